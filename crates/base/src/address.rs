@@ -1,0 +1,105 @@
+//! Which network addresses are private: a webhook must not reach them unless the operator allows it.
+//!
+//! "Private" is everything that is not plainly a public unicast address: loopback, link-local, site-local, shared,
+//! documentation, benchmarking, multicast, reserved and unspecified ranges (IANA special-purpose registries), and IPv6
+//! forms that carry such an IPv4 address inside.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Whether `address` is anything but a public unicast address.
+#[must_use]
+pub fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_private_v4(v4),
+        IpAddr::V6(v6) => is_private_v6(v6),
+    }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    matches!(
+        (a, b, c),
+        (0 | 10 | 127 | 224.., _, _)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+    )
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    if let Some(inner) = embedded_v4(address) {
+        return is_private_v4(inner);
+    }
+    let [first, second, ..] = address.segments();
+    let global_unicast = first & 0xe000 == 0x2000;
+    let special =
+        (first == 0x2001 && second < 0x0200) || (first == 0x2001 && second == 0x0db8) || first == 0x3fff;
+    !global_unicast || special
+}
+
+/// The IPv4 address inside a mapped (`::ffff:0:0/96`), translated (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
+fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let segments = address.segments();
+    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match segments {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
+        [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_and_private_addresses_are_told_apart() {
+        let private = [
+            "127.0.0.1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "192.0.2.1",
+            "198.18.0.1",
+            "::",
+            "::1",
+            "fe80::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "2001::1",
+            "::127.0.0.1",
+        ];
+        let public = [
+            "1.1.1.1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "192.0.1.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+        ];
+        for (texts, expect) in [(&private[..], true), (&public[..], false)] {
+            for text in texts {
+                assert_eq!(is_private(text.parse().expect(text)), expect, "{text}");
+            }
+        }
+    }
+}

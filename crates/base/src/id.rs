@@ -1,0 +1,322 @@
+//! Names and numbers of things: devices, clients, kinds, partitions, incarnations, and the ids derived from them.
+//!
+//! An id that has been given out is never given out again: devices and clients carry an [`Incarnation`] that is new at
+//! every registration, a data directory carries a [`Lineage`] that a restore renews, and both enter every
+//! [`EntityId`].
+
+use std::fmt;
+
+use compact_str::CompactString;
+
+use crate::hash;
+use crate::limits::{CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, KIND_CHARS_MAX};
+use crate::time::Timestamp;
+
+/// A device's id: 1 to [`DEVICE_ID_CHARS_MAX`] ASCII letters and digits, case-sensitive.
+///
+/// The setting `devices.id_max_len` may ask for less; the intake and the registry check that.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceId(CompactString);
+
+impl DeviceId {
+    /// The id, if `text` may be one.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = (1..=DEVICE_ID_CHARS_MAX).contains(&text.len());
+        (fits && text.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| Self(CompactString::new(text)))
+    }
+
+    /// The id's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A client's id: `[A-Za-z0-9_-]{1,64}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(CompactString);
+
+impl ClientId {
+    /// The id, if `text` may be one.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = (1..=CLIENT_ID_CHARS_MAX).contains(&text.len());
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        (fits && text.bytes().all(plain)).then(|| Self(CompactString::new(text)))
+    }
+
+    /// The id's text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A kind of device: `[a-z][a-z0-9_-]{0,31}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(CompactString);
+
+impl Kind {
+    /// The kind, if `text` may be one.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let fits = (1..=KIND_CHARS_MAX).contains(&text.len());
+        let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+        (fits && starts && text.bytes().all(plain)).then(|| Self(CompactString::new(text)))
+    }
+
+    /// The kind whose reports are the numbers 0 and 1 only; also the kind of a device registered without one.
+    #[must_use]
+    pub fn lock() -> Self {
+        Self(CompactString::const_new("lock"))
+    }
+
+    /// Whether this is the kind `lock`.
+    #[must_use]
+    pub fn is_lock(&self) -> bool {
+        self.0 == "lock"
+    }
+
+    /// The kind's name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+macro_rules! displays_as_text {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+displays_as_text!(DeviceId, ClientId, Kind);
+
+/// A partition's number; the registry partition is [`PartitionId::REGISTRY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u16);
+
+impl PartitionId {
+    /// The partition of clients and other small global things.
+    pub const REGISTRY: Self = Self(u16::MAX);
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::REGISTRY { f.write_str("registry") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// A number that is new at every registration of a device or client and never used again.
+///
+/// A device's is unique within its partition, a client's within the data directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// The random number of a data directory; a restore gives a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lineage(pub u64);
+
+/// A way by which reports come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WayIn {
+    /// The MQTT listener.
+    Mqtt,
+    /// `POST /v1/reports`.
+    Http,
+    /// The AMQP consumer.
+    Amqp,
+}
+
+impl WayIn {
+    /// Every way, in the order of [`WayIn::index`].
+    pub const ALL: [Self; 3] = [Self::Mqtt, Self::Http, Self::Amqp];
+
+    /// A dense index, from 0; part of the stored format.
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Mqtt => 0,
+            Self::Http => 1,
+            Self::Amqp => 2,
+        }
+    }
+
+    /// The name that the contract uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mqtt => "mqtt",
+            Self::Http => "http",
+            Self::Amqp => "amqp",
+        }
+    }
+}
+
+/// The id of an event or a delivery: 20 bytes that say where it is kept and can never repeat.
+///
+/// `routing` finds the partition; (`at`, `number`) is the key within it and the order of feeds; `tag` is derived from
+/// lineage, incarnations and cause, so that an older backup or a device registered again never repeats an id that a
+/// receiver has seen. Printed as a prefix and 32 lower-case base32 characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityId {
+    /// The routing hash of the device it belongs to.
+    pub routing: u32,
+    /// When it was made; 48 bits of milliseconds.
+    pub at: Timestamp,
+    /// Its number among those of its partition, counted up at every use, modulo 2^32.
+    pub number: u32,
+    /// 48 bits derived from what caused it.
+    pub tag: u64,
+}
+
+impl EntityId {
+    /// Bytes of an id.
+    pub const BYTES: usize = 20;
+    const BITS_48: u64 = (1 << 48) - 1;
+
+    /// An id for something that happened to a device. `cause` distinguishes it from everything else of this incarnation.
+    #[must_use]
+    pub fn derive(
+        lineage: Lineage,
+        routing: u32,
+        incarnation: Incarnation,
+        at: Timestamp,
+        number: u32,
+        cause: &[u64],
+    ) -> Self {
+        let mut bytes = [0_u8; 64];
+        bytes[..8].copy_from_slice(&incarnation.0.to_le_bytes());
+        bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        for (chunk, part) in bytes[12..60].chunks_exact_mut(8).zip(cause) {
+            chunk.copy_from_slice(&part.to_le_bytes());
+        }
+        let tag = hash::derived(lineage.0, &bytes) & Self::BITS_48;
+        let at = Timestamp(at.0.clamp(0, Self::BITS_48.cast_signed()));
+        Self { routing, at, number, tag }
+    }
+
+    /// The id as bytes, in the order of the fields, big-endian.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.routing.to_be_bytes());
+        bytes[4..10].copy_from_slice(&self.at.0.to_be_bytes()[2..]);
+        bytes[10..14].copy_from_slice(&self.number.to_be_bytes());
+        bytes[14..].copy_from_slice(&self.tag.to_be_bytes()[2..]);
+        bytes
+    }
+
+    /// Reads what [`EntityId::to_bytes`] wrote.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+        Self {
+            routing: wide(&bytes[..4]) as u32,
+            at: Timestamp(wide(&bytes[4..10]).cast_signed()),
+            number: wide(&bytes[10..14]) as u32,
+            tag: wide(&bytes[14..]),
+        }
+    }
+
+    /// The id's text behind `prefix`.
+    #[must_use]
+    pub fn to_text(self, prefix: &str) -> String {
+        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let bytes = self.to_bytes();
+        let mut text = String::with_capacity(prefix.len() + 32);
+        text.push_str(prefix);
+        for chunk in bytes.chunks_exact(5) {
+            let bits = chunk.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+            text.extend((0..8).rev().map(|at| char::from(ALPHABET[(bits >> (at * 5) & 31) as usize])));
+        }
+        text
+    }
+
+    /// Reads what [`EntityId::to_text`] wrote with the same prefix.
+    #[must_use]
+    pub fn from_text(prefix: &str, text: &str) -> Option<Self> {
+        let digits = text.strip_prefix(prefix)?.as_bytes();
+        if digits.len() != 32 {
+            return None;
+        }
+        let mut bytes = [0; Self::BYTES];
+        for (group, out) in digits.chunks_exact(8).zip(bytes.chunks_exact_mut(5)) {
+            let bits = group.iter().try_fold(0_u64, |all, digit| {
+                let value = match digit {
+                    b'a'..=b'z' => digit - b'a',
+                    b'2'..=b'7' => digit - b'2' + 26,
+                    _ => return None,
+                };
+                Some(all << 5 | u64::from(value))
+            })?;
+            out.copy_from_slice(&bits.to_be_bytes()[3..]);
+        }
+        Some(Self::from_bytes(&bytes))
+    }
+}
+
+/// What the text of an event's id begins with.
+pub const EVENT_ID_PREFIX: &str = "evt_";
+/// What the text of a delivery's id, the `webhook-id`, begins with.
+pub const DELIVERY_ID_PREFIX: &str = "msg_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_ids_are_letters_and_digits() {
+        for good in ["xa7v9Dfadr7H", "0xA", "TestSensor", "0123456789aBcDeF", &"a".repeat(64)] {
+            assert_eq!(DeviceId::new(good).expect(good).as_str(), good);
+        }
+        for bad in ["", "a b", "a-b", "ä", "a/b", &"a".repeat(65)] {
+            assert_eq!(DeviceId::new(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn kinds_and_client_ids_keep_to_their_alphabets() {
+        assert!(Kind::new("face_2-x").is_some() && Kind::lock().is_lock());
+        for bad in ["", "Face", "1face", "-a", "a.b", &"a".repeat(33)] {
+            assert_eq!(Kind::new(bad), None, "{bad}");
+        }
+        assert!(ClientId::new("gate_7-A").is_some());
+        for bad in ["", "a b", "a.b", &"a".repeat(65)] {
+            assert_eq!(ClientId::new(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_entity_id_survives_its_text() {
+        let id = EntityId::derive(
+            Lineage(7),
+            0xdead_beef,
+            Incarnation(3),
+            Timestamp(1_795_000_000_123),
+            9,
+            &[1, 2],
+        );
+        let text = id.to_text(EVENT_ID_PREFIX);
+        assert_eq!(text.len(), 36);
+        assert_eq!(EntityId::from_text(EVENT_ID_PREFIX, &text), Some(id));
+        assert_eq!(EntityId::from_text(DELIVERY_ID_PREFIX, &text), None);
+        assert_eq!(EntityId::from_text(EVENT_ID_PREFIX, &text[..35]), None);
+        assert_eq!(EntityId::from_text(EVENT_ID_PREFIX, &text.to_uppercase()), None);
+    }
+
+    #[test]
+    fn another_lineage_or_incarnation_gives_another_id() {
+        let id = |lineage, incarnation| {
+            EntityId::derive(Lineage(lineage), 1, Incarnation(incarnation), Timestamp(5), 9, &[1])
+        };
+        assert_ne!(id(1, 1), id(2, 1));
+        assert_ne!(id(1, 1), id(1, 2));
+        assert_eq!(id(1, 1), id(1, 1));
+    }
+}

@@ -1,0 +1,21 @@
+//! What every crate may speak of: ids, time, values, limits, refusals, and the sources of time and chance.
+//!
+//! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy; text forms that the
+//! outside sees (durations, times, ids) are parsed and printed here so that they read the same everywhere.
+
+pub mod address;
+pub mod clock;
+pub mod duration;
+pub mod hash;
+pub mod id;
+pub mod limits;
+pub mod problem;
+pub mod random;
+pub mod time;
+pub mod value;
+
+pub use clock::{Clock, SystemClock};
+pub use id::{ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, WayIn};
+pub use problem::Problem;
+pub use time::{Attended, Timestamp};
+pub use value::Value;

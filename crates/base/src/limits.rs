@@ -1,0 +1,47 @@
+//! Every limit that more than one crate keeps, with its unit and its reason.
+
+/// Longest device id, in characters; the setting `devices.id_max_len` may ask for less.
+pub const DEVICE_ID_CHARS_MAX: usize = 64;
+/// Longest client id, in characters.
+pub const CLIENT_ID_CHARS_MAX: usize = 64;
+/// Longest kind, in characters.
+pub const KIND_CHARS_MAX: usize = 32;
+/// Longest name of a client and address of a device, in characters.
+pub const TEXT_CHARS_MAX: usize = 256;
+/// Longest URL of a client, in bytes.
+pub const URL_BYTES_MAX: usize = 2_048;
+/// Most labels of a device.
+pub const LABELS_MAX: usize = 16;
+/// Longest key of a label, in characters.
+pub const LABEL_KEY_CHARS_MAX: usize = 32;
+/// Longest value of a label, in bytes.
+pub const LABEL_VALUE_BYTES_MAX: usize = 128;
+/// Most clients that one device is linked to: an event touches one pair for each.
+pub const CLIENTS_PER_DEVICE_MAX: usize = 100;
+/// Largest value of a device, as canonical JSON text, in bytes.
+pub const VALUE_BYTES_MAX: usize = 4_096;
+/// Longest line of an NDJSON body, in bytes.
+pub const NDJSON_LINE_BYTES_MAX: usize = 64 * 1_024;
+/// Largest JSON body, in bytes.
+pub const JSON_BODY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
+/// Longest `id` of a report, in characters.
+pub const REPORT_ID_CHARS_MAX: usize = 64;
+/// How far ahead of the wall clock a report's `ts` may be, in milliseconds.
+pub const REPORT_TS_AHEAD_MS_MAX: i64 = 5 * 60 * 1_000;
+/// Most reports that cross to a partition in one slice; also the most records that one input may touch.
+pub const SLICE_REPORTS_MAX: usize = 1_000;
+/// Most items in one page of a list.
+pub const PAGE_ITEMS_MAX: usize = 1_000;
+/// Items in a page when `limit` is not given.
+pub const PAGE_ITEMS_DEFAULT: usize = 100;
+/// Shortest `report_interval`, in milliseconds.
+pub const REPORT_INTERVAL_MS_MIN: u64 = 1_000;
+/// Newest kinds of event that a notification names in `types`.
+pub const NOTIFICATION_TYPES_MAX: usize = 8;
+/// Rejections that an answer lists one by one; more are only counted.
+pub const REJECTIONS_LISTED_MAX: usize = 1_000;
+
+const _: () = assert!(VALUE_BYTES_MAX < NDJSON_LINE_BYTES_MAX, "a line holds the largest value");
+const _: () = assert!(NDJSON_LINE_BYTES_MAX < JSON_BODY_BYTES_MAX, "a body holds the longest line");
+const _: () =
+    assert!(CLIENTS_PER_DEVICE_MAX * 8 <= SLICE_REPORTS_MAX, "one event touches at most 1,000 records");

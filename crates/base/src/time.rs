@@ -1,0 +1,107 @@
+//! Moments and attended time, in whole milliseconds.
+//!
+//! A [`Timestamp`] is a moment; whether it was read from the engine clock, the wall clock or a device is said where it
+//! is stored. An [`Attended`] reading is not a moment: it is how long a way in has been listening, and the two cannot
+//! be mixed up.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::fmt::temporal::{DateTimeParser, DateTimePrinter};
+
+/// A moment: milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Later than every moment that can be written down.
+    pub const MAX: Self = Self(i64::MAX);
+    /// The latest moment that RFC 3339 can write (year 9999), in milliseconds.
+    const WRITABLE_MAX: i64 = 253_402_207_200_999;
+
+    /// The moment `span` later; saturates.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off.
+    ///
+    /// # Errors
+    /// When the text is not an RFC 3339 time with an offset.
+    pub fn parse(text: &str) -> Result<Self, NotATime> {
+        static PARSER: DateTimeParser = DateTimeParser::new();
+        let moment = PARSER.parse_timestamp(text).map_err(|_| NotATime)?;
+        Ok(Self(moment.as_millisecond()))
+    }
+}
+
+/// Text that is not an RFC 3339 time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 time such as 2026-11-21T01:02:03.456Z")]
+pub struct NotATime;
+
+impl fmt::Display for Timestamp {
+    /// RFC 3339, UTC, always three digits of milliseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        static PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+        let clamped = self.0.clamp(0, Self::WRITABLE_MAX);
+        let moment = jiff::Timestamp::from_millisecond(clamped).map_err(|_| fmt::Error)?;
+        PRINTER.print_timestamp(&moment, jiff::fmt::StdFmtWrite(f)).map_err(|_| fmt::Error)
+    }
+}
+
+/// A reading of an attended clock: milliseconds for which a way in has been listening since the data directory was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attended(pub i64);
+
+impl Attended {
+    /// The reading `span` later; saturates.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+}
+
+/// A span in whole milliseconds, saturating.
+#[must_use]
+pub fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_printed_in_utc_with_milliseconds() {
+        for (input, expect) in [
+            ("2026-11-21T01:02:03.456Z", "2026-11-21T01:02:03.456Z"),
+            ("2026-11-21T04:02:03+03:00", "2026-11-21T01:02:03.000Z"),
+            ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
+            ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+        ] {
+            let moment = Timestamp::parse(input).unwrap_or_else(|e| panic!("{input}: {e}"));
+            assert_eq!(moment.to_string(), expect);
+        }
+    }
+
+    #[test]
+    fn text_without_an_offset_is_not_a_time() {
+        for input in ["", "2026-11-21", "2026-11-21T01:02:03", "yesterday", "1700000000"] {
+            assert_eq!(Timestamp::parse(input), Err(NotATime), "{input}");
+        }
+    }
+
+    #[test]
+    fn spans_saturate() {
+        assert_eq!(Timestamp::MAX.after(Duration::from_secs(1)), Timestamp::MAX);
+        assert_eq!(Timestamp(5).since(Timestamp(9)), Duration::ZERO);
+    }
+}
