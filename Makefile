@@ -1,0 +1,52 @@
+# Everything a person or CI runs here. `make` alone says what there is.
+#
+# `demo`, `test` and `bench` install what they need first (scripts/setup): on a machine that has it all,
+# that costs a few milliseconds and touches neither apt nor the network.
+
+CARGO ?= cargo
+# CI builds exactly what Cargo.lock says; by hand a new dependency may still be written into it.
+LOCKED := $(if $(CI),--locked)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run demo test unit lint fmt bench clean
+
+help: ## say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what building, tests and benchmarks need (Debian packages, only the missing ones)
+	@scripts/setup build test bench
+
+build: ## build the optimised binary, target/release/fieldpost
+	@scripts/setup build
+	$(CARGO) build $(LOCKED) --release --package fieldpost
+
+run: build ## run a server with the default settings in ./fieldpost-data
+	target/release/fieldpost serve
+
+demo: build ## watch the main job for half a minute: locks, receivers, a SIGKILL in the middle
+	target/release/fieldpost demo
+
+test: ## format check, clippy, every test (what CI runs)
+	@scripts/setup build test
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
+	$(CARGO) test $(LOCKED) --workspace
+
+unit: ## the tests of one crate: make unit CRATE=watch
+	$(CARGO) test $(LOCKED) --package $(or $(CRATE),$(error name the crate: make unit CRATE=watch))
+
+lint: ## format check and clippy alone
+	@scripts/setup build
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
+
+fmt: ## format every Rust file
+	$(CARGO) fmt --all
+
+bench: ## print figures of this machine beside Mosquitto's; the raw run goes to benches/runs
+	@scripts/setup build bench
+	$(CARGO) build $(LOCKED) --release --package fieldpost
+	$(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
+
+clean: ## remove what was built (never a data directory)
+	$(CARGO) clean
