@@ -1,0 +1,161 @@
+//! Notifications on their way: the pair of a client and a device, each delivery, and each attempt.
+
+use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
+
+use crate::{DeviceSlot, EventKind, JobId};
+
+/// What one client has not been told yet of one device. Exists only while there is something untold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The device.
+    pub slot: DeviceSlot,
+    /// The client.
+    pub client: Incarnation,
+    /// The job that carries the pair's notifications.
+    pub job: JobId,
+    /// Kinds of the events since the last one delivered, oldest first; the newest [`base::limits::NOTIFICATION_TYPES_MAX`].
+    pub untold: Vec<EventKind>,
+    /// How many of `untold`, from its front, the notification in flight tells.
+    pub in_flight_tells: u8,
+    /// The value before the oldest untold event.
+    pub previous: Option<Value>,
+    /// The value that the notification in flight shows.
+    pub in_flight_value: Option<Value>,
+    /// Notifications superseded or failed since the last one delivered.
+    pub skipped: u32,
+    /// The notification that waits for its attempt, its first or a later one.
+    pub pending: Option<DeliveryKey>,
+    /// The notification with an attempt under way.
+    pub in_flight: Option<DeliveryKey>,
+    /// The newest notification has failed for good, and nothing has been queued since.
+    pub stale: bool,
+}
+
+/// Where a delivery is kept within its partition, and the order of the feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeliveryKey {
+    /// When it was made.
+    pub at: Timestamp,
+    /// Its number among the partition's deliveries, modulo 2^32.
+    pub number: u32,
+}
+
+impl From<EntityId> for DeliveryKey {
+    fn from(id: EntityId) -> Self {
+        Self { at: id.at, number: id.number }
+    }
+}
+
+/// A notification with where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its id, the `webhook-id`, which holds its key.
+    pub id: EntityId,
+    /// The device it tells of.
+    pub slot: DeviceSlot,
+    /// The device's id.
+    pub device: DeviceId,
+    /// The client it is for.
+    pub client: Incarnation,
+    /// The client's id.
+    pub client_id: ClientId,
+    /// The kind of the newest event it tells.
+    pub kind: EventKind,
+    /// The `sequence` of that event.
+    pub sequence: u64,
+    /// Where it stands.
+    pub status: DeliveryStatus,
+    /// Attempts made, interrupted ones included.
+    pub attempts: u32,
+    /// Attempts that count towards the maximum.
+    pub attempts_counted: u32,
+    /// When the next attempt is due; only while pending.
+    pub next_attempt_at: Option<Timestamp>,
+    /// The delivery that this one repeats by hand.
+    pub resend_of: Option<EntityId>,
+}
+
+/// Where a delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeliveryStatus {
+    /// Waiting for an attempt, or with one under way.
+    Pending,
+    /// Answered with 2xx.
+    Delivered,
+    /// Out of attempts.
+    Failed,
+    /// A newer event took its place.
+    Superseded,
+    /// The client is no longer linked, or gone.
+    Cancelled,
+}
+
+impl DeliveryStatus {
+    /// Every status.
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::Delivered, Self::Failed, Self::Superseded, Self::Cancelled];
+
+    /// The name that the contract uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// One attempt at a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The delivery's key.
+    pub delivery: DeliveryKey,
+    /// Counts the delivery's attempts from 1.
+    pub number: u32,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long it took; 0 when it was interrupted.
+    pub duration_ms: u32,
+    /// The status of the answer, if there was one.
+    pub status_code: Option<u16>,
+    /// What went wrong, if there was no answer.
+    pub error: Option<AttemptError>,
+}
+
+/// Why an attempt had no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptError {
+    /// The server was stopped or crashed while it was under way.
+    Interrupted,
+    /// The address is private and that is not allowed.
+    AddressRefused,
+    /// The name has no address.
+    NameUnresolved,
+    /// Nobody listens there, or the connection could not be made.
+    ConnectFailed,
+    /// TLS could not be agreed on, or the certificate is not good.
+    TlsFailed,
+    /// No answer within `notify.timeout`.
+    TimedOut,
+    /// The connection broke before the answer was complete.
+    ConnectionBroken,
+}
+
+impl AttemptError {
+    /// The name that the contract uses.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Interrupted => "interrupted",
+            Self::AddressRefused => "address_refused",
+            Self::NameUnresolved => "name_unresolved",
+            Self::ConnectFailed => "connect_failed",
+            Self::TlsFailed => "tls_failed",
+            Self::TimedOut => "timed_out",
+            Self::ConnectionBroken => "connection_broken",
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What is kept: plain records, and the [`Batch`] that changes them.
+//!
+//! Rules make batches, the store keeps them. Nothing here knows how a record is encoded or why it changed. All times
+//! are engine-clock times unless a field says otherwise.
+
+mod batch;
+mod client;
+mod delivery;
+mod device;
+mod event;
+mod head;
+mod job;
+
+pub use batch::{Batch, Op, Sign, SignReading};
+pub use client::Client;
+pub use delivery::{Attempt, AttemptError, Delivery, DeliveryKey, DeliveryStatus, Pair};
+pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Seen};
+pub use event::{Event, EventKey, EventKind};
+pub use head::{AttendedReadings, PartitionHead};
+pub use job::{AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Successor};

@@ -1,0 +1,9 @@
+//! The storage port, its encodings, and the in-memory and embedded implementations.
+//!
+//! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
+
+pub mod port;
+
+pub use port::{
+    CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, View, Whose,
+};

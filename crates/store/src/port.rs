@@ -1,0 +1,213 @@
+//! The storage port: what everything above it may ask, the same for every implementation.
+//!
+//! A partition loads what must be resident, fetches the rest by key, and commits batches. Lists and history read a
+//! [`View`]: one partition at one moment, with every durable batch and nothing else. The conformance suite
+//! (`conformance.rs`) is the second half of this file's meaning.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId};
+use base::{Incarnation, Lineage, PartitionId, Timestamp};
+use records::{
+    Attempt, Batch, Client, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
+    JobHead, JobId, Pair, PartitionHead, Reading, Seen,
+};
+
+/// What became of a batch.
+#[derive(Clone, Debug)]
+pub enum CommitOutcome {
+    /// It survives `kill -9` and, with `sync = "always"`, power loss; every view opened from now on shows it.
+    Durable,
+    /// Another owner has the partition; nothing was written. Drop its memory.
+    Fenced,
+    /// It may or may not have been written. Drop the partition's memory and load it again.
+    Unknown,
+    /// It was not written, and the store accepts nothing more until it is opened again.
+    Failed(Arc<StoreError>),
+}
+
+/// Called once, when the outcome of a batch is known; on the thread that knows it, so it must only signal.
+pub type CommitDone = Box<dyn FnOnce(CommitOutcome) + Send>;
+
+/// Why the store cannot do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The data directory is in use, of another version, or damaged: the text names the file, the offset and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The disk failed; the store accepts nothing more.
+    #[error("{what}: {source}")]
+    Disk {
+        /// What was being done, with the file's name.
+        what: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file holds something it must not: which file, where, and what.
+    #[error("{file} is damaged at {at}: {what}")]
+    Damaged {
+        /// The file's name.
+        file: String,
+        /// The offset or key.
+        at: String,
+        /// What was found.
+        what: String,
+    },
+    /// An earlier failure poisoned the store.
+    #[error("the store stopped accepting after an earlier failure: {0}")]
+    Poisoned(String),
+}
+
+/// Where batches are kept.
+pub trait Store: Send + Sync + 'static {
+    /// The data directory's lineage.
+    fn lineage(&self) -> Lineage;
+    /// How many device partitions there are; fixed when the data directory is made.
+    fn partitions(&self) -> u16;
+    /// The latest engine time that any batch recorded; the engine clock starts no earlier.
+    fn recorded_now(&self) -> Timestamp;
+
+    /// Streams what must be resident, devices before what belongs to them, and gives the head; a default head if
+    /// nothing was ever committed.
+    ///
+    /// # Errors
+    /// When the data cannot be read.
+    fn load(
+        &self,
+        partition: PartitionId,
+        resident: &mut dyn FnMut(Resident),
+    ) -> Result<PartitionHead, StoreError>;
+
+    /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without gaps; a repeated
+    /// `seq` is acknowledged and ignored.
+    fn commit(&self, batch: Batch, done: CommitDone);
+
+    /// What is durable of a partition now.
+    ///
+    /// # Errors
+    /// When the data cannot be read.
+    fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError>;
+
+    /// The error that stopped the store, if one did.
+    fn failure(&self) -> Option<Arc<StoreError>>;
+
+    /// Figures for `/metrics`, as (name, help, value): counters and gauges of log, checkpoints and tables.
+    fn figures(&self) -> Vec<Figure>;
+}
+
+/// One figure of the store.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The metric's name, `fieldpost_store_<what>_<unit>`.
+    pub name: &'static str,
+    /// What it counts.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub counter: bool,
+    /// Its value now.
+    pub value: f64,
+}
+
+/// A record that a partition keeps in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resident {
+    /// A device with what is known of it.
+    Device(Box<DeviceProfile>, DeviceState, Option<Seen>),
+    /// What a client was not told yet.
+    Pair(Box<Pair>),
+    /// A job.
+    Job(Box<JobHead>),
+    /// A client; registry partition only.
+    Client(Box<Client>),
+}
+
+/// Which part of a feed, and in which direction. `after` is exclusive and in the direction of reading.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<K> {
+    /// Earliest time, inclusive.
+    pub from: Timestamp,
+    /// Latest time, exclusive.
+    pub to: Timestamp,
+    /// Oldest first.
+    pub ascending: bool,
+    /// The last item of the page before.
+    pub after: Option<K>,
+    /// Most items to give.
+    pub limit: usize,
+}
+
+/// The order of a device's readings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadingKey {
+    /// The reading's `ts`.
+    pub ts: Timestamp,
+    /// The reading's number.
+    pub number: u32,
+}
+
+/// Which of a feed's items belong to it; an index serves `device` and `client`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Whose {
+    /// Only this device's.
+    pub device: Option<DeviceSlot>,
+    /// Only this client's.
+    pub client: Option<Incarnation>,
+}
+
+/// One partition at one moment. Cheap to open, short-lived: one page of a list each.
+pub trait View: Send {
+    /// A device's profile.
+    ///
+    /// # Errors
+    /// When the data cannot be read; the same for every method here.
+    fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError>;
+    /// A device's state; the default for one that never had any.
+    fn state(&self, slot: DeviceSlot) -> Result<DeviceState, StoreError>;
+    /// A device's latest sign of life.
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError>;
+    /// Devices in order of id.
+    fn devices(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<DeviceProfile>, StoreError>;
+    /// Devices linked to a client, in order of id.
+    fn devices_of(
+        &self,
+        client: Incarnation,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError>;
+    /// A device's readings, ordered by [`ReadingKey`].
+    fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError>;
+    /// Events, ordered by [`EventKey`]; `keep` drops items before they count towards the limit.
+    fn events(
+        &self,
+        whose: Whose,
+        page: Page<EventKey>,
+        keep: &dyn Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, StoreError>;
+    /// Deliveries, ordered by [`DeliveryKey`]; `keep` drops items before they count towards the limit.
+    fn deliveries(
+        &self,
+        whose: Whose,
+        page: Page<DeliveryKey>,
+        keep: &dyn Fn(&Delivery) -> bool,
+    ) -> Result<Vec<Delivery>, StoreError>;
+    /// One delivery.
+    fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError>;
+    /// A delivery's attempts, oldest first.
+    fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError>;
+    /// What a job carries.
+    fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError>;
+    /// Clients in order of id; registry partition only.
+    fn clients(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError>;
+}
+
+impl fmt::Display for CommitOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Durable => f.write_str("durable"),
+            Self::Fenced => f.write_str("fenced"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+        }
+    }
+}
