@@ -21,10 +21,10 @@ build: ## build the optimised binary, target/release/fieldpost
 	$(CARGO) build $(LOCKED) --release --package fieldpost
 
 run: build ## run a server with the default settings in ./fieldpost-data
-	target/release/fieldpost serve
+	$(CARGO) run --quiet $(LOCKED) --release --package fieldpost -- serve
 
 demo: build ## watch the main job for half a minute: locks, receivers, a SIGKILL in the middle
-	target/release/fieldpost demo
+	$(CARGO) run --quiet $(LOCKED) --release --package fieldpost -- demo
 
 test: ## format check, clippy, every test (what CI runs)
 	@scripts/setup build test

@@ -1,0 +1,49 @@
+//! `fieldpost check-config FILE`: says what is wrong with a file, and nothing about the variables of this shell.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::config::Settings;
+
+/// Writes every mistake on a line of its own, or that there is none; whether the file is right.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub(crate) fn run(file: &Path, out: &mut impl Write) -> io::Result<bool> {
+    match Settings::load(Some(file), [], None) {
+        Ok(_) => writeln!(out, "{}: ok", file.display()).map(|()| true),
+        Err(errors) => writeln!(out, "{errors}").map(|()| false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, right: bool, says: &str) {
+        let file =
+            std::env::temp_dir().join(format!("check-config-{}-{}.toml", std::process::id(), text.len()));
+        std::fs::write(&file, text).expect("the directory for temporary files can be written");
+        let mut out = Vec::new();
+        let outcome = run(&file, &mut out).expect("a vector takes every write");
+        std::fs::remove_file(&file).expect("it was just written");
+        assert_eq!(outcome, right);
+        let expect = says.replace("FILE", &file.display().to_string());
+        assert_eq!(String::from_utf8(out).expect("text"), expect);
+    }
+
+    #[test]
+    fn a_right_file_is_ok() {
+        check("[http]\nlisten = \"127.0.0.1:0\"\n", true, "FILE: ok\n");
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_line_by_line() {
+        check(
+            "[http]\nlitsen = \"127.0.0.1:0\"\n[notify]\nmax_attempts = 0\n",
+            false,
+            "FILE:2:1: http.litsen: unknown key; did you mean http.listen?\n\
+             FILE:4:1: notify.max_attempts: 0 is out of range; write a whole number from 1 to 1000\n",
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! What was written where: every layer flattened to dotted keys, each value with its origin.
+//!
+//! This module knows TOML and variables, but neither types nor ranges. Where a layer cannot be read at all, or names a
+//! section that does not exist, that is noted as a mistake and the rest goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::mistake::{Mistake, Origin};
+
+const DEFAULTS: &str = include_str!("default.toml");
+/// Sections that have no key in the default file, because they are empty by default.
+const EMPTY_BY_DEFAULT: [&str; 3] = ["auth", "kinds", "tls"];
+const PREFIX: &str = "FIELDPOST_";
+
+/// A value as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    Text(String),
+    Whole(i64),
+    Switch(bool),
+    /// Something that no setting is, by name: "a list".
+    Other(&'static str),
+    /// Of a variable or flag, where every value is a text.
+    Untyped(OsString),
+}
+
+impl fmt::Display for Written {
+    /// As a file would write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Whole(number) => write!(f, "{number}"),
+            Self::Switch(on) => write!(f, "{on}"),
+            Self::Other(what) => write!(f, "{what}"),
+            Self::Untyped(text) => write!(f, "{}", text.display()),
+        }
+    }
+}
+
+/// A value and where it was written.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) value: Written,
+    pub(super) origin: Origin,
+}
+
+/// All layers: of each key what was written for it, the lowest layer first.
+#[derive(Debug)]
+pub(super) struct Layers {
+    pub(super) by_key: BTreeMap<String, Vec<Given>>,
+    pub(super) sections: BTreeSet<String>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+impl Layers {
+    /// The lowest layer: the default file.
+    pub(super) fn of_defaults() -> Self {
+        let mut layers = Self {
+            by_key: BTreeMap::new(),
+            sections: EMPTY_BY_DEFAULT.map(str::to_owned).into(),
+            mistakes: Vec::new(),
+        };
+        let root = DeTable::parse(DEFAULTS).expect("the default file is TOML, and every test reads it");
+        for (name, value) in root.get_ref() {
+            if value.get_ref().is_table() {
+                layers.sections.insert(name.get_ref().to_string());
+            }
+        }
+        layers.add_table(root.get_ref(), &|_| Origin::Default);
+        layers
+    }
+
+    /// The layer of a file.
+    pub(super) fn add_file(&mut self, path: &Path) {
+        match std::fs::read_to_string(path) {
+            Ok(text) => self.add_text(path, &text),
+            Err(error) => self.note(
+                Origin::WholeFile(path.to_owned()),
+                "",
+                format!("cannot be read: {error}"),
+                "name a TOML file in UTF-8 that this user may read".to_owned(),
+            ),
+        }
+    }
+
+    /// The layer of a file's text.
+    pub(super) fn add_text(&mut self, path: &Path, text: &str) {
+        let origin = |span: Range<usize>| {
+            let (line, column) = position(text, span.start);
+            Origin::File { path: path.to_owned(), line, column }
+        };
+        let (root, errors) = DeTable::parse_recoverable(text);
+        for error in &errors {
+            let wrong = format!("not TOML: {}", error.message().trim().replace('\n', ", "));
+            self.note(
+                origin(error.span().unwrap_or(0..0)),
+                "",
+                wrong,
+                "key = value below [section]".to_owned(),
+            );
+        }
+        if errors.is_empty() {
+            self.add_table(root.get_ref(), &origin);
+        }
+    }
+
+    fn add_table(&mut self, root: &DeTable<'_>, origin: &dyn Fn(Range<usize>) -> Origin) {
+        for (name, value) in root {
+            match value.get_ref() {
+                DeValue::Table(section) => self.add_section(name, section, origin),
+                _ => self.add(name.get_ref().to_string(), written(value), origin(name.span())),
+            }
+        }
+    }
+
+    fn add_section(
+        &mut self,
+        name: &Spanned<std::borrow::Cow<'_, str>>,
+        section: &DeTable<'_>,
+        origin: &dyn Fn(Range<usize>) -> Origin,
+    ) {
+        let section_name = name.get_ref().as_ref();
+        if !self.sections.contains(section_name) {
+            let right = match nearest(section_name, self.sections.iter().map(String::as_str)) {
+                Some(near) => format!("did you mean [{near}]?"),
+                None => format!("the sections are {}", join(&self.sections)),
+            };
+            self.note(origin(name.span()), section_name, "unknown section".to_owned(), right);
+            return;
+        }
+        for (key, value) in section {
+            self.add(format!("{section_name}.{}", key.get_ref()), written(value), origin(key.span()));
+        }
+    }
+
+    /// The layer of the variables.
+    pub(super) fn add_variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) {
+        for (name, value) in variables {
+            let Some(name) = name.to_str() else { continue };
+            let Some(key) = name.strip_prefix(PREFIX).and_then(key_of_variable) else { continue };
+            self.add(key, Written::Untyped(value), Origin::Variable(name.to_owned()));
+        }
+    }
+
+    /// The highest layer.
+    pub(super) fn add_data_dir_flag(&mut self, directory: &Path) {
+        let value = Written::Untyped(directory.as_os_str().to_owned());
+        self.add("data_dir".to_owned(), value, Origin::Flag("--data-dir"));
+    }
+
+    fn add(&mut self, key: String, value: Written, origin: Origin) {
+        self.by_key.entry(key).or_default().push(Given { value, origin });
+    }
+
+    fn note(&mut self, origin: Origin, key: &str, wrong: String, right: String) {
+        self.mistakes.push(Mistake { origin, key: key.to_owned(), wrong, right });
+    }
+}
+
+/// `HTTP__LISTEN` is `http.listen`; only `DATA_DIR` does without a section, and other names are not settings.
+///
+/// What is not upper case stays as it is, and no key is found under it.
+fn key_of_variable(name: &str) -> Option<String> {
+    if name == "DATA_DIR" {
+        return Some("data_dir".to_owned());
+    }
+    let (section, key) = name.split_once("__")?;
+    let lower_case = name.contains(|c: char| c.is_ascii_lowercase());
+    Some(if lower_case { name.to_owned() } else { format!("{section}.{key}").to_ascii_lowercase() })
+}
+
+fn written(value: &Spanned<DeValue<'_>>) -> Written {
+    match value.get_ref() {
+        DeValue::String(text) => Written::Text(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or(Written::Other("a number that is far too large"), Written::Whole),
+        DeValue::Float(_) => Written::Other("a number with a fraction"),
+        DeValue::Boolean(on) => Written::Switch(*on),
+        DeValue::Datetime(_) => Written::Other("a date"),
+        DeValue::Array(_) => Written::Other("a list"),
+        DeValue::Table(_) => Written::Other("a section"),
+    }
+}
+
+/// Line and column of a byte, both counted from 1, the column in characters.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// The known name that was probably meant.
+pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const LIKENESS_MIN: f64 = 0.6;
+    known
+        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| candidate)
+}
+
+fn join(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,201 @@
+//! The settings of a server: read once at the start, checked whole, passed down as plain values.
+//!
+//! `default.toml` is the one place where keys and defaults are declared, and the manual: it is the lowest layer, and a
+//! key that is not in it does not exist. A file, `FIELDPOST_` variables and flags lie above it, in that order. Every
+//! mistake of every layer is found in one pass, each with its file and line or the name of its variable.
+//!
+//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
+
+mod layers;
+mod mistake;
+mod reader;
+mod shape;
+mod size;
+#[cfg(test)]
+mod tests;
+mod unbuilt;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(crate) use mistake::ConfigErrors;
+
+use layers::Layers;
+use reader::{Found, Reader};
+use shape::{Address, AddressOrOff, Directory, Span, Switch, Whole, Word};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Everything a server is told about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Where everything is kept.
+    pub data_dir: PathBuf,
+    /// The REST API.
+    pub http: Http,
+    /// The way in over MQTT.
+    pub mqtt: Mqtt,
+    /// What holds for every device that does not say otherwise.
+    pub devices: Devices,
+    /// How clients are told.
+    pub notify: Notify,
+}
+
+/// `[http]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Http {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+}
+
+/// `[mqtt]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mqtt {
+    /// Where it listens; `None` when this way in is off.
+    pub listen: Option<SocketAddr>,
+}
+
+/// `[devices]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Devices {
+    /// Longest id that may be registered, in characters; never over `base::limits::DEVICE_ID_CHARS_MAX`.
+    pub id_max_len: usize,
+    /// What a report of an unknown device does.
+    pub unknown: UnknownDevice,
+    /// How often a device gives a sign of life.
+    pub report_interval: Duration,
+    /// How much longer it may be silent before it is lost.
+    pub loss_grace: Duration,
+    /// After a start, how long silence is not counted.
+    pub restart_grace: Duration,
+}
+
+/// What a report of an unknown device does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnknownDevice {
+    /// It is refused.
+    Reject,
+    /// It makes the device.
+    Register,
+}
+
+/// `[notify]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notify {
+    /// The delay after the first failed attempt; later ones grow with the logarithm of their number.
+    pub retry_base: Duration,
+    /// The longest delay between two attempts.
+    pub retry_max: Duration,
+    /// Attempts before a notification is given up.
+    pub max_attempts: u32,
+    /// How long an attempt waits for the answer.
+    pub timeout: Duration,
+    /// Attempts under way to one client at a time.
+    pub per_client_in_flight: usize,
+    /// Whether private addresses may be called.
+    pub allow_private: bool,
+}
+
+impl Settings {
+    /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`, `--data-dir`.
+    ///
+    /// Pass `std::env::vars_os()`; other variables are ignored.
+    ///
+    /// # Errors
+    /// Every mistake of every layer, and every listener off loopback.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        data_dir_flag: Option<&Path>,
+    ) -> Result<Self, ConfigErrors> {
+        let mut layers = Layers::of_defaults();
+        if let Some(path) = file {
+            layers.add_file(path);
+        }
+        layers.add_variables(variables);
+        if let Some(directory) = data_dir_flag {
+            layers.add_data_dir_flag(directory);
+        }
+        Self::from_layers(layers)
+    }
+
+    fn from_layers(layers: Layers) -> Result<Self, ConfigErrors> {
+        let mut from = Reader::new(layers);
+        let settings = Self {
+            data_dir: from.read("data_dir", &Directory).value,
+            http: Http { listen: http_listen(&mut from) },
+            mqtt: Mqtt { listen: mqtt_listen(&mut from) },
+            devices: devices(&mut from),
+            notify: notify(&mut from),
+        };
+        unbuilt::check(&mut from);
+        settings.listeners_are_apart(&mut from);
+        from.finish(settings)
+    }
+
+    fn listeners_are_apart(&self, from: &mut Reader) {
+        if self.http.listen.port() != 0 && self.mqtt.listen == Some(self.http.listen) {
+            from.refuse("mqtt.listen", "is the address of http.listen too", "two listeners need two ports");
+        }
+    }
+}
+
+fn http_listen(from: &mut Reader) -> SocketAddr {
+    let found = from.read("http.listen", &Address);
+    let address = found.value;
+    stays_on_loopback(from, "http.listen", &found, Some(address));
+    address
+}
+
+fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
+    let found = from.read("mqtt.listen", &AddressOrOff);
+    let address = found.value;
+    stays_on_loopback(from, "mqtt.listen", &found, address);
+    address
+}
+
+/// Without access control anyone who reaches a listener may do anything, so only this machine may reach it.
+fn stays_on_loopback<T>(from: &mut Reader, key: &'static str, found: &Found<T>, address: Option<SocketAddr>) {
+    let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) else { return };
+    if from.asks_for("auth") {
+        return; // the mistake is then that there is no access control to configure yet
+    }
+    from.refuse_at(
+        found.origin.clone(),
+        key,
+        format!("{address} can be reached from other machines, and no access control is configured"),
+        format!("a loopback address, such as 127.0.0.1:{}", address.port()),
+    );
+}
+
+fn devices(from: &mut Reader) -> Devices {
+    let id_chars = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
+    let unknown = Word(&[("reject", UnknownDevice::Reject), ("register", UnknownDevice::Register)]);
+    let interval_min = Duration::from_millis(base::limits::REPORT_INTERVAL_MS_MIN);
+    Devices {
+        id_max_len: from.read("devices.id_max_len", &id_chars).value as usize,
+        unknown: from.read("devices.unknown", &unknown).value,
+        report_interval: from.read("devices.report_interval", &Span(interval_min, 366 * DAY)).value,
+        loss_grace: from.read("devices.loss_grace", &Span(Duration::ZERO, 30 * DAY)).value,
+        restart_grace: from.read("devices.restart_grace", &Span(Duration::ZERO, DAY)).value,
+    }
+}
+
+fn notify(from: &mut Reader) -> Notify {
+    let attempts = Whole { least: 1, most: 1_000 };
+    let in_flight = Whole { least: 1, most: 10_000 };
+    Notify {
+        retry_base: from.read("notify.retry_base", &Span(MS, DAY)).value,
+        retry_max: from.read("notify.retry_max", &Span(MS, 30 * DAY)).value,
+        max_attempts: from.read("notify.max_attempts", &attempts).value as u32,
+        timeout: from.read("notify.timeout", &Span(MS, 10 * MINUTE)).value,
+        per_client_in_flight: from.read("notify.per_client_in_flight", &in_flight).value as usize,
+        allow_private: from.read("notify.allow_private", &Switch).value,
+    }
+}

@@ -1,0 +1,129 @@
+//! Reads keys out of the layers by their shape, and collects every mistake on the way instead of stopping at the first.
+//!
+//! A value that is wrong is noted and the layer below it is used, so that reading always goes on to the end; the default
+//! file, at the bottom, is right by test.
+
+use std::collections::BTreeSet;
+
+use super::layers::{Layers, nearest};
+use super::mistake::{ConfigErrors, Mistake, Origin};
+use super::shape::Shape;
+
+/// A value that was read, and where it came from.
+#[derive(Debug)]
+pub(super) struct Found<T> {
+    pub(super) value: T,
+    pub(super) origin: Origin,
+    /// What it is when nothing is said.
+    pub(super) default: T,
+}
+
+/// The layers while they are read.
+#[derive(Debug)]
+pub(super) struct Reader {
+    layers: Layers,
+    known: BTreeSet<String>,
+    mistakes: Vec<Mistake>,
+}
+
+impl Reader {
+    pub(super) fn new(mut layers: Layers) -> Self {
+        let mistakes = std::mem::take(&mut layers.mistakes);
+        Self { layers, known: BTreeSet::new(), mistakes }
+    }
+
+    /// The value of the highest layer that has a right one; every wrong one is a mistake.
+    pub(super) fn read<S: Shape>(&mut self, key: &'static str, shape: &S) -> Found<S::Value> {
+        let mut found: Option<Found<S::Value>> = None;
+        for given in self.layers.by_key.get(key).into_iter().flatten() {
+            match shape.parse(&given.value) {
+                Ok(value) => {
+                    let default = found.map_or_else(|| value.clone(), |below| below.default);
+                    found = Some(Found { value, origin: given.origin.clone(), default });
+                }
+                Err(wrong) => self.mistakes.push(Mistake {
+                    origin: given.origin.clone(),
+                    key: key.to_owned(),
+                    wrong,
+                    right: format!("write {}", shape.right()),
+                }),
+            }
+        }
+        self.known.insert(key.to_owned());
+        found.expect("the default file has a right value for every key, and every test reads it")
+    }
+
+    /// Whether anything at all is written below a section.
+    pub(super) fn asks_for(&self, section: &str) -> bool {
+        self.below(section).next().is_some()
+    }
+
+    /// Every key below a section that is empty by default, with the origin of what was written.
+    pub(super) fn take_section(&mut self, section: &str) -> Vec<(String, Origin)> {
+        let taken: Vec<_> = self.below(section).collect();
+        self.known.extend(taken.iter().map(|(key, _)| key.clone()));
+        taken
+    }
+
+    fn below(&self, section: &str) -> impl Iterator<Item = (String, Origin)> {
+        let prefix = format!("{section}.");
+        self.layers
+            .by_key
+            .iter()
+            .filter(move |(key, _)| key.starts_with(&prefix))
+            .flat_map(|(key, givens)| givens.iter().map(|given| (key.clone(), given.origin.clone())))
+    }
+
+    /// A key's default as the default file writes it.
+    pub(super) fn default_of(&self, key: &str) -> String {
+        let default = self.layers.by_key.get(key).and_then(|givens| givens.first());
+        default.map(|given| given.value.to_string()).unwrap_or_default()
+    }
+
+    /// Notes a mistake at the place where a key was last written.
+    pub(super) fn refuse(&mut self, key: &'static str, wrong: &str, right: &str) {
+        let last = self.layers.by_key.get(key).and_then(|givens| givens.last());
+        let origin = last.map_or(Origin::Default, |given| given.origin.clone());
+        self.refuse_at(origin, key, wrong.to_owned(), right.to_owned());
+    }
+
+    /// Notes a mistake at a place.
+    pub(super) fn refuse_at(&mut self, origin: Origin, key: &str, wrong: String, right: String) {
+        self.mistakes.push(Mistake { origin, key: key.to_owned(), wrong, right });
+    }
+
+    /// The settings, if neither they nor any key that nobody asked for is a mistake.
+    pub(super) fn finish(mut self, settings: super::Settings) -> Result<super::Settings, ConfigErrors> {
+        self.refuse_unknown_keys();
+        ConfigErrors::of(self.mistakes).map_or(Ok(settings), Err)
+    }
+
+    fn refuse_unknown_keys(&mut self) {
+        let unknown = self.layers.by_key.iter().filter(|(key, _)| !self.known.contains(*key));
+        let found: Vec<_> = unknown
+            .flat_map(|(key, givens)| {
+                let right = self.instead_of(key);
+                givens.iter().map(move |given| Mistake {
+                    origin: given.origin.clone(),
+                    key: key.clone(),
+                    wrong: "unknown key".to_owned(),
+                    right: right.clone(),
+                })
+            })
+            .collect();
+        self.mistakes.extend(found);
+    }
+
+    fn instead_of(&self, key: &str) -> String {
+        if self.layers.sections.contains(key) {
+            return format!("it is a section: write [{key}]");
+        }
+        if key.ends_with(".data_dir") {
+            return "data_dir stands before the first [section]".to_owned();
+        }
+        match nearest(key, self.known.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => "the commented default file lists every key".to_owned(),
+        }
+    }
+}

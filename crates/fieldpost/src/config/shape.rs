@@ -1,0 +1,216 @@
+//! The forms that a setting may have: an address, a whole number in a range, a duration, a size, a word, a switch.
+//!
+//! A shape says what is wrong with a value and what would be right; it knows no key. Values of variables are always
+//! texts, so every shape also reads its value from one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::layers::Written;
+use super::size;
+
+/// One form of setting.
+pub(super) trait Shape {
+    /// What it is read as.
+    type Value: Clone + PartialEq;
+    /// Reads a value; the error says what is wrong with it.
+    fn parse(&self, written: &Written) -> Result<Self::Value, String>;
+    /// What would be right, to follow "write".
+    fn right(&self) -> String;
+}
+
+/// A text that is written as one, in quotes, or comes from a variable.
+fn text(written: &Written) -> Result<&str, String> {
+    match written {
+        Written::Text(text) => Ok(text),
+        Written::Untyped(text) => text.to_str().ok_or_else(|| "is not UTF-8".to_owned()),
+        Written::Whole(_) => Err("is a number, not a text in quotes".to_owned()),
+        Written::Switch(_) => Err("is true or false, not a text in quotes".to_owned()),
+        Written::Other(what) => Err(format!("is {what}, not a text in quotes")),
+    }
+}
+
+/// An IP address with a port.
+pub(super) struct Address;
+
+impl Shape for Address {
+    type Value = SocketAddr;
+
+    fn parse(&self, written: &Written) -> Result<SocketAddr, String> {
+        let text = text(written)?;
+        text.parse().map_err(|_| format!("\"{text}\" is not an IP address with a port"))
+    }
+
+    fn right(&self) -> String {
+        "an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"".to_owned()
+    }
+}
+
+/// An IP address with a port, or "" for off.
+pub(super) struct AddressOrOff;
+
+impl Shape for AddressOrOff {
+    type Value = Option<SocketAddr>;
+
+    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+        if text(written)?.is_empty() { Ok(None) } else { Address.parse(written).map(Some) }
+    }
+
+    fn right(&self) -> String {
+        format!("{}, or \"\" for off", Address.right())
+    }
+}
+
+/// A directory, which need not exist yet.
+pub(super) struct Directory;
+
+impl Shape for Directory {
+    type Value = PathBuf;
+
+    fn parse(&self, written: &Written) -> Result<PathBuf, String> {
+        let path = match written {
+            Written::Untyped(path) => PathBuf::from(path),
+            other => PathBuf::from(text(other)?),
+        };
+        if path.as_os_str().is_empty() { Err("is empty".to_owned()) } else { Ok(path) }
+    }
+
+    fn right(&self) -> String {
+        "the path of a directory, such as \"./fieldpost-data\"".to_owned()
+    }
+}
+
+/// A whole number in a range, both ends included.
+pub(super) struct Whole {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+impl Shape for Whole {
+    type Value = u64;
+
+    fn parse(&self, written: &Written) -> Result<u64, String> {
+        let number = match written {
+            Written::Whole(number) => *number,
+            Written::Untyped(_) => {
+                let text = text(written)?;
+                text.parse().map_err(|_| format!("\"{text}\" is not a whole number"))?
+            }
+            Written::Text(text) => return Err(format!("\"{text}\" is a text, not a number")),
+            Written::Switch(_) => return Err("is true or false, not a number".to_owned()),
+            Written::Other(what) => return Err(format!("is {what}, not a whole number")),
+        };
+        let in_range = u64::try_from(number).ok().filter(|number| (self.least..=self.most).contains(number));
+        in_range.ok_or_else(|| format!("{number} is out of range"))
+    }
+
+    fn right(&self) -> String {
+        format!("a whole number from {} to {}", self.least, self.most)
+    }
+}
+
+/// A duration in a range, both ends included.
+pub(super) struct Span(pub(super) Duration, pub(super) Duration);
+
+impl Shape for Span {
+    type Value = Duration;
+
+    fn parse(&self, written: &Written) -> Result<Duration, String> {
+        if let Written::Whole(number) = written {
+            return Err(format!("{number} has no unit"));
+        }
+        let text = text(written)?;
+        let span = base::duration::parse(text).map_err(|error| format!("\"{text}\" is {error}"))?;
+        let in_range = (self.0..=self.1).contains(&span);
+        if in_range { Ok(span) } else { Err(format!("\"{text}\" is out of range")) }
+    }
+
+    fn right(&self) -> String {
+        let [least, most] = [self.0, self.1].map(base::duration::format);
+        format!("a duration from \"{least}\" to \"{most}\"")
+    }
+}
+
+/// A size in bytes in a range, both ends included.
+pub(super) struct Bytes(pub(super) u64, pub(super) u64);
+
+impl Shape for Bytes {
+    type Value = u64;
+
+    fn parse(&self, written: &Written) -> Result<u64, String> {
+        if let Written::Whole(number) = written {
+            return Err(format!("{number} has no unit"));
+        }
+        let text = text(written)?;
+        let bytes = size::parse(text).ok_or_else(|| format!("\"{text}\" is not a size"))?;
+        let in_range = (self.0..=self.1).contains(&bytes);
+        if in_range { Ok(bytes) } else { Err(format!("\"{text}\" is out of range")) }
+    }
+
+    fn right(&self) -> String {
+        let [least, most] = [self.0, self.1].map(size::format);
+        format!("a size from \"{least}\" to \"{most}\", in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")
+    }
+}
+
+/// One of a few words.
+pub(super) struct Word<T: 'static>(pub(super) &'static [(&'static str, T)]);
+
+impl<T: Clone + PartialEq> Shape for Word<T> {
+    type Value = T;
+
+    fn parse(&self, written: &Written) -> Result<T, String> {
+        let text = text(written)?;
+        let meant = self.0.iter().find(|(word, _)| *word == text);
+        meant.map(|(_, value)| value.clone()).ok_or_else(|| format!("\"{text}\" is not a known word"))
+    }
+
+    fn right(&self) -> String {
+        let words: Vec<_> = self.0.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        words.join(" or ")
+    }
+}
+
+/// `true` or `false`.
+pub(super) struct Switch;
+
+impl Shape for Switch {
+    type Value = bool;
+
+    fn parse(&self, written: &Written) -> Result<bool, String> {
+        match written {
+            Written::Switch(on) => Ok(*on),
+            Written::Untyped(text) if text == "true" => Ok(true),
+            Written::Untyped(text) if text == "false" => Ok(false),
+            Written::Untyped(text) => Err(format!("\"{}\" is neither", text.display())),
+            Written::Text(text) => Err(format!("\"{text}\" is a text")),
+            Written::Whole(number) => Err(format!("{number} is a number")),
+            Written::Other(what) => Err(format!("is {what}")),
+        }
+    }
+
+    fn right(&self) -> String {
+        "true or false, without quotes".to_owned()
+    }
+}
+
+/// A text of a length in bytes, both ends included.
+pub(super) struct Text {
+    pub(super) least: usize,
+    pub(super) most: usize,
+}
+
+impl Shape for Text {
+    type Value = String;
+
+    fn parse(&self, written: &Written) -> Result<String, String> {
+        let text = text(written)?;
+        let fits = (self.least..=self.most).contains(&text.len());
+        if fits { Ok(text.to_owned()) } else { Err(format!("has {} bytes", text.len())) }
+    }
+
+    fn right(&self) -> String {
+        format!("a text in quotes of {} to {} bytes", self.least, self.most)
+    }
+}

@@ -1,0 +1,354 @@
+//! The settings from outside: which texts are accepted and what they come to, which are refused and what is then said.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStringExt;
+
+use super::*;
+
+const DEFAULT_FILE: &str = include_str!("default.toml");
+
+fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+    let mut layers = Layers::of_defaults();
+    layers.add_text(Path::new("f.toml"), file);
+    layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
+    Settings::from_layers(layers)
+}
+
+/// The file is accepted, and `expect` says in what the settings differ from the defaults.
+fn check(file: &str, variables: &[(&str, &str)], expect: impl FnOnce(&mut Settings)) {
+    let mut settings = load("", &[]).expect("the defaults are right");
+    expect(&mut settings);
+    assert_eq!(load(file, variables).as_ref().map_err(ToString::to_string), Ok(&settings), "{file}");
+}
+
+/// The file is refused in these words.
+fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
+    let told = load(file, variables).map(|_| ()).map_err(|errors| errors.to_string());
+    assert_eq!(told, Err(says.to_owned()), "{file}");
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    let seconds = Duration::from_secs;
+    let expect = Settings {
+        data_dir: "./fieldpost-data".into(),
+        http: Http { listen: ([127, 0, 0, 1], 8080).into() },
+        mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()) },
+        devices: Devices {
+            id_max_len: 16,
+            unknown: UnknownDevice::Reject,
+            report_interval: seconds(3_600),
+            loss_grace: seconds(0),
+            restart_grace: seconds(120),
+        },
+        notify: Notify {
+            retry_base: seconds(30),
+            retry_max: seconds(3_600),
+            max_attempts: 10,
+            timeout: seconds(10),
+            per_client_in_flight: 16,
+            allow_private: false,
+        },
+    };
+    assert_eq!(load("", &[]).as_ref(), Ok(&expect));
+}
+
+/// Keys whose part is not built are accepted with the contract's default, in whatever form it is written.
+#[test]
+fn every_other_key_of_the_contract_is_accepted_at_its_default() {
+    check(
+        r#"
+            grpc.listen = "127.0.0.1:8081"
+            lmstfy = { listen = "", admin_listen = "" }
+            amqp = { url = "", queue = "sensors-queue", prefetch = 1000 }
+            notify.stale_probe = "60m"
+            commands = { ack_timeout = "5000ms", max_attempts = 5, in_flight = 1, gap = "0s" }
+            history = { readings = "90d", events = "400d", deliveries = "90d" }
+            quarantine = { max_bytes = "256MB", max_age = "30d" }
+            durability = { sync = "always", sync_interval = "1s" }
+            jobs.resident_max = 65536
+            [auth]
+            [tls]
+            [kinds]
+        "#,
+        &[],
+        |_| {},
+    );
+}
+
+#[test]
+fn the_default_file_given_as_the_file_changes_nothing() {
+    check(DEFAULT_FILE, &[], |_| {});
+}
+
+#[test]
+fn every_key_of_the_default_file_has_a_comment_of_its_own() {
+    let mut keys = BTreeMap::new();
+    let mut above = "";
+    for (line, text) in (1..).zip(DEFAULT_FILE.lines()) {
+        if text.contains(" = ") && !text.starts_with('#') {
+            keys.insert(line, above.starts_with("# "));
+        }
+        above = text;
+    }
+    let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
+    assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
+    assert_eq!(keys.len(), 33, "the contract's keys");
+}
+
+#[test]
+fn a_file_changes_what_it_names() {
+    let file = r#"
+        data_dir = "/var/lib/fieldpost"
+        [http]
+        listen = "[::1]:0"
+        [mqtt]
+        listen = ""
+        [devices]
+        id_max_len = 64
+        unknown = "register"
+        report_interval = "1s"
+        loss_grace = "1h30m"
+        [notify]
+        retry_base = "250ms"
+        allow_private = true
+    "#;
+    check(file, &[], |settings| {
+        settings.data_dir = "/var/lib/fieldpost".into();
+        settings.http.listen = "[::1]:0".parse().expect("an address");
+        settings.mqtt.listen = None;
+        settings.devices.id_max_len = 64;
+        settings.devices.unknown = UnknownDevice::Register;
+        settings.devices.report_interval = SECOND;
+        settings.devices.loss_grace = HOUR + 30 * MINUTE;
+        settings.notify.retry_base = 250 * MS;
+        settings.notify.allow_private = true;
+    });
+}
+
+#[test]
+fn a_variable_overrides_the_file() {
+    check(
+        "data_dir = \"a\"\nnotify.max_attempts = 3\nnotify.timeout = \"1s\"\nnotify.allow_private = true",
+        &[
+            ("FIELDPOST_DATA_DIR", "b"),
+            ("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "7"),
+            ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "false"),
+            ("FIELDPOST_MQTT__LISTEN", ""),
+        ],
+        |settings| {
+            settings.data_dir = "b".into();
+            settings.notify.max_attempts = 7;
+            settings.notify.timeout = SECOND;
+            settings.mqtt.listen = None;
+        },
+    );
+}
+
+#[test]
+fn the_flag_overrides_the_variable() {
+    let variable = ("FIELDPOST_DATA_DIR".into(), "b".into());
+    let settings = Settings::load(None, [variable], Some(Path::new("c"))).expect("right settings");
+    assert_eq!(settings.data_dir, Path::new("c"));
+}
+
+#[test]
+fn variables_that_are_not_settings_are_ignored() {
+    let variables =
+        [("FIELDPOST_LOG", "debug"), ("FIELDPOST_HTTP_LISTEN", "x"), ("HTTP__LISTEN", "x"), ("PATH", "/bin")];
+    check("", &variables, |_| {});
+}
+
+#[test]
+fn an_unknown_variable_with_two_underscores_is_refused_by_name() {
+    check_refused(
+        "",
+        &[("FIELDPOST_HTTP__LITSEN", "127.0.0.1:1")],
+        "environment variable FIELDPOST_HTTP__LITSEN: http.litsen: unknown key; did you mean http.listen?",
+    );
+    check_refused(
+        "",
+        &[("FIELDPOST_http__listen", "127.0.0.1:1")],
+        "environment variable FIELDPOST_http__listen: http__listen: unknown key; did you mean http.listen?",
+    );
+}
+
+#[test]
+fn a_wrong_variable_is_refused_by_name() {
+    check_refused(
+        "",
+        &[("FIELDPOST_NOTIFY__TIMEOUT", "10")],
+        "environment variable FIELDPOST_NOTIFY__TIMEOUT: notify.timeout: \"10\" is not a duration such as \"250ms\", \
+         \"30s\" or \"1h30m\"; write a duration from \"1ms\" to \"10m\"",
+    );
+    let told =
+        Settings::load(None, [("FIELDPOST_HTTP__LISTEN".into(), OsString::from_vec(vec![0xff]))], None);
+    let told = told.expect_err("not UTF-8").to_string();
+    assert!(
+        told.starts_with("environment variable FIELDPOST_HTTP__LISTEN: http.listen: is not UTF-8; "),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_wrong_value_is_told_with_its_place_and_what_would_be_right() {
+    let duration = "write a duration from";
+    let id_len = "write a whole number from 1 to 64";
+    let address = "write an IP address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"";
+    for (file, says) in [
+        ("devices.id_max_len = 65", format!("devices.id_max_len: 65 is out of range; {id_len}")),
+        ("devices.id_max_len = -1", format!("devices.id_max_len: -1 is out of range; {id_len}")),
+        ("devices.id_max_len = 1.5", format!("devices.id_max_len: is a number with a fraction, not a whole number; {id_len}")),
+        ("devices.id_max_len = \"16\"", format!("devices.id_max_len: \"16\" is a text, not a number; {id_len}")),
+        (
+            "devices.id_max_len = 99999999999999999999",
+            format!("devices.id_max_len: is a number that is far too large, not a whole number; {id_len}"),
+        ),
+        ("devices.unknown = \"drop\"", "devices.unknown: \"drop\" is not a known word; write \"reject\" or \"register\"".into()),
+        ("notify.timeout = 10", format!("notify.timeout: 10 has no unit; {duration} \"1ms\" to \"10m\"")),
+        ("notify.timeout = \"0s\"", format!("notify.timeout: \"0s\" is out of range; {duration} \"1ms\" to \"10m\"")),
+        ("notify.retry_max = \"11y\"", format!(
+            "notify.retry_max: \"11y\" is not a duration such as \"250ms\", \"30s\" or \"1h30m\"; {duration} \"1ms\" to \"30d\""
+        )),
+        ("notify.max_attempts = 0", "notify.max_attempts: 0 is out of range; write a whole number from 1 to 1000".into()),
+        ("notify.allow_private = \"true\"", "notify.allow_private: \"true\" is a text; write true or false, without quotes".into()),
+        ("http.listen = \"localhost:80\"", format!("http.listen: \"localhost:80\" is not an IP address with a port; {address}")),
+        ("http.listen = \"\"", format!("http.listen: \"\" is not an IP address with a port; {address}")),
+        ("http.listen = 8080", format!("http.listen: is a number, not a text in quotes; {address}")),
+        ("mqtt.listen = \"1883\"", format!("mqtt.listen: \"1883\" is not an IP address with a port; {address}, or \"\" for off")),
+        ("data_dir = \"\"", "data_dir: is empty; write the path of a directory, such as \"./fieldpost-data\"".into()),
+        ("amqp.prefetch = 70000", "amqp.prefetch: 70000 is out of range; write a whole number from 1 to 65535".into()),
+        ("quarantine.max_bytes = \"1\"", "quarantine.max_bytes: \"1\" is not a size; write a size from \"64KB\" to \"1TB\", in B, KB, MB, GB, TB, KiB, MiB, GiB or TiB".into()),
+    ] {
+        let column = if file.starts_with("data_dir") { 3 } else { file.find('.').expect("a dotted key") + 4 };
+        check_refused(&format!("\n  {file}"), &[], &format!("f.toml:2:{column}: {says}"));
+    }
+}
+
+#[test]
+fn unknown_keys_and_sections_are_told_with_what_was_probably_meant() {
+    check_refused(
+        "[htpp]\nlisten = \"\"\n[http]\nport = 1\ndata_dir = \"x\"\nlistn = \"\"\n[zzz]\n",
+        &[],
+        "f.toml:1:2: htpp: unknown section; did you mean [http]?\n\
+         f.toml:4:1: http.port: unknown key; the commented default file lists every key\n\
+         f.toml:5:1: http.data_dir: unknown key; data_dir stands before the first [section]\n\
+         f.toml:6:1: http.listn: unknown key; did you mean http.listen?\n\
+         f.toml:7:2: zzz: unknown section; the sections are amqp, auth, commands, devices, durability, grpc, history, http, \
+         jobs, kinds, lmstfy, mqtt, notify, quarantine, tls",
+    );
+    check_refused("http = 1", &[], "f.toml:1:1: http: unknown key; it is a section: write [http]");
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_with_its_place() {
+    let told = load("[http]\nlisten = 127.0.0.1:1\n", &[]).expect_err("not TOML").to_string();
+    assert!(told.starts_with("f.toml:2:"), "{told}");
+    assert!(told.contains("not TOML"), "{told}");
+    let told = load("[http]\nlisten = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"\n", &[])
+        .expect_err("twice")
+        .to_string();
+    assert!(told.starts_with("f.toml:3:1: not TOML: duplicate key"), "{told}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_by_name() {
+    let told = Settings::load(Some(Path::new("/nowhere/f.toml")), [], None).expect_err("no file").to_string();
+    assert!(told.starts_with("/nowhere/f.toml: cannot be read: No such file"), "{told}");
+}
+
+#[test]
+fn what_asks_for_a_part_that_is_not_built_is_refused() {
+    for (file, key, default) in [
+        ("grpc.listen = \"127.0.0.1:9\"", "grpc.listen", "127.0.0.1:8081"),
+        ("lmstfy.listen = \"127.0.0.1:7777\"", "lmstfy.listen", ""),
+        ("lmstfy.admin_listen = \"127.0.0.1:7778\"", "lmstfy.admin_listen", ""),
+        ("amqp.url = \"amqp://localhost\"", "amqp.url", ""),
+        ("notify.stale_probe = \"2h\"", "notify.stale_probe", "1h"),
+        ("commands.ack_timeout = \"6s\"", "commands.ack_timeout", "5s"),
+        ("commands.gap = \"1s\"", "commands.gap", "0s"),
+        ("history.readings = \"7d\"", "history.readings", "90d"),
+        ("history.events = \"7d\"", "history.events", "400d"),
+        ("history.deliveries = \"7d\"", "history.deliveries", "90d"),
+        ("quarantine.max_bytes = \"1GB\"", "quarantine.max_bytes", "256MB"),
+        ("quarantine.max_age = \"1d\"", "quarantine.max_age", "30d"),
+        ("durability.sync = \"interval\"", "durability.sync", "always"),
+    ] {
+        let told = load(file, &[]).expect_err(file).to_string();
+        assert!(told.contains(&format!("{key}: ")), "{told}");
+        let allowed = format!(
+            "not part of this version, so this cannot be kept; leave it out, or at its default, {default:?}"
+        );
+        assert!(told.ends_with(&allowed), "{told}");
+    }
+    for (file, key) in [
+        ("commands.max_attempts = 6", "5"),
+        ("commands.in_flight = 2", "1"),
+        ("jobs.resident_max = 1024", "65536"),
+    ] {
+        let told = load(file, &[]).expect_err(file).to_string();
+        assert!(told.ends_with(&format!("leave it out, or at its default, {key}")), "{told}");
+    }
+}
+
+#[test]
+fn what_such_a_part_would_read_is_free_while_it_is_off() {
+    check(
+        "grpc.listen = \"\"\namqp.queue = \"q\"\namqp.prefetch = 1\ndurability.sync_interval = \"5s\"",
+        &[],
+        |_| {},
+    );
+}
+
+#[test]
+fn access_control_tls_and_kinds_are_refused_at_their_place() {
+    check_refused(
+        "[[auth.tokens]]\nname = \"ops\"\n[[auth.mqtt]]\nusername = \"u\"\n[tls]\ncert = \"c\"\n[kinds.face]\nenvelope = \"raw\"\n",
+        &[],
+        "f.toml:1:8: auth.tokens: access control is not part of this version, so this cannot be kept; leave it out\n\
+         f.toml:3:8: auth.mqtt: access control is not part of this version, so this cannot be kept; leave it out\n\
+         f.toml:6:1: tls.cert: TLS is not part of this version, so this cannot be kept; leave it out\n\
+         f.toml:7:8: kinds.face: message formats of kinds are not part of this version, so this cannot be kept; leave it out",
+    );
+}
+
+#[test]
+fn a_listener_off_loopback_is_refused() {
+    for address in ["0.0.0.0:1883", "[::]:1883", "192.168.1.5:1883", "[::ffff:10.0.0.1]:1883"] {
+        check_refused(
+            &format!("mqtt.listen = \"{address}\""),
+            &[],
+            &format!(
+                "f.toml:1:6: mqtt.listen: {address} can be reached from other machines, and no access control is \
+                 configured; a loopback address, such as 127.0.0.1:1883"
+            ),
+        );
+    }
+    for address in ["127.0.0.2:1883", "[::1]:1883", "[::ffff:127.0.0.1]:1883"] {
+        check(&format!("mqtt.listen = \"{address}\""), &[], |settings| {
+            settings.mqtt.listen = Some(address.parse().expect("an address"));
+        });
+    }
+}
+
+#[test]
+fn two_listeners_do_not_share_an_address() {
+    check_refused(
+        "[mqtt]\nlisten = \"127.0.0.1:8080\"\n",
+        &[],
+        "f.toml:2:1: mqtt.listen: is the address of http.listen too; two listeners need two ports",
+    );
+    check("http.listen = \"127.0.0.1:0\"\nmqtt.listen = \"127.0.0.1:0\"", &[], |settings| {
+        settings.http.listen.set_port(0);
+        settings.mqtt.listen = Some(settings.http.listen);
+    });
+}
+
+#[test]
+fn a_mistake_in_the_file_is_told_even_where_a_variable_overrides_it() {
+    check_refused(
+        "notify.max_attempts = 0",
+        &[("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "5")],
+        "f.toml:1:8: notify.max_attempts: 0 is out of range; write a whole number from 1 to 1000",
+    );
+}

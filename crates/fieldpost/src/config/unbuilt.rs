@@ -1,0 +1,87 @@
+//! Keys of parts that this version does not have yet.
+//!
+//! Each is checked like any other key, so that a file stays right when the part comes. At its default it is without
+//! effect; where it asks for something the start is refused, because a setting that is silently ignored would be a
+//! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
+
+use super::reader::Reader;
+use super::shape::{AddressOrOff, Bytes, Shape, Span, Text, Whole, Word};
+use super::{DAY, Duration, HOUR, MINUTE, MS, SECOND};
+
+const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
+const COUNT: Whole = Whole { least: 1, most: 1_000 };
+
+/// Checks them all.
+pub(super) fn check(from: &mut Reader) {
+    check_listeners(from);
+    check_amqp(from);
+    check_commands(from);
+    check_storage(from);
+    only_default(from, "notify.stale_probe", &Span(SECOND, 30 * DAY), "the probe of failed clients is");
+    for (section, what) in
+        [("auth", "access control is"), ("tls", "TLS is"), ("kinds", "message formats of kinds are")]
+    {
+        nothing_below(from, section, what);
+    }
+}
+
+fn check_listeners(from: &mut Reader) {
+    let grpc = from.read("grpc.listen", &AddressOrOff);
+    if grpc.value.is_some() && grpc.value != grpc.default {
+        refuse(from, "grpc.listen", "gRPC is");
+    }
+    only_default(from, "lmstfy.listen", &AddressOrOff, "lmstfy's API is");
+    only_default(from, "lmstfy.admin_listen", &AddressOrOff, "lmstfy's admin API is");
+}
+
+/// Queue and prefetch ask for nothing while there is no URL.
+fn check_amqp(from: &mut Reader) {
+    only_default(from, "amqp.url", &Text { least: 0, most: 2_048 }, "AMQP is");
+    from.read("amqp.queue", &Text { least: 1, most: 255 });
+    from.read("amqp.prefetch", &Whole { least: 1, most: u64::from(u16::MAX) });
+}
+
+fn check_commands(from: &mut Reader) {
+    let what = "commands to devices are";
+    only_default(from, "commands.ack_timeout", &Span(MS, DAY), what);
+    only_default(from, "commands.max_attempts", &COUNT, what);
+    only_default(from, "commands.in_flight", &COUNT, what);
+    only_default(from, "commands.gap", &Span(Duration::ZERO, HOUR), what);
+}
+
+/// `sync_interval` asks for nothing while `sync` is "always".
+fn check_storage(from: &mut Reader) {
+    for key in ["history.readings", "history.events", "history.deliveries"] {
+        only_default(from, key, &KEPT_FOR, "retention is");
+    }
+    only_default(from, "quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000), "the quarantine is");
+    only_default(from, "quarantine.max_age", &Span(MINUTE, KEPT_FOR.1), "the quarantine is");
+    only_default(
+        from,
+        "durability.sync",
+        &Word(&[("always", true), ("interval", false)]),
+        "sync at intervals is",
+    );
+    from.read("durability.sync_interval", &Span(MS, MINUTE));
+    only_default(from, "jobs.resident_max", &Whole { least: 1 << 10, most: 1 << 24 }, "users' queues are");
+}
+
+fn only_default<S: Shape>(from: &mut Reader, key: &'static str, shape: &S, what: &str) {
+    let found = from.read(key, shape);
+    if found.value != found.default {
+        refuse(from, key, what);
+    }
+}
+
+fn refuse(from: &mut Reader, key: &'static str, what: &str) {
+    let wrong = format!("{what} not part of this version, so this cannot be kept");
+    let right = format!("leave it out, or at its default, {}", from.default_of(key));
+    from.refuse(key, &wrong, &right);
+}
+
+fn nothing_below(from: &mut Reader, section: &str, what: &str) {
+    for (key, origin) in from.take_section(section) {
+        let wrong = format!("{what} not part of this version, so this cannot be kept");
+        from.refuse_at(origin, &key, wrong, "leave it out".to_owned());
+    }
+}
