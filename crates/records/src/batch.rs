@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
-    Attempt, Client, Delivery, DeviceProfile, DeviceSlot, DeviceState, Event, JobHead, JobId, Pair,
-    PartitionHead,
+    Attempt, Client, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, DeviceState, Event,
+    JobHead, JobId, Pair, PartitionHead,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -45,8 +45,10 @@ pub enum Op {
     PutPair(Box<Pair>),
     /// A client was told all of a device.
     DeletePair(DeviceSlot, Incarnation),
-    /// A delivery is new, or stands elsewhere.
+    /// A delivery is new.
     PutDelivery(Box<Delivery>),
+    /// A delivery has come this far.
+    PutProgress(DeliveryKey, DeliveryProgress),
     /// An attempt was made.
     PutAttempt(Attempt),
     /// A job is new, or stands elsewhere.

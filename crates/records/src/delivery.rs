@@ -2,33 +2,55 @@
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
-use crate::{DeviceSlot, EventKind, JobId};
+use crate::{DeviceSlot, EventKind};
 
 /// What one client has not been told yet of one device. Exists only while there is something untold.
+///
+/// Its job is the one in the queue of the client with the device's slot as its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The device.
     pub slot: DeviceSlot,
     /// The client.
     pub client: Incarnation,
-    /// The job that carries the pair's notifications.
-    pub job: JobId,
     /// Kinds of the events since the last one delivered, oldest first; the newest [`base::limits::NOTIFICATION_TYPES_MAX`].
     pub untold: Vec<EventKind>,
-    /// How many of `untold`, from its front, the notification in flight tells.
-    pub in_flight_tells: u8,
     /// The value before the oldest untold event.
     pub previous: Option<Value>,
-    /// The value that the notification in flight shows.
-    pub in_flight_value: Option<Value>,
     /// Notifications superseded or failed since the last one delivered.
     pub skipped: u32,
     /// The notification that waits for its attempt, its first or a later one.
-    pub pending: Option<DeliveryKey>,
+    pub pending: Option<Waiting>,
     /// The notification with an attempt under way.
-    pub in_flight: Option<DeliveryKey>,
+    pub in_flight: Option<Flight>,
     /// The newest notification has failed for good, and nothing has been queued since.
     pub stale: bool,
+}
+
+/// A notification that waits for an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The notification.
+    pub delivery: EntityId,
+    /// Attempts made so far. From the first on its body is fixed.
+    pub attempts: u32,
+}
+
+/// A notification with an attempt under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// The notification.
+    pub delivery: EntityId,
+    /// Attempts made, this one included.
+    pub attempts: u32,
+    /// When this attempt was leased.
+    pub since: Timestamp,
+    /// How many of the untold, from the front, it tells.
+    pub tells: u8,
+    /// How many of the skipped it tells.
+    pub skipped: u32,
+    /// The value that it shows.
+    pub value: Option<Value>,
 }
 
 /// Where a delivery is kept within its partition, and the order of the feed.
@@ -64,15 +86,20 @@ pub struct Delivery {
     /// The `sequence` of that event.
     pub sequence: u64,
     /// Where it stands.
+    pub progress: DeliveryProgress,
+    /// The delivery that this one repeats by hand.
+    pub resend_of: Option<EntityId>,
+}
+
+/// How far a delivery has come. Kept apart from the rest, so that it can move without the rest being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryProgress {
+    /// Where it stands.
     pub status: DeliveryStatus,
     /// Attempts made, interrupted ones included.
     pub attempts: u32,
-    /// Attempts that count towards the maximum.
-    pub attempts_counted: u32,
-    /// When the next attempt is due; only while pending.
+    /// When the next attempt is due; only while one is waited for.
     pub next_attempt_at: Option<Timestamp>,
-    /// The delivery that this one repeats by hand.
-    pub resend_of: Option<EntityId>,
 }
 
 /// Where a delivery stands.

@@ -13,7 +13,9 @@ mod job;
 
 pub use batch::{Batch, Op, Sign, SignReading};
 pub use client::Client;
-pub use delivery::{Attempt, AttemptError, Delivery, DeliveryKey, DeliveryStatus, Pair};
+pub use delivery::{
+    Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
+};
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
 pub use head::{AttendedReadings, PartitionHead};
