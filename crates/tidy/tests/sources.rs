@@ -1,0 +1,117 @@
+//! What every Rust file keeps to, and what single crates do: documentation, length, no dead files, and the boundaries that
+//! `Cargo.toml` cannot draw.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use tidy::rust::{self, Source};
+use tidy::{assert_none, tree};
+
+/// A longer file wants to be two.
+const LINES_MAX: usize = 500;
+/// Tables of cases may be longer.
+const TEST_LINES_MAX: usize = 900;
+/// Names that say nothing of what is inside.
+const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "manager", "util", "utils"];
+/// Crates whose rules are handed time, chance and storage.
+const PURE_CRATES: [&str; 4] = ["fleet", "jobs", "records", "watch"];
+/// What such a crate never names.
+const IMPURE: [&[&str]; 9] = [
+    &["std", "env"],
+    &["std", "fs"],
+    &["std", "io"],
+    &["std", "net"],
+    &["std", "process"],
+    &["std", "sync", "mpsc"],
+    &["std", "thread"],
+    &["std", "time", "Instant"],
+    &["std", "time", "SystemTime"],
+];
+
+fn offenders(offends: impl Fn(&Source) -> bool) -> Vec<String> {
+    let sources = rust::sources();
+    sources.iter().filter(|source| offends(source)).map(|source| source.path.display().to_string()).collect()
+}
+
+#[test]
+fn every_module_begins_by_saying_what_it_is_for() {
+    assert_none("the first line is `//! ...`", &offenders(|source| !source.text.starts_with("//! ")));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let limit = |source: &Source| if source.is_test_code { TEST_LINES_MAX } else { LINES_MAX };
+    let rule = format!("at most {LINES_MAX} lines, {TEST_LINES_MAX} of tests");
+    assert_none(&rule, &offenders(|source| source.text.lines().count() > limit(source)));
+}
+
+#[test]
+fn every_file_is_compiled() {
+    let sources = rust::sources();
+    let declared: BTreeSet<PathBuf> =
+        sources.iter().flat_map(rust::declared_files).map(|file| file.path).collect();
+    let dead = |source: &&Source| !rust::is_target_root(&source.path) && !declared.contains(&source.path);
+    let dead: Vec<_> = sources.iter().filter(dead).map(|source| source.path.display().to_string()).collect();
+    assert_none("a `mod` leads to every file", &dead);
+}
+
+#[test]
+fn modules_are_named_for_what_is_inside() {
+    let named_emptily = |source: &Source| {
+        let mut parts = source.path.iter().map(|part| part.to_string_lossy());
+        parts.any(|part| EMPTY_NAMES.contains(&part.trim_end_matches(".rs")))
+    };
+    assert_none("a module is a noun of the domain", &offenders(named_emptily));
+}
+
+#[test]
+fn rules_know_no_clock_no_file_and_no_thread() {
+    let impure = |path: &Vec<String>| {
+        IMPURE.iter().any(|forbidden| {
+            path.iter().map(String::as_str).zip(*forbidden).filter(|(a, b)| a == *b).count()
+                == forbidden.len()
+        })
+    };
+    let offends = |source: &Source| {
+        PURE_CRATES.contains(&source.crate_name())
+            && !source.is_test_code
+            && rust::paths(source).iter().any(impure)
+    };
+    assert_none("time, chance and storage are arguments", &offenders(offends));
+}
+
+#[test]
+fn the_table_engine_is_known_to_one_module() {
+    let sources = rust::sources();
+    let knows = |source: &&Source| {
+        rust::paths(source).iter().any(|path| path.first().is_some_and(|first| first == "redb"))
+    };
+    let modules: BTreeSet<_> = sources.iter().filter(knows).map(top_module).collect();
+    assert!(modules.len() <= 1, "redb is used in more than one module: {modules:?}");
+    assert!(
+        modules.iter().all(|module| module.starts_with("store/")),
+        "redb is used outside of store: {modules:?}"
+    );
+}
+
+/// Crate and module of a file, two levels deep, so that `store/embedded/tables.rs` and `store/embedded/tables/x.rs` are one.
+fn top_module(source: &Source) -> String {
+    let below_src = source.path.iter().skip(3).take(2).map(|part| part.to_string_lossy());
+    let module: Vec<_> = below_src.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
+    format!("{}/{}", source.crate_name(), module.join("/"))
+}
+
+#[test]
+fn the_engine_sees_only_the_port_of_the_store() {
+    let port = tree::read("crates/store/src/lib.rs".as_ref());
+    assert!(port.contains("pub mod port;"), "the port is a module of its own");
+    let hidden = ["embedded", "memory"];
+    let offends = |source: &Source| {
+        let behind = |path: &Vec<String>| {
+            path.first().is_some_and(|first| first == "store")
+                && path.get(1).is_some_and(|second| hidden.contains(&second.as_str()))
+        };
+        source.crate_name() == "engine" && !source.is_test_code && rust::paths(source).iter().any(behind)
+    };
+    assert_none("the engine does not know which store it has", &offenders(offends));
+}
