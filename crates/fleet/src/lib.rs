@@ -1,0 +1,36 @@
+//! The rules of the registry: what may be registered, changed and linked, and which values a device may report.
+//!
+//! Pure functions from what a caller asks for to records, or to a refusal that says what would be right. Looking things
+//! up, keeping them and reading wire forms happens elsewhere.
+
+mod client;
+mod device;
+mod id;
+mod interval;
+mod label;
+mod link;
+mod patch;
+mod refusal;
+mod text;
+mod url;
+mod value;
+
+pub use client::{ClientPatch, Made, NewClient, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+pub use device::{CheckedDevice, DevicePatch, NewDevice, Registration};
+pub use id::{client_id, device_id, kind};
+pub use interval::report_interval_ms;
+pub use label::LabelChange;
+pub use link::{Linked, link, sweep, unlink};
+pub use patch::Patch;
+pub use refusal::Refusal;
+pub use url::check_url;
+pub use value::check_value;
+
+/// The settings that the registry's rules depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Longest device id, in characters: `devices.id_max_len`.
+    pub device_id_chars_max: usize,
+    /// Whether a client's URL may name a private address: `notify.allow_private`.
+    pub allow_private: bool,
+}
