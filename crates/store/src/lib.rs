@@ -2,8 +2,10 @@
 //!
 //! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
 
+mod memory;
 pub mod port;
 
+pub use memory::{MemoryStore, Planned};
 pub use port::{
     CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, View, Whose,
 };

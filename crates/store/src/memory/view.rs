@@ -1,0 +1,129 @@
+//! A view in memory: the partition as it was, shared until the next commit copies it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId, Incarnation};
+use records::{
+    Attempt, Client, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, JobId,
+    Reading, Seen,
+};
+
+use super::partition::{FeedKey, MemoryPartition};
+use crate::port::{Page, ReadingKey, StoreError, View, Whose};
+
+pub(super) struct MemoryView(pub(super) Arc<MemoryPartition>);
+
+/// The keys that a page may hold, or nothing when there are none.
+fn bounds<K: FeedKey>(page: &Page<K>) -> Option<(Bound<K>, Bound<K>)> {
+    let (mut low, mut high) =
+        (Bound::Included(K::first_at(page.from)), Bound::Excluded(K::first_at(page.to)));
+    if page.from >= page.to {
+        return None;
+    }
+    match page.after {
+        Some(after) if page.ascending && after >= K::first_at(page.from) => low = Bound::Excluded(after),
+        Some(after) if !page.ascending && after < K::first_at(page.to) => high = Bound::Excluded(after),
+        _ => {}
+    }
+    let (Bound::Included(first) | Bound::Excluded(first), Bound::Excluded(end)) = (low, high) else {
+        return None;
+    };
+    (first < end).then_some((low, high))
+}
+
+fn taken<T: Clone>(
+    items: impl DoubleEndedIterator<Item = T>,
+    ascending: bool,
+    limit: usize,
+    keep: impl Fn(&T) -> bool,
+) -> Vec<T> {
+    if ascending {
+        items.filter(keep).take(limit).collect()
+    } else {
+        items.rev().filter(keep).take(limit).collect()
+    }
+}
+
+fn after<K: Clone>(key: Option<&K>) -> (Bound<K>, Bound<K>) {
+    (key.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone())), Bound::Unbounded)
+}
+
+impl View for MemoryView {
+    fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError> {
+        Ok(self.0.devices.get(id).cloned())
+    }
+
+    fn state(&self, slot: DeviceSlot) -> Result<DeviceState, StoreError> {
+        Ok(self.0.states.get(&slot).cloned().unwrap_or_default())
+    }
+
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+        Ok(self.0.seen.get(&slot).copied())
+    }
+
+    fn devices(&self, last: Option<&DeviceId>, limit: usize) -> Result<Vec<DeviceProfile>, StoreError> {
+        Ok(self.0.devices.range(after(last)).map(|(_, device)| device.clone()).take(limit).collect())
+    }
+
+    fn devices_of(
+        &self,
+        client: Incarnation,
+        last: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let linked = |device: &DeviceProfile| device.clients.contains(&client);
+        let devices = self.0.devices.range(after(last)).map(|(_, device)| device.clone());
+        Ok(devices.filter(linked).take(limit).collect())
+    }
+
+    fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
+        let Some((low, high)) = bounds(&page) else { return Ok(Vec::new()) };
+        let range = (low.map(|key| (slot, key)), high.map(|key| (slot, key)));
+        let readings = self.0.readings.range(range).map(|(_, reading)| reading.clone());
+        Ok(taken(readings, page.ascending, page.limit, |_| true))
+    }
+
+    fn events(
+        &self,
+        whose: Whose,
+        page: Page<EventKey>,
+        keep: &dyn Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, StoreError> {
+        let Some(range) = bounds(&page) else { return Ok(Vec::new()) };
+        let events = self.0.events.range(range).map(|(_, event)| event.clone());
+        let whose = |event: &Event| whose.device.is_none_or(|slot| event.slot == slot);
+        Ok(taken(events, page.ascending, page.limit, |event| whose(event) && keep(event)))
+    }
+
+    fn deliveries(
+        &self,
+        whose: Whose,
+        page: Page<DeliveryKey>,
+        keep: &dyn Fn(&Delivery) -> bool,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let Some(range) = bounds(&page) else { return Ok(Vec::new()) };
+        let deliveries = self.0.deliveries.range(range).map(|(_, delivery)| delivery.clone());
+        let whose = |delivery: &Delivery| {
+            whose.device.is_none_or(|slot| delivery.slot == slot)
+                && whose.client.is_none_or(|client| delivery.client == client)
+        };
+        Ok(taken(deliveries, page.ascending, page.limit, |delivery| whose(delivery) && keep(delivery)))
+    }
+
+    fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {
+        Ok(self.0.deliveries.get(&key).cloned())
+    }
+
+    fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError> {
+        Ok(self.0.attempts.range((key, 0)..=(key, u32::MAX)).map(|(_, attempt)| attempt.clone()).collect())
+    }
+
+    fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {
+        Ok(self.0.job_bodies.get(&job).cloned())
+    }
+
+    fn clients(&self, last: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError> {
+        Ok(self.0.clients.range(after(last)).map(|(_, client)| client.clone()).take(limit).collect())
+    }
+}
