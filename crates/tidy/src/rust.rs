@@ -298,7 +298,9 @@ pub fn is_target_root(path: &Path) -> bool {
         [crates, _, kind, _] if crates == "crates" => {
             ["benches", "examples", "tests"].contains(&kind.as_ref())
         }
-        [crates, _, kind, _, file] if crates == "crates" && kind == "tests" => file == "main.rs",
+        [crates, _, kind, _, file] if crates == "crates" => {
+            ["benches", "tests"].contains(&kind.as_ref()) && file == "main.rs"
+        }
         _ => false,
     }
 }
@@ -330,4 +332,74 @@ fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
         },
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        let syntax = syn::parse_file(text).expect("Rust");
+        Source { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
+    }
+
+    #[test]
+    fn functions_are_found_with_what_they_call_and_whether_they_assert() {
+        let found = functions(&source(
+            "crates/x/src/lib.rs",
+            "fn plain() { a::open(); }
+             #[cfg(test)] mod tests {
+                 #[test] fn direct() { assert_eq!(1, 1); }
+                 #[tokio::test] #[ignore] async fn silent() { matches!(1, 1); tokio::time::sleep(d).await; }
+                 proptest! { #[test] fn random(x in 0..9) { prop_assert!(x < 9); } }
+             }",
+        ));
+        let told: Vec<_> = found
+            .iter()
+            .map(|function| {
+                (function.name.as_str(), function.is_test(), function.in_test_code, function.asserts)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("plain", false, false, false),
+                ("direct", true, true, true),
+                ("silent", true, true, false),
+                ("random", true, true, true)
+            ]
+        );
+        assert!(found[0].calls.contains("open"));
+        assert!(found[2].calls.contains("sleep"));
+        assert!(found[2].attributes.contains("ignore"));
+    }
+
+    #[test]
+    fn imports_are_taken_apart() {
+        let found = paths(&source("x.rs", "use std::{fs, net::{TcpStream as S}}; fn f() { redb::open(); }"));
+        let told: Vec<_> = found.iter().map(|path| path.join("::")).collect();
+        assert_eq!(told, ["std::fs", "std::net::TcpStream", "redb::open"]);
+    }
+
+    #[test]
+    fn modules_lead_to_their_files() {
+        let told = |path: &str, text: &str| -> Vec<String> {
+            let files = declared_files(&source(path, text));
+            files.iter().map(|file| format!("{} {}", file.path.display(), file.for_tests)).collect()
+        };
+        assert_eq!(
+            told("crates/x/src/lib.rs", "mod a; #[cfg(test)] mod tests;"),
+            [
+                "crates/x/src/a.rs false",
+                "crates/x/src/a/mod.rs false",
+                "crates/x/src/tests.rs true",
+                "crates/x/src/tests/mod.rs true"
+            ]
+        );
+        assert_eq!(
+            told("crates/x/src/a.rs", "mod b { mod c; }"),
+            ["crates/x/src/a/b/c.rs false", "crates/x/src/a/b/c/mod.rs false"]
+        );
+        assert_eq!(told("crates/x/src/a.rs", "#[path = \"z.rs\"] mod b;"), ["crates/x/src/z.rs false"]);
+    }
 }

@@ -16,11 +16,13 @@ const EMPTY_NAMES: [&str; 6] = ["common", "helper", "helpers", "manager", "util"
 /// Crates whose rules are handed time, chance and storage.
 const PURE_CRATES: [&str; 4] = ["fleet", "jobs", "records", "watch"];
 /// What such a crate never names.
-const IMPURE: [&[&str]; 9] = [
+const IMPURE: [&[&str]; 11] = [
     &["std", "env"],
     &["std", "fs"],
     &["std", "io"],
-    &["std", "net"],
+    &["std", "net", "TcpListener"],
+    &["std", "net", "TcpStream"],
+    &["std", "net", "UdpSocket"],
     &["std", "process"],
     &["std", "sync", "mpsc"],
     &["std", "thread"],
