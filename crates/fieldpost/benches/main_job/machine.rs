@@ -1,0 +1,62 @@
+//! The machine that is measured: its name for the file of the run, and what its disk takes for a sync.
+
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::time::{Duration, Instant};
+
+use super::Failure;
+use super::report::Report;
+
+const SYNCS: usize = 200;
+const SYNC_BYTES: usize = 4_096;
+
+/// A few words that tell this kind of machine from others: cores and processor.
+pub(super) fn name() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(std::env::consts::ARCH);
+    let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' };
+    let words: String = model.chars().map(kept).collect();
+    let words: Vec<_> =
+        words.split_whitespace().filter(|word| !["r", "tm", "cpu"].contains(word)).take(4).collect();
+    format!("{cores}x-{}", words.join("-"))
+}
+
+/// Notes what the figures rest on: cores, memory, and how fast a durable write can be at all.
+pub(super) fn describe(report: &mut Report) -> Result<(), Failure> {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = memory.lines().next().unwrap_or_default().split_whitespace().nth(1).unwrap_or("?");
+    report.note(&format!("machine {}, memory {total} kB", name()))?;
+    let mut took = sync_times()?;
+    took.sort();
+    let [median, worst] = [took[SYNCS / 2], took[SYNCS - SYNCS / 100]];
+    report.note(&format!(
+        "fdatasync of {SYNC_BYTES} bytes where the data lies: p50 {median:?}, p99 {worst:?}"
+    ))?;
+    report.figure("fdatasync_4kib p50 / p99", format!("{:.2} / {:.2} ms", ms(median), ms(worst)));
+    Ok(())
+}
+
+fn sync_times() -> Result<Vec<Duration>, Failure> {
+    let folder = tempfile::tempdir()?;
+    let mut file = File::create(folder.path().join("sync"))?;
+    let block = [7_u8; SYNC_BYTES];
+    // The file has its size from the start, as the log's segments do.
+    file.write_all(&block)?;
+    file.sync_all()?;
+    let mut took = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let start = Instant::now();
+        file.rewind()?;
+        file.write_all(&block)?;
+        file.sync_data()?;
+        took.push(start.elapsed());
+    }
+    Ok(took)
+}
+
+/// Milliseconds with their fraction.
+pub(super) fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}

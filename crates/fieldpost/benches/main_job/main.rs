@@ -1,0 +1,46 @@
+//! `make bench`: what this machine does with the main job, beside Mosquitto in the same run.
+//!
+//! Everything is measured from outside: load from the `simulator`, webhooks counted at a sink, the real binary as a child
+//! process with `durability.sync = "always"`. Client, server and peer share the machine, so what is shown is what all of
+//! them do together; the ratio to the peer says more than the figure. Each rate is the median of several rounds, own and
+//! peer in turn. The table goes to stdout and, with every round, to `benches/runs/DATE-MACHINE.txt`.
+//!
+//! This is no regression test: figures of a shared machine differ from run to run.
+
+mod machine;
+mod mosquitto;
+mod mqtt_subscriber;
+mod report;
+mod reports;
+mod sink;
+mod site;
+mod webhooks;
+
+use std::error::Error;
+
+use report::Report;
+
+/// What can go wrong in a benchmark: anything, and then there is no table.
+type Failure = Box<dyn Error>;
+
+/// Rounds of each rate; the median of them is the figure.
+const ROUNDS: usize = 3;
+
+fn main() -> Result<(), Failure> {
+    // `cargo test --benches` runs this too, and only wants to know that it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run())
+}
+
+async fn run() -> Result<(), Failure> {
+    let mut report = Report::open()?;
+    machine::describe(&mut report)?;
+    reports::mqtt_beside_mosquitto(&mut report).await?;
+    reports::http_lines(&mut report).await?;
+    webhooks::deliveries(&mut report).await?;
+    webhooks::report_to_webhook(&mut report).await?;
+    report.finish()
+}

@@ -1,0 +1,34 @@
+//! A fresh server for a measurement, as the simulator starts it, with the settings that all of them share.
+
+use std::path::Path;
+use std::time::Duration;
+
+use simulator::server::{Server, Site};
+
+use super::Failure;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server on an empty data directory. Devices register by reporting; webhooks may go to this machine.
+pub(super) struct Fieldpost {
+    pub(super) site: Site,
+    server: Server,
+}
+
+impl Fieldpost {
+    pub(super) async fn start() -> Result<Self, Failure> {
+        let settings = [
+            ("FIELDPOST_DEVICES__UNKNOWN", "register"),
+            ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
+            ("FIELDPOST_DURABILITY__SYNC", "always"),
+        ];
+        let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings)?;
+        let server = site.start(PATIENCE).await?;
+        Ok(Self { site, server })
+    }
+
+    pub(super) async fn stop(self) -> Result<(), Failure> {
+        let status = self.server.stop(PATIENCE).await?;
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
+    }
+}

@@ -1,0 +1,212 @@
+//! From a change to the webhook that tells of it: how many a second, and how long one takes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use simulator::api_client::Api;
+use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
+use simulator::latency::Latency;
+use simulator::receiver::{Receiver, Retain};
+use simulator::sent::{Answer, Sent};
+use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
+use tokio::task::JoinSet;
+
+use super::machine::ms;
+use super::report::Report;
+use super::reports::{Load, all_acknowledged};
+use super::sink::Sink;
+use super::site::Fieldpost;
+use super::{Failure, ROUNDS};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Calls of the API that are under way at a time while clients, devices and links are registered.
+const CALLS_AT_A_TIME: usize = 32;
+
+const CLIENTS: u32 = 1_000;
+const LINKS_OF_A_DEVICE: u32 = 10;
+const DEVICES: u32 = 2_000;
+
+const TIMED_CLIENTS: u32 = 50;
+const TIMED_DEVICES: u32 = 2_000;
+const TIMED_CHANGES_PER_SECOND: u32 = 1_000;
+const TIMED_FOR: Duration = Duration::from_secs(10);
+const TIMED_CONNECTIONS: u32 = 8;
+
+/// Webhooks a second at a sink that answers at once. Every device changes once a round and a round ends when all its
+/// webhooks have come, so that none is replaced by a newer one.
+pub(super) async fn deliveries(report: &mut Report) -> Result<(), Failure> {
+    const OWN: &str = "webhooks_delivered_1000clients_10links_fast_sink";
+    let server = Fieldpost::start().await?;
+    let mut sink = Sink::open().await?;
+    let load = Load {
+        way: Way::Http { lines: 250 },
+        connections: 8,
+        devices: DeviceIds::new("W", DEVICES),
+        change_every: 1,
+    };
+    let url = format!("http://{}/hook", sink.address);
+    register(&server, &load.devices, CLIENTS, LINKS_OF_A_DEVICE, &url).await?;
+    let per_round = u64::from(DEVICES * LINKS_OF_A_DEVICE);
+    let (mut rounds, mut expected) = (Vec::new(), 0);
+    for value in [0, 1, 0, 1].into_iter().take(ROUNDS + 1) {
+        expected += per_round;
+        let start = Instant::now();
+        change_all(&server, &load.devices, value).await?;
+        sink.until(expected, PATIENCE).await?;
+        rounds.push(report.round(OWN, per_round, start.elapsed())?);
+    }
+    server.stop().await?;
+    rounds.remove(0); // the first opens the connections
+    report.rate(OWN, rounds, None);
+    Ok(())
+}
+
+/// One body that gives every device a value.
+async fn change_all(server: &Fieldpost, devices: &DeviceIds, value: u8) -> Result<(), Failure> {
+    let line = |index| format!("{{\"device_id\":\"{}\",\"data\":{value}}}\n", devices.id(index));
+    let lines: String = (0..devices.count()).map(line).collect();
+    let answer: Value = Api::new(server.site.http.clone(), PATIENCE).post_lines("/v1/reports", lines).await?;
+    if answer["accepted"] == devices.count() {
+        Ok(())
+    } else {
+        Err(format!("not all accepted: {answer}").into())
+    }
+}
+
+/// How long a webhook takes to come while devices change at an even rate well below what the machine can do.
+pub(super) async fn report_to_webhook(report: &mut Report) -> Result<(), Failure> {
+    const NAME: &str = "report_to_webhook_1000changes_per_s_50clients";
+    let server = Fieldpost::start().await?;
+    let receiver = Receiver::open(Retain::Everything)?;
+    let devices = DeviceIds::new("T", TIMED_DEVICES);
+    register(&server, &devices, TIMED_CLIENTS, 1, &receiver.url()).await?;
+    let sent = change_evenly(&server, &devices).await?;
+    let settled = |ledger: &simulator::receiver::Ledger| {
+        (0..devices.count()).all(|device| {
+            let last = sent.of(device).last().map(|last| last.ts_ms);
+            let told =
+                ledger.latest(&devices.id(device)).and_then(|latest| latest.notification.changed_at_ms);
+            last == told
+        })
+    };
+    receiver.until(PATIENCE, settled).await?;
+    let times = Times::of(&sent, &receiver);
+    server.stop().await?;
+    let note = format!(
+        "  {NAME}: of {} webhooks, from sending {}; from acknowledgement {}",
+        times.since_sent.count(),
+        times.since_sent,
+        times.since_accepted
+    );
+    report.note(&note)?;
+    report.figure(&format!("{NAME} p50 / p99, from sending"), figures(&times.since_sent));
+    report.figure(&format!("{NAME} p50 / p99, from acknowledgement"), figures(&times.since_accepted));
+    Ok(())
+}
+
+fn figures(latency: &Latency) -> String {
+    format!("{:.1} / {:.1} ms", ms(latency.percentile(50.0)), ms(latency.percentile(99.0)))
+}
+
+async fn change_evenly(server: &Fieldpost, devices: &DeviceIds) -> Result<Sent, Failure> {
+    let plan = Plan {
+        way: Way::LeanMqtt { in_flight: 20 },
+        endpoint: server.site.mqtt.clone(),
+        devices: devices.clone(),
+        payload: Payload::Dated,
+        keep: Keep::EveryReport,
+    };
+    let dial = Dial::new(devices);
+    let pace = Pace {
+        reports_per_second: f64::from(TIMED_CHANGES_PER_SECOND / TIMED_CONNECTIONS),
+        change_per_mille: 1_000,
+        seed: 1,
+    };
+    let lanes = (0..TIMED_CONNECTIONS).map(|lane| devices.lane(lane, TIMED_CONNECTIONS));
+    let fleet = Fleet::start(plan, lanes.map(|lane| Locks::new(lane, pace, dial.clone())).collect());
+    tokio::time::sleep(TIMED_FOR).await;
+    dial.finish();
+    let outcome = fleet.finish(PATIENCE).await;
+    all_acknowledged(&outcome, outcome.figures.sent)?;
+    Ok(outcome.sent)
+}
+
+/// How long webhooks took, counted from two moments.
+#[derive(Default)]
+struct Times {
+    since_sent: Latency,
+    since_accepted: Latency,
+}
+
+impl Times {
+    fn of(sent: &Sent, receiver: &Receiver) -> Self {
+        let mut times = Self::default();
+        for arrival in receiver.ledger().arrivals() {
+            let told = &arrival.notification;
+            let device = sent.devices().index(&told.device_id);
+            let report = device.zip(told.changed_at_ms).and_then(|(device, ts_ms)| sent.find(device, ts_ms));
+            let Some(report) = report else { continue };
+            let since_sent = arrival.at.duration_since(report.first_sent);
+            times.since_sent.record(since_sent);
+            if let Answer::Acknowledged(after) = report.answer {
+                times.since_accepted.record(since_sent.saturating_sub(after));
+            }
+        }
+        times
+    }
+}
+
+/// Registers clients that all listen at `url`, devices, and `links` clients for each device, in turn.
+async fn register(
+    server: &Fieldpost,
+    devices: &DeviceIds,
+    clients: u32,
+    links: u32,
+    url: &str,
+) -> Result<(), Failure> {
+    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let client = |index: u32| json!({"id": format!("c{index}"), "name": "bench", "url": url});
+    all(&api, "/v1/clients", (0..clients).map(client)).await?;
+    all(&api, "/v1/devices", (0..devices.count()).map(|index| json!({"id": devices.id(index)}))).await?;
+    let mut calls = JoinSet::new();
+    for device in 0..devices.count() {
+        let (api, id) = (api.clone(), devices.id(device));
+        let linked: Vec<_> = (0..links).map(|link| (device * links + link) % clients).collect();
+        room(&mut calls).await?;
+        calls.spawn(async move {
+            for client in linked {
+                api.put(&format!("/v1/devices/{id}/clients/c{client}")).await?;
+            }
+            Ok(())
+        });
+    }
+    drain(calls).await
+}
+
+type Calls = JoinSet<Result<(), simulator::api_client::ApiError>>;
+
+async fn all(api: &Api, path: &'static str, bodies: impl Iterator<Item = Value>) -> Result<(), Failure> {
+    let mut calls = Calls::new();
+    for body in bodies {
+        let api = api.clone();
+        room(&mut calls).await?;
+        calls.spawn(async move { api.post::<Value>(path, &body).await.map(drop) });
+    }
+    drain(calls).await
+}
+
+async fn room(calls: &mut Calls) -> Result<(), Failure> {
+    while calls.len() >= CALLS_AT_A_TIME {
+        if let Some(ended) = calls.join_next().await {
+            ended??;
+        }
+    }
+    Ok(())
+}
+
+async fn drain(mut calls: Calls) -> Result<(), Failure> {
+    while let Some(ended) = calls.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
