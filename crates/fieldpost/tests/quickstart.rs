@@ -1,0 +1,90 @@
+//! The quick start of `README.md`, run as it stands there: only the ports are others, because tests share a machine.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What a newcomer would wait for, and then some for a machine that is busy with other tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The fenced block below the mark.
+fn block() -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).expect("README.md is there");
+    let (_, after) =
+        text.split_once("<!-- quickstart -->\n```sh\n").expect("the mark is above a block of shell");
+    let (block, _) = after.split_once("\n```").expect("the block ends");
+    block.to_owned()
+}
+
+/// Three ports that nobody has at this moment.
+fn free_ports() -> [u16; 3] {
+    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("it is bound").port())
+}
+
+/// Puts other ports in place of those that the page names.
+fn at_ports(block: &str, [http, mqtt, hook]: [u16; 3]) -> String {
+    let mut script = block.to_owned();
+    for (named, used) in [
+        ("127.0.0.1:8080", format!("127.0.0.1:{http}")),
+        ("-p 1883", format!("-p {mqtt}")),
+        ("127.0.0.1:9000", format!("127.0.0.1:{hook}")),
+        ("listen(9000,", format!("listen({hook},")),
+    ] {
+        assert!(script.contains(named), "the quick start names {named}");
+        script = script.replace(named, &used);
+    }
+    script
+}
+
+/// Runs a script with the program on its path, and ends whatever it leaves behind.
+fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = Path::new(env!("CARGO_BIN_EXE_fieldpost")).parent().expect("the program lies in a folder");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is a PATH"));
+    let child = Command::new("bash")
+        .args(["-e", "-c", script])
+        .env("PATH", path)
+        .env("TMPDIR", folder.path())
+        .env("FIELDPOST_HTTP__LISTEN", format!("127.0.0.1:{http}"))
+        .env("FIELDPOST_MQTT__LISTEN", format!("127.0.0.1:{mqtt}"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("bash is there");
+    let group = child.id();
+    let (ended, output) = mpsc::channel();
+    let waiter = std::thread::spawn(move || ended.send(child.wait_with_output()));
+    let in_time = output.recv_timeout(PATIENCE);
+    // Also after a good end: a script that failed half-way has left its server running, and the pipes open.
+    let killed =
+        Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).stderr(Stdio::null()).status();
+    killed.expect("kill is there");
+    let output =
+        in_time.or_else(|_| output.recv()).expect("the thread sends once").expect("bash can be awaited");
+    waiter.join().expect("the thread does not panic").expect("the output is received");
+    output
+}
+
+#[test]
+fn the_quick_start_of_the_readme_works_as_it_stands() {
+    let ports = free_ports();
+    let output = run(&at_ports(&block(), ports), ports);
+    let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{told}\n{log}", output.status);
+    for (what, part) in [
+        ("the webhook", "\"type\":\"device.changed\""),
+        ("its value", "\"value\":1"),
+        ("the reading", "\"changed\":true"),
+        ("the delivery", "\"status\":\"delivered\""),
+    ] {
+        assert!(told.contains(part), "{what} is not in what the quick start prints:\n{told}\n{log}");
+    }
+}
