@@ -2,6 +2,9 @@
 //!
 //! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
 
+pub mod codec;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod memory;
 pub mod port;
 

@@ -1,0 +1,214 @@
+//! A batch as one frame of the log.
+//!
+//! An equal report is all that most frames hold, so its form is the one that counts: a byte with its way in, flags
+//! and a value of 0 or 1, then slot and readings as varints - at most 7 bytes for a lock with two million readings in a partition
+//! of two million devices. Everything else is a byte that names the change and the record with its version.
+
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
+use records::{Batch, DeviceSlot, JobId, Op, PartitionHead, Sign, SignReading};
+
+use super::bytes::{Reader, put_bytes, put_i64, put_u64};
+use super::delivery::{get_delivery_key, put_delivery_key};
+use super::value::{bit, get_value, put_value};
+use super::{CodecError, Stored};
+
+/// The version of the frame: which changes there are and how each begins. To change it: give it the next version
+/// and let [`decode_batch`] read this one as long as a log may hold it. Records within have their own versions.
+const VERSION: u8 = 1;
+
+const PUT_STATE: u8 = 1;
+const PUT_DEVICE: u8 = 2;
+const DELETE_DEVICE: u8 = 3;
+const PUT_EVENT: u8 = 4;
+const PUT_PAIR: u8 = 5;
+const DELETE_PAIR: u8 = 6;
+const PUT_DELIVERY: u8 = 7;
+const PUT_PROGRESS: u8 = 8;
+const PUT_ATTEMPT: u8 = 9;
+const PUT_JOB: u8 = 10;
+const DELETE_JOB: u8 = 11;
+const PUT_JOB_BODY: u8 = 12;
+const PUT_CLIENT: u8 = 13;
+const DELETE_CLIENT: u8 = 14;
+
+/// A sign of life has this bit; the others of its byte are below. No other change has it.
+const SIGN: u8 = 1 << 7;
+const SIGN_WAY: u8 = 0b11;
+const SIGN_HAS_READING: u8 = 1 << 2;
+const SIGN_CHANGED: u8 = 1 << 3;
+const SIGN_OWN_TS: u8 = 1 << 4;
+const SIGN_VALUE_SHIFT: u32 = 5;
+const SIGN_VALUE_ZERO: u8 = 0;
+const SIGN_VALUE_ONE: u8 = 1;
+const SIGN_VALUE_FOLLOWS: u8 = 2;
+
+/// The frame of a batch.
+#[must_use]
+pub fn encode_batch(batch: &Batch) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64 + batch.ops.len() * 8);
+    out.push(VERSION);
+    out.extend_from_slice(&batch.partition.0.to_le_bytes());
+    batch.head.write(&mut out);
+    put_u64(&mut out, batch.ops.len() as u64);
+    for op in &batch.ops {
+        put_op(&mut out, op);
+    }
+    out
+}
+
+/// Reads what [`encode_batch`] wrote.
+///
+/// # Errors
+/// When `frame` is anything else.
+pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
+    const WHAT: &str = "a batch";
+    let mut reader = Reader::new(frame);
+    let found = reader.u8(WHAT)?;
+    if found != VERSION {
+        return Err(CodecError::Version { what: WHAT, at: 0, found, known: VERSION });
+    }
+    let partition = PartitionId(u16::from_le_bytes(reader.array("a partition")?));
+    let head = PartitionHead::read(&mut reader)?;
+    let ops = reader.list("changes", get_op)?;
+    reader.end()?;
+    Ok(Batch { partition, head, ops })
+}
+
+fn put_op(out: &mut Vec<u8>, op: &Op) {
+    match op {
+        Op::Sign(sign) => put_sign(out, sign),
+        Op::PutState(slot, state) => {
+            out.push(PUT_STATE);
+            put_slot(out, *slot);
+            state.write(out);
+        }
+        Op::PutDevice(device) => put_record(out, PUT_DEVICE, &**device),
+        Op::DeleteDevice(id, slot) => {
+            out.push(DELETE_DEVICE);
+            put_bytes(out, id.as_str().as_bytes());
+            put_slot(out, *slot);
+        }
+        Op::PutEvent(event) => put_record(out, PUT_EVENT, &**event),
+        Op::PutPair(pair) => put_record(out, PUT_PAIR, &**pair),
+        Op::DeletePair(slot, client) => {
+            out.push(DELETE_PAIR);
+            put_slot(out, *slot);
+            put_u64(out, client.0);
+        }
+        Op::PutDelivery(delivery) => put_record(out, PUT_DELIVERY, &**delivery),
+        Op::PutProgress(key, progress) => {
+            out.push(PUT_PROGRESS);
+            put_delivery_key(out, *key);
+            progress.write(out);
+        }
+        Op::PutAttempt(attempt) => put_record(out, PUT_ATTEMPT, attempt),
+        Op::PutJob(job) => put_record(out, PUT_JOB, &**job),
+        Op::DeleteJob(id) => {
+            out.push(DELETE_JOB);
+            out.extend_from_slice(&id.0);
+        }
+        Op::PutJobBody(id, body) => {
+            out.push(PUT_JOB_BODY);
+            out.extend_from_slice(&id.0);
+            put_bytes(out, body);
+        }
+        Op::PutClient(client) => put_record(out, PUT_CLIENT, &**client),
+        Op::DeleteClient(id) => {
+            out.push(DELETE_CLIENT);
+            put_bytes(out, id.as_str().as_bytes());
+        }
+    }
+}
+
+fn put_record(out: &mut Vec<u8>, tag: u8, record: &impl Stored) {
+    out.push(tag);
+    record.write(out);
+}
+
+fn put_slot(out: &mut Vec<u8>, slot: DeviceSlot) {
+    put_u64(out, u64::from(slot.0));
+}
+
+fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
+    let tag = reader.u8("a change")?;
+    Ok(match tag {
+        PUT_STATE => Op::PutState(get_slot(reader)?, Stored::read(reader)?),
+        PUT_DEVICE => Op::PutDevice(Box::new(Stored::read(reader)?)),
+        DELETE_DEVICE => Op::DeleteDevice(reader.text_as("a device id", DeviceId::new)?, get_slot(reader)?),
+        PUT_EVENT => Op::PutEvent(Box::new(Stored::read(reader)?)),
+        PUT_PAIR => Op::PutPair(Box::new(Stored::read(reader)?)),
+        DELETE_PAIR => Op::DeletePair(get_slot(reader)?, Incarnation(reader.u64("an incarnation")?)),
+        PUT_DELIVERY => Op::PutDelivery(Box::new(Stored::read(reader)?)),
+        PUT_PROGRESS => Op::PutProgress(get_delivery_key(reader)?, Stored::read(reader)?),
+        PUT_ATTEMPT => Op::PutAttempt(Stored::read(reader)?),
+        PUT_JOB => Op::PutJob(Box::new(Stored::read(reader)?)),
+        DELETE_JOB => Op::DeleteJob(get_job_id(reader)?),
+        PUT_JOB_BODY => Op::PutJobBody(get_job_id(reader)?, Arc::from(reader.bytes("a job's body")?)),
+        PUT_CLIENT => Op::PutClient(Box::new(Stored::read(reader)?)),
+        DELETE_CLIENT => Op::DeleteClient(reader.text_as("a client id", ClientId::new)?),
+        sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
+        _ => return Err(reader.invalid("a change")),
+    })
+}
+
+fn get_slot(reader: &mut Reader<'_>) -> Result<DeviceSlot, CodecError> {
+    Ok(DeviceSlot(reader.u32("a slot")?))
+}
+
+fn get_job_id(reader: &mut Reader<'_>) -> Result<JobId, CodecError> {
+    Ok(JobId(reader.array("a job id")?))
+}
+
+fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
+    let way = sign.way.index() as u8;
+    let Some(reading) = &sign.reading else {
+        out.push(SIGN | way);
+        put_slot(out, sign.slot);
+        put_u64(out, u64::from(sign.readings));
+        return;
+    };
+    let value = match &reading.value {
+        Value::Number(number) if *number == 0.0 => SIGN_VALUE_ZERO,
+        Value::Number(number) if *number == 1.0 => SIGN_VALUE_ONE,
+        _ => SIGN_VALUE_FOLLOWS,
+    };
+    let changed = if reading.changed { SIGN_CHANGED } else { 0 };
+    let own_ts = if reading.ts.is_some() { SIGN_OWN_TS } else { 0 };
+    out.push(SIGN | way | SIGN_HAS_READING | changed | own_ts | value << SIGN_VALUE_SHIFT);
+    put_slot(out, sign.slot);
+    put_u64(out, u64::from(sign.readings));
+    if let Some(ts) = reading.ts {
+        put_i64(out, ts.0);
+    }
+    if value == SIGN_VALUE_FOLLOWS {
+        put_value(out, &reading.value);
+    }
+}
+
+fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
+    let way = WayIn::ALL.get(usize::from(tag & SIGN_WAY)).copied();
+    let way = way.ok_or_else(|| reader.invalid("a way in"))?;
+    let slot = get_slot(reader)?;
+    let readings = reader.u32("a number of readings")?;
+    let bare = SIGN | SIGN_WAY;
+    if tag & SIGN_HAS_READING == 0 {
+        return match tag & !bare {
+            0 => Ok(Sign { slot, way, readings, reading: None }),
+            _ => Err(reader.invalid("a sign of life")),
+        };
+    }
+    let ts = match tag & SIGN_OWN_TS {
+        0 => None,
+        _ => Some(Timestamp(reader.i64("a time")?)),
+    };
+    let value = match (tag & !SIGN) >> SIGN_VALUE_SHIFT {
+        SIGN_VALUE_ZERO => bit(false),
+        SIGN_VALUE_ONE => bit(true),
+        SIGN_VALUE_FOLLOWS => get_value(reader)?,
+        _ => return Err(reader.invalid("a value")),
+    };
+    let reading = SignReading { ts, value, changed: tag & SIGN_CHANGED != 0 };
+    Ok(Sign { slot, way, readings, reading: Some(reading) })
+}

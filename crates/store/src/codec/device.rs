@@ -1,0 +1,105 @@
+//! Stored forms of a device's profile and state.
+
+use base::{Attended, DeviceId, Incarnation, Kind, Timestamp, Value};
+use records::{Connection, DeviceProfile, DeviceSlot, DeviceState};
+
+use super::bytes::{Reader, put_bytes, put_i64, put_list, put_option, put_u64};
+use super::value::{get_value, put_value};
+use super::{CodecError, Stored};
+
+/// Version 1: the fields in order; optional ones behind a byte, lists behind their length.
+impl Stored for DeviceProfile {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a device";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.id.as_str().as_bytes());
+        put_u64(out, self.incarnation.0);
+        put_u64(out, u64::from(self.slot.0));
+        put_bytes(out, self.kind.as_str().as_bytes());
+        put_option(out, self.address.as_ref(), |out, text| put_bytes(out, text.as_bytes()));
+        put_list(out, &self.labels, |out, (key, value)| {
+            put_bytes(out, key.as_bytes());
+            put_bytes(out, value.as_bytes());
+        });
+        put_option(out, self.report_interval_ms.as_ref(), |out, ms| put_u64(out, *ms));
+        put_i64(out, self.registered_at.0);
+        put_i64(out, self.expected_from.0);
+        put_list(out, &self.clients, |out, client| put_u64(out, client.0));
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        Ok(Self {
+            id: reader.text_as("a device id", DeviceId::new)?,
+            incarnation: Incarnation(reader.u64("an incarnation")?),
+            slot: DeviceSlot(reader.u32("a slot")?),
+            kind: reader.text_as("a kind", Kind::new)?,
+            address: reader.option("an address", |reader| Ok(reader.text("an address")?.to_owned()))?,
+            labels: reader.list("labels", |reader| {
+                Ok((reader.text("a label")?.to_owned(), reader.text("a label")?.to_owned()))
+            })?,
+            report_interval_ms: reader.option("an interval", |reader| reader.u64("an interval"))?,
+            registered_at: Timestamp(reader.i64("a time")?),
+            expected_from: Attended(reader.i64("an attended time")?),
+            clients: reader.list("clients", |reader| Ok(Incarnation(reader.u64("an incarnation")?)))?,
+        })
+    }
+}
+
+const CONNECTIONS: [Connection; 3] = [Connection::NeverSeen, Connection::Online, Connection::Lost];
+const HAS_VALUE: u8 = 1 << 2;
+const HAS_CHANGED_AT: u8 = 1 << 3;
+const HAS_NEWEST_TS: u8 = 1 << 4;
+
+/// Version 1: a byte with the connection and what is there, then what is there, and the sequence.
+impl Stored for DeviceState {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a device's state";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let connection = match self.connection {
+            Connection::NeverSeen => 0,
+            Connection::Online => 1,
+            Connection::Lost => 2,
+        };
+        let flag = |is_there, flag| if is_there { flag } else { 0 };
+        out.push(
+            connection
+                | flag(self.value.is_some(), HAS_VALUE)
+                | flag(self.changed_at.is_some(), HAS_CHANGED_AT)
+                | flag(self.newest_ts.is_some(), HAS_NEWEST_TS),
+        );
+        put_u64(out, self.sequence);
+        if let Some(value) = &self.value {
+            put_value(out, value);
+        }
+        self.changed_at.iter().chain(&self.newest_ts).for_each(|time| put_i64(out, time.0));
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        let flags = reader.u8(Self::NAME)?;
+        let connection = CONNECTIONS.get(usize::from(flags & 3)).copied();
+        if flags >= HAS_NEWEST_TS << 1 {
+            return Err(reader.invalid(Self::NAME));
+        }
+        let sequence = reader.u64("a sequence")?;
+        let value: Option<Value> = present(reader, flags, HAS_VALUE, get_value)?;
+        let time = |reader: &mut Reader<'_>| Ok(Timestamp(reader.i64("a time")?));
+        Ok(Self {
+            connection: connection.ok_or_else(|| reader.invalid("a connection"))?,
+            sequence,
+            value,
+            changed_at: present(reader, flags, HAS_CHANGED_AT, time)?,
+            newest_ts: present(reader, flags, HAS_NEWEST_TS, time)?,
+        })
+    }
+}
+
+fn present<T>(
+    reader: &mut Reader<'_>,
+    flags: u8,
+    flag: u8,
+    get: impl FnOnce(&mut Reader<'_>) -> Result<T, CodecError>,
+) -> Result<Option<T>, CodecError> {
+    if flags & flag == 0 { Ok(None) } else { get(reader).map(Some) }
+}

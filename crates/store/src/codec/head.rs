@@ -1,0 +1,47 @@
+//! The stored form of a partition's head.
+
+use base::{Attended, Timestamp};
+use records::{AttendedReadings, PartitionHead};
+
+use super::bytes::{Reader, put_i64, put_u64};
+use super::{CodecError, Stored};
+
+/// Version 1: the fields in order.
+impl Stored for PartitionHead {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a partition's head";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.seq);
+        put_i64(out, self.now.0);
+        self.attended.ways.iter().for_each(|way| put_i64(out, way.0));
+        put_i64(out, self.attended.every.0);
+        put_u64(out, u64::from(self.next_slot));
+        put_u64(out, self.next_incarnation);
+        put_u64(out, u64::from(self.next_event));
+        put_u64(out, u64::from(self.next_delivery));
+        put_u64(out, self.next_job);
+        put_u64(out, self.next_lease);
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        let seq = reader.u64("a batch number")?;
+        let now = Timestamp(reader.i64("a time")?);
+        let mut attended = AttendedReadings::default();
+        for way in &mut attended.ways {
+            *way = Attended(reader.i64("an attended time")?);
+        }
+        attended.every = Attended(reader.i64("an attended time")?);
+        Ok(Self {
+            seq,
+            now,
+            attended,
+            next_slot: reader.u32("a slot")?,
+            next_incarnation: reader.u64("an incarnation")?,
+            next_event: reader.u32("a number")?,
+            next_delivery: reader.u32("a number")?,
+            next_job: reader.u64("a number")?,
+            next_lease: reader.u64("a number")?,
+        })
+    }
+}

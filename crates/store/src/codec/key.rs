@@ -1,0 +1,162 @@
+//! Keys of rows, without the partition that each begins with in a table. Big-endian, so that the order of the bytes
+//! is the order of what they stand for; signed numbers have their sign bit flipped for that.
+//!
+//! Keys have no version byte: a key of another form is another table.
+
+use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp};
+use records::{DeliveryKey, DeviceSlot, EventKey, JobId};
+use smallvec::SmallVec;
+
+use super::CodecError;
+
+/// A key; most fit without an allocation.
+pub(crate) type Key = SmallVec<[u8; 24]>;
+
+/// Bytes of a time and a number, the end of every key of a feed.
+pub(crate) const MOMENT_BYTES: usize = 12;
+
+/// The key of a row in a table: the partition, then the key within it.
+pub(crate) fn in_partition(partition: PartitionId, key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(2 + key.len());
+    out.extend_from_slice(&partition.0.to_be_bytes());
+    out.extend_from_slice(key);
+    out
+}
+
+/// Bytes that the partition takes at the front of a table's key.
+pub(crate) const PARTITION_BYTES: usize = 2;
+
+pub(crate) fn device(id: &DeviceId) -> Key {
+    Key::from_slice(id.as_str().as_bytes())
+}
+
+pub(crate) fn client(id: &ClientId) -> Key {
+    Key::from_slice(id.as_str().as_bytes())
+}
+
+pub(crate) fn slot(slot: DeviceSlot) -> Key {
+    number(slot.0)
+}
+
+pub(crate) fn slice(slice: u32) -> Key {
+    number(slice)
+}
+
+fn number(number: u32) -> Key {
+    Key::from_slice(&number.to_be_bytes())
+}
+
+pub(crate) fn incarnation(incarnation: Incarnation) -> Key {
+    Key::from_slice(&incarnation.0.to_be_bytes())
+}
+
+/// The devices of a client, in order of id.
+pub(crate) fn link(client: Incarnation, device: &[u8]) -> Key {
+    let mut key = incarnation(client);
+    key.extend_from_slice(device);
+    key
+}
+
+pub(crate) fn pair(device: DeviceSlot, client: Incarnation) -> Key {
+    let mut key = slot(device);
+    key.extend_from_slice(&client.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn job(id: JobId) -> Key {
+    Key::from_slice(&id.0)
+}
+
+/// A place in a feed: a time and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    pub(crate) at: Timestamp,
+    pub(crate) number: u32,
+}
+
+impl From<EventKey> for Moment {
+    fn from(key: EventKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
+impl From<DeliveryKey> for Moment {
+    fn from(key: DeliveryKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
+impl Moment {
+    /// The first of a time.
+    pub(crate) fn first_at(at: Timestamp) -> Self {
+        Self { at, number: 0 }
+    }
+
+    pub(crate) fn put(self, key: &mut Key) {
+        key.extend_from_slice(&flipped(self.at).to_be_bytes());
+        key.extend_from_slice(&self.number.to_be_bytes());
+    }
+
+    /// The moment at the end of a feed's key.
+    pub(crate) fn at_end_of(key: &[u8]) -> Result<Self, CodecError> {
+        let what = "the key of a feed";
+        let start =
+            key.len().checked_sub(MOMENT_BYTES).ok_or(CodecError::Truncated { what, at: key.len() })?;
+        let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+        let at = Timestamp((wide(&key[start..start + 8]) ^ SIGN).cast_signed());
+        Ok(Self { at, number: wide(&key[start + 8..]) as u32 })
+    }
+
+    /// Its key in the feed of those that have `prefix` in common.
+    pub(crate) fn below(self, prefix: &[u8]) -> Key {
+        let mut key = Key::from_slice(prefix);
+        self.put(&mut key);
+        key
+    }
+}
+
+/// The key of an event or a delivery in the feed of its partition.
+pub(crate) fn moment(moment: impl Into<Moment>) -> Key {
+    moment.into().below(&[])
+}
+
+/// The key of an attempt: its delivery's, and its number.
+pub(crate) fn attempt(delivery: DeliveryKey, attempt: u32) -> Key {
+    let mut key = moment(delivery);
+    key.extend_from_slice(&attempt.to_be_bytes());
+    key
+}
+
+/// The key of a blob of readings: slices, then days, then the order of writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlobKey {
+    pub(crate) slice: u32,
+    pub(crate) day: i32,
+    pub(crate) sequence: u32,
+}
+
+impl BlobKey {
+    pub(crate) const BYTES: usize = 12;
+
+    pub(crate) fn to_key(self) -> Key {
+        let mut key = slice(self.slice);
+        key.extend_from_slice(&(self.day.cast_unsigned() ^ DAY_SIGN).to_be_bytes());
+        key.extend_from_slice(&self.sequence.to_be_bytes());
+        key
+    }
+
+    pub(crate) fn from_key(key: &[u8]) -> Result<Self, CodecError> {
+        let invalid = CodecError::Invalid { what: "the key of a blob", at: 0 };
+        let key: &[u8; Self::BYTES] = key.try_into().map_err(|_| invalid)?;
+        let part = |at: usize| u32::from_be_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]]);
+        Ok(Self { slice: part(0), day: (part(4) ^ DAY_SIGN).cast_signed(), sequence: part(8) })
+    }
+}
+
+/// Flips the sign bit, so that negative times come first.
+const SIGN: u64 = 1 << 63;
+const DAY_SIGN: u32 = 1 << 31;
+
+fn flipped(at: Timestamp) -> u64 {
+    at.0.cast_unsigned() ^ SIGN
+}

@@ -1,0 +1,113 @@
+//! The stored formats: records to bytes and back, written by hand.
+//!
+//! Every record begins with its own version byte, in a row of a table and in a frame of the log alike. To change a
+//! record: raise its [`Stored::VERSION`], let [`Stored::get`] read every version since the oldest data directory that may
+//! still be opened, write only the newest, and add the bytes of the old version to `tests.rs`. A field is never given
+//! another meaning under the same version. Nothing here trusts its input: bytes that make no sense are a
+//! [`CodecError`], never a panic.
+
+mod batch;
+mod bytes;
+mod client;
+mod delivery;
+mod device;
+mod event;
+mod head;
+mod job;
+pub(crate) mod key;
+mod seen;
+mod value;
+
+pub use batch::{decode_batch, encode_batch};
+pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
+pub(crate) use seen::{SeenSlice, decode_seen_slice, encode_seen_slice};
+pub(crate) use value::{get_value, put_value};
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// They end too soon.
+    #[error("they end at byte {at}, within {what}")]
+    Truncated {
+        /// What was being read.
+        what: &'static str,
+        /// Where.
+        at: usize,
+    },
+    /// They were written by a later build.
+    #[error("{what} at byte {at} is of version {found}, and this build knows versions up to {known}")]
+    Version {
+        /// What was being read.
+        what: &'static str,
+        /// Where.
+        at: usize,
+        /// The version they name.
+        found: u8,
+        /// The latest version that this build reads.
+        known: u8,
+    },
+    /// They say something that cannot be.
+    #[error("{what} at byte {at} is not one")]
+    Invalid {
+        /// What was being read.
+        what: &'static str,
+        /// Where.
+        at: usize,
+    },
+    /// They go on behind the end.
+    #[error("they should end at byte {at}")]
+    LeftOver {
+        /// Where.
+        at: usize,
+    },
+}
+
+/// A record with a stored form.
+pub(crate) trait Stored: Sized {
+    /// The version that is written.
+    const VERSION: u8;
+    /// The record's name, for messages.
+    const NAME: &'static str;
+
+    /// Appends the record in the newest version, without the version byte.
+    fn put(&self, out: &mut Vec<u8>);
+    /// Reads a record of `version`, which is from 1 to [`Stored::VERSION`].
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError>;
+
+    /// Appends the version byte and the record.
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(Self::VERSION);
+        self.put(out);
+    }
+
+    /// Reads the version byte and the record.
+    fn read(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let at = reader.at();
+        let found = reader.u8(Self::NAME)?;
+        if found == 0 {
+            return Err(CodecError::Invalid { what: Self::NAME, at });
+        }
+        if found > Self::VERSION {
+            return Err(CodecError::Version { what: Self::NAME, at, found, known: Self::VERSION });
+        }
+        Self::get(reader, found)
+    }
+
+    /// The value of a table's row.
+    fn to_row(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        self.write(&mut out);
+        out
+    }
+
+    /// Reads the value of a table's row.
+    fn from_row(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut reader = Reader::new(bytes);
+        let record = Self::read(&mut reader)?;
+        reader.end()?;
+        Ok(record)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+use base::random::Random;
+use base::{PartitionId, WayIn};
+use records::{Batch, DeviceSlot, Op, Seen, Sign, SignReading};
+
+use super::key::{self, BlobKey, Moment};
+use super::*;
+use crate::conformance::traffic::Traffic;
+use base::{Attended, Timestamp, Value};
+
+fn batches(seed: u64) -> impl Iterator<Item = Batch> {
+    let partition = if seed.is_multiple_of(5) { PartitionId::REGISTRY } else { PartitionId(seed as u16) };
+    let mut traffic = Traffic::new(seed, partition);
+    std::iter::repeat_with(move || traffic.next_batch(60)).take(20)
+}
+
+#[test]
+fn every_batch_survives_its_frame() {
+    for seed in 0..100 {
+        for batch in batches(seed) {
+            let frame = encode_batch(&batch);
+            assert_eq!(decode_batch(&frame), Ok(batch), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn an_equal_report_takes_at_most_eight_bytes() {
+    let sign = |slot, readings, value| {
+        let reading = SignReading { ts: None, value: Value::Number(value), changed: false };
+        Op::Sign(Sign { slot: DeviceSlot(slot), way: WayIn::Amqp, readings, reading: Some(reading) })
+    };
+    let frame_of = |ops| encode_batch(&Batch { ops, ..Batch::new(PartitionId(0)) }).len();
+    for (slot, readings, value, bytes) in
+        [(0, 1, 0.0, 3), (62_500, 1_000, 1.0, 6), (2_000_000, 2_000_000, 1.0, 7)]
+    {
+        assert_eq!(frame_of(vec![sign(slot, readings, value)]) - frame_of(vec![]), bytes, "slot {slot}");
+    }
+    let full = |slot| vec![sign(slot, 100_000, 1.0); 1_000];
+    assert!(frame_of(full(62_499)) <= 8 * 1_000, "{}", frame_of(full(62_499)));
+}
+
+#[test]
+fn bytes_that_are_cut_or_changed_are_refused_or_read_as_something_else() {
+    let mut random = Random::new(3);
+    for seed in 0..30 {
+        let frame = encode_batch(&batches(seed).nth(10).expect("twenty"));
+        for end in 0..frame.len() {
+            assert!(decode_batch(&frame[..end]).is_err(), "seed {seed} cut at {end}");
+        }
+        for _ in 0..2_000 {
+            let mut changed = frame.clone();
+            for _ in 0..=random.below(3) {
+                let at = random.below(changed.len() as u64) as usize;
+                changed[at] = random.next_u64() as u8;
+            }
+            if let Ok(batch) = decode_batch(&changed) {
+                let again = decode_batch(&encode_batch(&batch));
+                assert_eq!(again, Ok(batch), "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn noise_is_refused_without_a_panic() {
+    let mut random = Random::new(9);
+    let mut refused = 0;
+    for _ in 0..20_000 {
+        let length = random.below(200) as usize;
+        let mut noise: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
+        if let Some(version) = noise.first_mut() {
+            *version = 1;
+        }
+        refused += u32::from(decode_batch(&noise).is_err());
+        refused += u32::from(decode_seen_slice(&noise).is_err());
+    }
+    assert!(refused > 39_000, "{refused}");
+}
+
+#[test]
+fn a_wrong_length_asks_for_no_memory() {
+    let mut frame = encode_batch(&Batch::new(PartitionId(0)));
+    frame.pop();
+    put_u64(&mut frame, u64::MAX >> 1);
+    assert!(matches!(decode_batch(&frame), Err(CodecError::Truncated { .. })));
+}
+
+#[test]
+fn a_later_version_is_named() {
+    let mut frame = encode_batch(&Batch::new(PartitionId(0)));
+    frame[0] = 2;
+    let error = decode_batch(&frame).expect_err("a later version");
+    assert_eq!(error.to_string(), "a batch at byte 0 is of version 2, and this build knows versions up to 1");
+    frame[0] = 1;
+    frame[3] = 9;
+    let error = decode_batch(&frame).expect_err("a later version");
+    assert_eq!(error, CodecError::Version { what: "a partition's head", at: 3, found: 9, known: 1 });
+}
+
+#[test]
+fn the_signs_of_life_of_a_slice_survive_and_are_small() {
+    let mut random = Random::new(4);
+    for full in [true, false] {
+        let mut slice: SeenSlice = [None; 256];
+        for seen in &mut slice {
+            if full || random.below(3) == 0 {
+                *seen = Some(Seen {
+                    at: Timestamp(1_800_000_000_000 + random.below(60_000) as i64),
+                    way: WayIn::ALL[random.below(3) as usize],
+                    attended: Attended(90_000_000_000 + random.below(60_000) as i64),
+                    readings: random.below(100_000) as u32,
+                });
+            }
+        }
+        let bytes = encode_seen_slice(&slice);
+        assert!(bytes.len() <= 256 * 10, "{}", bytes.len());
+        assert_eq!(decode_seen_slice(&bytes).as_deref(), Ok(&slice));
+    }
+}
+
+#[test]
+fn extreme_signs_of_life_survive() {
+    let mut slice: SeenSlice = [None; 256];
+    for (seen, at) in slice.iter_mut().zip([i64::MIN, i64::MAX, 0, -1]) {
+        *seen =
+            Some(Seen { at: Timestamp(at), way: WayIn::Mqtt, attended: Attended(!at), readings: u32::MAX });
+    }
+    assert_eq!(decode_seen_slice(&encode_seen_slice(&slice)).as_deref(), Ok(&slice));
+}
+
+#[test]
+fn the_order_of_keys_is_the_order_of_what_they_stand_for() {
+    let times = [i64::MIN, -5, -1, 0, 1, 255, 256, 1_800_000_000_000, i64::MAX];
+    let moments = times.iter().flat_map(|at| [0, 1, u32::MAX].map(|number| (*at, number)));
+    let moments: Vec<_> = moments.map(|(at, number)| Moment { at: Timestamp(at), number }).collect();
+    let keys: Vec<_> = moments.iter().map(|moment| moment.below(b"x")).collect();
+    assert!(keys.is_sorted());
+    for (moment, key) in moments.iter().zip(&keys) {
+        assert_eq!(Moment::at_end_of(key), Ok(*moment));
+    }
+    let blob = |day, sequence| BlobKey { slice: 3, day, sequence };
+    let blobs = [blob(i32::MIN, 9), blob(-1, 3), blob(0, 0), blob(0, 1), blob(20_000, 0)];
+    assert!(blobs.map(BlobKey::to_key).is_sorted());
+    for blob in blobs {
+        assert_eq!(BlobKey::from_key(&blob.to_key()), Ok(blob));
+    }
+    assert!(Moment::at_end_of(b"short").is_err() && BlobKey::from_key(b"short").is_err());
+    assert!(key::slot(DeviceSlot(255)) < key::slot(DeviceSlot(256)));
+}

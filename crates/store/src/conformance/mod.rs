@@ -1,0 +1,3 @@
+//! What every implementation of the port must do, as checks that each of them runs.
+
+pub mod traffic;
