@@ -1,0 +1,71 @@
+use super::*;
+
+const PLACE: Place = Place { log: LogId(0x0123_4567_89ab_cdef), sequence: 7 };
+
+fn frame(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(&mut bytes, PLACE, Position(42), Position(40), payload);
+    bytes
+}
+
+#[test]
+fn a_frame_reads_back_as_it_was_written() {
+    for length in [0, 1, 7, 8, 9, 1000] {
+        let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
+        let bytes = frame(&payload);
+        assert_eq!(bytes.len() % FRAME_ALIGNMENT, 0);
+        let verified = verify_frame(&bytes, PLACE).unwrap();
+        let expected =
+            Verified { position: Position(42), synced_through: Position(40), payload: payload.as_slice() };
+        assert_eq!(verified, expected);
+        assert_eq!(verified.bytes(), bytes.len());
+        assert_eq!(verified.is_claim(), length == 0);
+    }
+}
+
+#[test]
+fn a_frame_with_any_bit_changed_does_not_verify() {
+    let good = frame(b"thirteen chars");
+    for bit in 0..good.len() * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(verify_frame(&bad, PLACE), None, "bit {bit}");
+    }
+}
+
+#[test]
+fn a_frame_cut_short_does_not_verify() {
+    let good = frame(b"payload");
+    for length in 0..good.len() {
+        assert_eq!(verify_frame(&good[..length], PLACE), None, "length {length}");
+    }
+}
+
+#[test]
+fn a_frame_of_another_log_or_segment_does_not_verify() {
+    let bytes = frame(b"payload");
+    assert_eq!(verify_frame(&bytes, Place { log: LogId(1), ..PLACE }), None);
+    assert_eq!(verify_frame(&bytes, Place { sequence: 8, ..PLACE }), None);
+}
+
+const HEADER: SegmentHeader = SegmentHeader { place: PLACE, first: Position(9), previous_bytes: 4096 };
+
+#[test]
+fn a_segment_header_reads_back_and_any_changed_bit_is_damage() {
+    let good = HEADER.encode();
+    assert_eq!(SegmentHeader::decode(&good), Ok(HEADER));
+    for bit in 0..good.len() * 8 {
+        let mut bad = good;
+        bad[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(SegmentHeader::decode(&bad), Err(BadHeader::Damaged), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_header_of_a_later_version_is_told_from_a_damaged_one() {
+    let mut bytes = HEADER.encode();
+    bytes[8] = 9;
+    let checksum = crc32c::crc32c(&bytes[..SEGMENT_CHECKSUM_AT]);
+    bytes[SEGMENT_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
+}
