@@ -1,0 +1,140 @@
+//! Makes the connections that notifications go out on: look-up, address check, TCP, TLS.
+//!
+//! There is no other way to a connection, so whatever is kept for reuse has passed the [`Guard`] too.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::records::AttemptError;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use url::Host;
+
+use crate::connection::{Connection, Stream};
+use crate::guard::{Guard, Refused};
+use crate::resolver::{Resolver, Unresolved};
+use crate::target::Origin;
+
+/// Longest that TCP and TLS may take together; the attempt's timeout may end it sooner. Two lost SYNs fit in.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// After this long without an answer the next address is tried beside the first (RFC 8305, "Connection Attempt Delay").
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("every address is private")]
+    Refused,
+    #[error("the name has no address")]
+    Unresolved,
+    #[error("no connection within {CONNECT_MAX:?}")]
+    TooSlow,
+    #[error("no connection")]
+    Tcp(#[source] io::Error),
+    #[error("no agreement on TLS")]
+    Tls(#[source] io::Error),
+    #[error("the connection broke at once")]
+    Broken(#[source] hyper::Error),
+}
+
+impl From<&ConnectError> for AttemptError {
+    fn from(error: &ConnectError) -> Self {
+        match error {
+            ConnectError::Refused => Self::AddressRefused,
+            ConnectError::Unresolved => Self::NameUnresolved,
+            ConnectError::TooSlow | ConnectError::Tcp(_) => Self::ConnectFailed,
+            ConnectError::Tls(_) => Self::TlsFailed,
+            ConnectError::Broken(_) => Self::ConnectionBroken,
+        }
+    }
+}
+
+/// Makes connections.
+pub(crate) struct Connector {
+    guard: Guard,
+    resolver: Resolver,
+    tls: TlsConnector,
+}
+
+impl Connector {
+    pub(crate) fn new(guard: Guard, tls: Arc<ClientConfig>) -> Self {
+        Self { guard, resolver: Resolver::system(), tls: TlsConnector::from(tls) }
+    }
+
+    /// A new connection to `origin`, ready for a request.
+    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Connection, ConnectError> {
+        let admitted = self.guard.admit(&self.addresses(&origin.host).await?)?;
+        let stream = tokio::time::timeout(CONNECT_MAX, self.stream(origin, &admitted));
+        let stream = stream.await.map_err(|_| ConnectError::TooSlow)??;
+        Connection::open(stream).await.map_err(ConnectError::Broken)
+    }
+
+    async fn addresses(&self, host: &Host<String>) -> Result<Arc<[IpAddr]>, ConnectError> {
+        Ok(match host {
+            Host::Ipv4(address) => Arc::from([IpAddr::V4(*address)]),
+            Host::Ipv6(address) => Arc::from([IpAddr::V6(*address)]),
+            Host::Domain(name) => self.resolver.resolve(name).await?,
+        })
+    }
+
+    async fn stream(&self, origin: &Origin, addresses: &[IpAddr]) -> Result<Box<dyn Stream>, ConnectError> {
+        let tcp = first_to_answer(addresses, origin.port).await.map_err(ConnectError::Tcp)?;
+        // A request is written at once; waiting for more would only delay it.
+        tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
+        if !origin.tls {
+            return Ok(Box::new(tcp));
+        }
+        let name = server_name(&origin.host).map_err(ConnectError::Tls)?;
+        let tls = self.tls.connect(name, tcp).await.map_err(ConnectError::Tls)?;
+        Ok(Box::new(tls))
+    }
+}
+
+impl From<Refused> for ConnectError {
+    fn from(_: Refused) -> Self {
+        Self::Refused
+    }
+}
+
+impl From<Unresolved> for ConnectError {
+    fn from(_: Unresolved) -> Self {
+        Self::Unresolved
+    }
+}
+
+fn server_name(host: &Host<String>) -> io::Result<ServerName<'static>> {
+    Ok(match host {
+        Host::Ipv4(address) => ServerName::from(IpAddr::V4(*address)),
+        Host::Ipv6(address) => ServerName::from(IpAddr::V6(*address)),
+        Host::Domain(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+    })
+}
+
+/// Connects to the addresses in order, each beside those before it that have not answered yet, and takes the first that does.
+async fn first_to_answer(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+    let mut waiting = addresses.iter().take(ADDRESSES_MAX);
+    let mut connecting = JoinSet::new();
+    let mut failure = io::Error::other("no address");
+    loop {
+        if let Some(address) = waiting.next() {
+            connecting.spawn(TcpStream::connect(SocketAddr::new(*address, port)));
+        }
+        let more = waiting.len() > 0;
+        tokio::select! {
+            answered = connecting.join_next() => match answered {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => failure = error,
+                Some(Err(stopped)) => failure = io::Error::other(stopped),
+                None => return Err(failure),
+            },
+            () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if more => {}
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Carries out what [`Lanes`] decides: one task asks it, and one task for each lease sees its notifications through.
+//!
+//! All decisions are made in one place, [`run`]; the tasks only lease, send and record, and tell back which places they no
+//! longer hold. A task that panics tells that too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Incarnation;
+use engine::records::AttemptError;
+use engine::{Answer, AttemptDue, AttemptEnd, Engine};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::connector::Connector;
+use crate::guard::Guard;
+use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits, Standing};
+use crate::metrics::Metrics;
+use crate::roots;
+use crate::sender::Sender;
+
+/// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off is repeated after the next start.
+const DRAIN_MAX: Duration = Duration::from_secs(15);
+/// How often connections and clients that are no longer used are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// Most messages of tasks that are taken at once.
+const PROGRESS_AT_ONCE_MAX: usize = 256;
+
+/// What the operator can set of the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Longest that an attempt may take.
+    pub timeout: Duration,
+    /// Most notifications of one client in flight.
+    pub per_client_in_flight: usize,
+    /// Whether private addresses may be reached.
+    pub allow_private: bool,
+}
+
+/// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts under way end, for 15 s at most.
+pub async fn run(engine: Engine, settings: Settings, metrics: Metrics, mut shutdown: watch::Receiver<bool>) {
+    // A task tells of its lease once and of each send at most once, and holds a place for each of its sends: there is always room.
+    let (tell, mut told) = mpsc::channel(2 * IN_FLIGHT_MAX);
+    let mut batch = Vec::with_capacity(PROGRESS_AT_ONCE_MAX);
+    let mut driver = Driver::new(engine.clone(), settings, metrics, tell);
+    let mut clients = engine.directory().subscribe();
+    let mut sweep = interval(SWEEP_EVERY);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        driver.start_leases();
+        tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => break,
+            _ = told.recv_many(&mut batch, PROGRESS_AT_ONCE_MAX) => driver.take_in(batch.drain(..)),
+            Some(ended) = driver.tasks.join_next() => log_panic(ended),
+            named = engine.due_lanes().take() => driver.lanes.mark_due(named),
+            Ok(()) = clients.changed() => driver.lanes.clients_changed(),
+            _ = sweep.tick() => driver.shared.sender.sweep(),
+        }
+    }
+    drop(told);
+    driver.drain().await;
+}
+
+struct Driver {
+    lanes: Lanes,
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+    metrics: Metrics,
+}
+
+/// What every task needs.
+struct Shared {
+    engine: Engine,
+    sender: Sender,
+    tell: mpsc::Sender<Progress>,
+}
+
+/// What a task tells: which of its places it no longer holds.
+enum Progress {
+    Leased { lease: Lease, got: usize },
+    Finished { client: Incarnation, sends: usize },
+}
+
+impl Driver {
+    fn new(engine: Engine, settings: Settings, metrics: Metrics, tell: mpsc::Sender<Progress>) -> Self {
+        let guard = Guard { allow_private: settings.allow_private };
+        let connector = Connector::new(guard, roots::system_tls());
+        let sender = Sender::new(Arc::clone(engine.clock()), settings.timeout, connector, metrics.clone());
+        Self {
+            lanes: Lanes::new(Limits { per_client: settings.per_client_in_flight, total: IN_FLIGHT_MAX }),
+            shared: Arc::new(Shared { engine, sender, tell }),
+            tasks: JoinSet::new(),
+            metrics,
+        }
+    }
+
+    fn start_leases(&mut self) {
+        let directory = self.shared.engine.directory();
+        let standing = |client| match directory.get(client) {
+            None => Standing::Gone,
+            Some(client) if !client.enabled => Standing::Disabled,
+            Some(_) => Standing::Enabled,
+        };
+        while let Some(lease) = self.lanes.next(standing) {
+            self.tasks.spawn(see_through(Arc::clone(&self.shared), lease));
+        }
+        self.metrics.in_flight.set(self.lanes.in_flight() as i64);
+        self.metrics.lanes_due.set(self.lanes.due() as i64);
+    }
+
+    fn take_in(&mut self, told: impl Iterator<Item = Progress>) {
+        for progress in told {
+            match progress {
+                Progress::Leased { lease, got } => self.lanes.leased(lease, got),
+                Progress::Finished { client, sends } => (0..sends).for_each(|_| self.lanes.finished(client)),
+            }
+        }
+    }
+
+    /// Lets the tasks under way end. What they tell is of no use any more.
+    async fn drain(mut self) {
+        let all = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                log_panic(ended);
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, all).await.is_err() {
+            tracing::warn!(
+                tasks = self.tasks.len(),
+                "stopped with attempts under way; they will be repeated"
+            );
+            self.tasks.shutdown().await;
+        }
+        self.metrics.in_flight.set(0);
+    }
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a task of the sender failed; its leases run out by themselves");
+    }
+}
+
+/// Leases, sends what was leased, side by side, and records each end.
+async fn see_through(shared: Arc<Shared>, lease: Lease) {
+    let (partition, client, max) = (lease.partition, lease.client, lease.max);
+    let mut places = Places { tell: &shared.tell, client, held: Held::Lease(lease) };
+    let leased = shared.engine.lease(partition, client, max).await;
+    // Not accepting: the engine is stopping, or names the lane again when its partition is back.
+    let due = leased.unwrap_or_default();
+    places.leased(due.len());
+    let mut sends: FuturesUnordered<_> = due.into_iter().map(|due| shared.send(due)).collect();
+    while sends.next().await.is_some() {
+        places.finished();
+    }
+}
+
+impl Shared {
+    /// Sends one notification, if its client is still there and enabled, and records the end.
+    async fn send(&self, due: AttemptDue) {
+        let AttemptDue { partition, client, reservation, delivery, body, .. } = due;
+        let end = match self.engine.directory().get(client) {
+            Some(client) if client.enabled => self.sender.attempt(&client, delivery, body).await,
+            // Disabled or deleted since the lease: nothing was sent.
+            _ => AttemptEnd {
+                at: self.engine.clock().now(),
+                took: Duration::ZERO,
+                answer: Answer::Error(AttemptError::Interrupted),
+            },
+        };
+        if self.engine.attempt_ended(partition, reservation, end).await.is_err() {
+            tracing::debug!(%partition, "the end of an attempt was not recorded; it will count as interrupted");
+        }
+    }
+}
+
+/// The places in flight that a task holds. Whatever way the task ends, they are told to be free.
+struct Places<'a> {
+    tell: &'a mpsc::Sender<Progress>,
+    client: Incarnation,
+    held: Held,
+}
+
+enum Held {
+    Lease(Lease),
+    Sends(usize),
+}
+
+impl Places<'_> {
+    fn leased(&mut self, got: usize) {
+        if let Held::Lease(lease) = std::mem::replace(&mut self.held, Held::Sends(got)) {
+            self.tell(Progress::Leased { lease, got });
+        }
+    }
+
+    fn finished(&mut self) {
+        if let Held::Sends(sends) = &mut self.held {
+            *sends -= 1;
+        }
+        self.tell(Progress::Finished { client: self.client, sends: 1 });
+    }
+
+    fn tell(&self, progress: Progress) {
+        // Fails only once a stop has closed the channel, and then nobody counts places any more.
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.tell.try_send(progress) {
+            tracing::error!("the sender lost count of its places in flight");
+        }
+    }
+}
+
+impl Drop for Places<'_> {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.held, Held::Sends(0)) {
+            Held::Lease(lease) => self.tell(Progress::Leased { lease, got: 0 }),
+            Held::Sends(0) => {}
+            Held::Sends(sends) => self.tell(Progress::Finished { client: self.client, sends }),
+        }
+    }
+}

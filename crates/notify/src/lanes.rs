@@ -1,0 +1,251 @@
+//! Whose notifications are leased next: the rule, without clock, task or socket.
+//!
+//! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and how many sends each client
+//! has in flight; it goes round the clients, one lease at a time, and keeps two limits: sends in flight for each client, and for
+//! all. It never sees a notification. Its driver asks for the [`Lease`]s, carries them out and tells how they went; the
+//! simulation drives it the same way. A client without due work and with nothing in flight is forgotten.
+//!
+//! A circuit breaker would be one more [`Standing`]: a client that is passed over until it is told to be asked again.
+
+use std::collections::{HashMap, VecDeque};
+
+use base::{Incarnation, PartitionId};
+use engine::lanes::Lane;
+
+#[cfg(test)]
+mod tests;
+
+/// Most sends in flight for all clients together; each holds a connection and a body.
+pub const IN_FLIGHT_MAX: usize = 2_048;
+
+/// How many sends may be in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For one client; at least 1.
+    pub per_client: usize,
+    /// For all clients together; at least 1.
+    pub total: usize,
+}
+
+/// How a client stands at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It may be sent to.
+    Enabled,
+    /// Its notifications wait; nothing is leased until [`Lanes::clients_changed`].
+    Disabled,
+    /// It was deleted; its lanes are forgotten.
+    Gone,
+}
+
+/// A decision: lease up to `max` notifications of this lane. It holds `max` places in flight until [`Lanes::leased`] takes it back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a lease that is not given back holds its places for ever"]
+pub struct Lease {
+    /// The lane's partition.
+    pub partition: PartitionId,
+    /// The lane's client.
+    pub client: Incarnation,
+    /// How many; at least 1.
+    pub max: usize,
+}
+
+/// The lanes with due work.
+#[derive(Debug)]
+pub struct Lanes {
+    limits: Limits,
+    clients: HashMap<Incarnation, ClientLanes>,
+    /// Clients to be asked next, in turn; each at most once, each with a ready lane.
+    round: VecDeque<Incarnation>,
+    /// Clients with ready lanes that were found disabled.
+    aside: Vec<Incarnation>,
+    in_flight: usize,
+    ready: usize,
+}
+
+/// What is known of one client.
+#[derive(Debug, Default)]
+struct ClientLanes {
+    /// Its lanes that have due work, in turn; each at most once, and none that is being leased.
+    ready: VecDeque<PartitionId>,
+    leasing: Vec<Leasing>,
+    in_flight: usize,
+    place: Place,
+}
+
+/// A lane whose lease is under way.
+#[derive(Debug)]
+struct Leasing {
+    partition: PartitionId,
+    /// It was named meanwhile: there may be work that the lease did not see.
+    named_again: bool,
+}
+
+/// Where a client waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: it has no ready lane, or as many sends in flight as it may have; one of them will end.
+    #[default]
+    Resting,
+    /// In `round`.
+    Round,
+    /// In `aside`.
+    Aside,
+}
+
+impl Lanes {
+    /// No lanes yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        assert!(limits.per_client > 0 && limits.total > 0, "a limit of 0 would never send");
+        Self {
+            limits,
+            clients: HashMap::new(),
+            round: VecDeque::new(),
+            aside: Vec::new(),
+            in_flight: 0,
+            ready: 0,
+        }
+    }
+
+    /// These lanes have due work.
+    pub fn mark_due(&mut self, lanes: impl IntoIterator<Item = Lane>) {
+        for (partition, client) in lanes {
+            let known = self.clients.entry(client).or_default();
+            if let Some(leasing) = known.leasing.iter_mut().find(|lane| lane.partition == partition) {
+                leasing.named_again = true;
+            } else if !known.ready.contains(&partition) {
+                known.ready.push_back(partition);
+                self.ready += 1;
+                self.ask_again(client);
+            }
+        }
+    }
+
+    /// Some client was enabled, changed or deleted: those set aside are asked again.
+    pub fn clients_changed(&mut self) {
+        for client in std::mem::take(&mut self.aside) {
+            self.at(client).place = Place::Round;
+            self.round.push_back(client);
+        }
+    }
+
+    /// The next lease, or `None` until something changes. Asks `standing` of each client just before it is chosen.
+    pub fn next(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) -> Option<Lease> {
+        while self.in_flight < self.limits.total {
+            let client = self.round.pop_front()?;
+            self.at(client).place = Place::Resting;
+            match standing(client) {
+                Standing::Enabled => {
+                    if let Some(lease) = self.lease_of(client) {
+                        return Some(lease);
+                    }
+                }
+                Standing::Disabled => {
+                    self.at(client).place = Place::Aside;
+                    self.aside.push(client);
+                }
+                Standing::Gone => self.forget_ready(client),
+            }
+        }
+        None
+    }
+
+    /// The lease was carried out and gave `got` notifications; each of them is in flight until [`Lanes::finished`]. Fewer than
+    /// asked for: the lane is empty until it is named again.
+    #[expect(clippy::needless_pass_by_value, reason = "a lease is given back once")]
+    pub fn leased(&mut self, lease: Lease, got: usize) {
+        let Lease { partition, client, max } = lease;
+        assert!(got <= max, "a partition leases no more than it is asked for");
+        let known = self.at(client);
+        let at = known.leasing.iter().position(|lane| lane.partition == partition);
+        let leasing = known.leasing.swap_remove(at.expect("a lease is given back once"));
+        let ready = got == max || leasing.named_again;
+        if ready {
+            known.ready.push_back(partition);
+        }
+        known.in_flight -= max - got;
+        self.ready += usize::from(ready);
+        self.in_flight -= max - got;
+        self.settle(client);
+    }
+
+    /// One of the client's notifications in flight has ended.
+    pub fn finished(&mut self, client: Incarnation) {
+        self.at(client).in_flight -= 1;
+        self.in_flight -= 1;
+        self.settle(client);
+    }
+
+    /// Sends in flight, and places held by leases under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Lanes known to have due work.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        self.ready
+    }
+
+    /// Clients that are remembered.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    fn at(&mut self, client: Incarnation) -> &mut ClientLanes {
+        self.clients.get_mut(&client).expect("a client in turn or in flight is remembered")
+    }
+
+    /// A lease of the client's first lane, if the client may have more in flight. What it may have is spread over its ready lanes, so
+    /// that they are leased side by side; each lease is a commit away.
+    fn lease_of(&mut self, client: Incarnation) -> Option<Lease> {
+        let share = self.share();
+        let known = self.at(client);
+        let room = share.saturating_sub(known.in_flight);
+        if room == 0 {
+            return None;
+        }
+        let max = room.div_ceil(known.ready.len());
+        let partition = known.ready.pop_front().expect("a client in turn has a ready lane");
+        known.leasing.push(Leasing { partition, named_again: false });
+        known.in_flight += max;
+        self.in_flight += max;
+        self.ready -= 1;
+        self.ask_again(client);
+        Some(Lease { partition, client, max })
+    }
+
+    /// How many one client may have in flight now: all that the limit allows while little is in flight, and less as places grow scarce, but
+    /// always one. So clients whose receivers hang share an ever smaller rest, and one that comes new finds room.
+    fn share(&self) -> usize {
+        let Limits { per_client, total } = self.limits;
+        let free = total - self.in_flight;
+        (per_client * free).div_ceil(total).min(free)
+    }
+
+    fn forget_ready(&mut self, client: Incarnation) {
+        let forgotten = std::mem::take(&mut self.at(client).ready).len();
+        self.ready -= forgotten;
+        self.settle(client);
+    }
+
+    /// Puts the client back into the round if it has anything to lease. Whether it may is asked when its turn comes.
+    fn ask_again(&mut self, client: Incarnation) {
+        let known = self.at(client);
+        if known.place == Place::Resting && !known.ready.is_empty() {
+            known.place = Place::Round;
+            self.round.push_back(client);
+        }
+    }
+
+    fn settle(&mut self, client: Incarnation) {
+        self.ask_again(client);
+        let known = self.at(client);
+        if known.in_flight == 0 && known.ready.is_empty() && known.leasing.is_empty() {
+            self.clients.remove(&client);
+        }
+    }
+}

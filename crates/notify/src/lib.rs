@@ -1,0 +1,26 @@
+//! Webhooks: what is due is leased, signed, posted, and the result reported.
+//!
+//! [`lanes`] decides whose notification goes next, [`run`] carries that out over the network, and [`render`] gives the engine a
+//! notification's body. Knows no storage and no rule of retries: the engine leases what is due and is told how each attempt
+//! ended.
+
+pub mod lanes;
+
+mod body;
+mod connection;
+mod connector;
+mod driver;
+mod guard;
+mod metrics;
+mod pool;
+mod prepared;
+mod resolver;
+mod retry_after;
+mod roots;
+mod sender;
+mod signature;
+mod target;
+
+pub use body::render;
+pub use driver::{Settings, run};
+pub use metrics::{Metrics, register_metrics};

@@ -1,0 +1,123 @@
+//! What the sender tells `/metrics`: attempts by result, their duration, what is in flight, what waits.
+
+use std::time::Duration;
+
+use engine::Answer;
+use engine::records::AttemptError;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The sender's figures. Clones are the same figures.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    attempts: Family<AttemptLabels, Counter>,
+    duration: Histogram,
+    pub(crate) in_flight: Gauge,
+    pub(crate) lanes_due: Gauge,
+    pub(crate) idle_connections: Gauge,
+}
+
+/// Makes the sender's figures and names them in `registry`.
+#[must_use]
+pub fn register_metrics(registry: &mut Registry) -> Metrics {
+    let metrics = Metrics::new();
+    registry.register(
+        "fieldpost_notify_attempts",
+        "Attempts to deliver a notification, by what came of them",
+        metrics.attempts.clone(),
+    );
+    registry.register_with_unit(
+        "fieldpost_notify_attempt_duration",
+        "How long attempts took, connecting included",
+        Unit::Seconds,
+        metrics.duration.clone(),
+    );
+    registry.register(
+        "fieldpost_notify_in_flight",
+        "Notifications being leased or sent",
+        metrics.in_flight.clone(),
+    );
+    registry.register(
+        "fieldpost_notify_lanes_due",
+        "Lanes (a client in a partition) with due notifications that wait for their turn",
+        metrics.lanes_due.clone(),
+    );
+    registry.register(
+        "fieldpost_notify_idle_connections",
+        "Connections kept open for the next notification",
+        metrics.idle_connections.clone(),
+    );
+    metrics
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        // 1 ms to 32 s, then the rest: timeouts of minutes are possible but rare.
+        let buckets = std::iter::successors(Some(0.001), |bound| Some(bound * 2.0)).take(16);
+        Self {
+            attempts: Family::default(),
+            duration: Histogram::new(buckets),
+            in_flight: Gauge::default(),
+            lanes_due: Gauge::default(),
+            idle_connections: Gauge::default(),
+        }
+    }
+
+    pub(crate) fn attempt(&self, answer: Answer, took: Duration) {
+        let result = AttemptResult::from(answer);
+        self.attempts.get_or_create(&AttemptLabels { result }).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    #[cfg(test)]
+    pub(crate) fn attempts(&self, result: AttemptResult) -> u64 {
+        self.attempts.get_or_create(&AttemptLabels { result }).get()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    result: AttemptResult,
+}
+
+/// What came of an attempt, in few words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AttemptResult {
+    Delivered,
+    Redirect,
+    ClientError,
+    ServerError,
+    OtherStatus,
+    NoAnswer(AttemptError),
+}
+
+impl From<Answer> for AttemptResult {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Status { code: 200..=299, .. } => Self::Delivered,
+            Answer::Status { code: 300..=399, .. } => Self::Redirect,
+            Answer::Status { code: 400..=499, .. } => Self::ClientError,
+            Answer::Status { code: 500..=599, .. } => Self::ServerError,
+            Answer::Status { .. } => Self::OtherStatus,
+            Answer::Error(error) => Self::NoAnswer(error),
+        }
+    }
+}
+
+impl EncodeLabelValue for AttemptResult {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let name = match self {
+            Self::Delivered => "delivered",
+            Self::Redirect => "redirect",
+            Self::ClientError => "client_error",
+            Self::ServerError => "server_error",
+            Self::OtherStatus => "other_status",
+            Self::NoAnswer(error) => error.as_str(),
+        };
+        name.encode(encoder)
+    }
+}

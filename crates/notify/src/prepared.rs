@@ -1,0 +1,108 @@
+//! What of a client is the same at every attempt, worked out once: its URL taken apart and its signing key.
+//!
+//! An entry belongs to one version of a client - the very record in the directory - so that a changed URL or secret is seen at
+//! the next attempt. What no attempt has used between two sweeps is dropped, deleted clients with it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::Incarnation;
+use engine::records::Client;
+
+use crate::signature::SigningKey;
+use crate::target::{NotATarget, Target};
+
+/// Most clients that are kept prepared.
+const PREPARED_MAX: usize = 4_096;
+
+/// A client, ready to be posted to.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) target: Target,
+    pub(crate) key: SigningKey,
+}
+
+/// The prepared clients.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedClients {
+    entries: Mutex<HashMap<Incarnation, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Held, so that no other record can have its address.
+    version: Arc<Client>,
+    prepared: Arc<Prepared>,
+    used: bool,
+}
+
+impl PreparedClients {
+    /// The client, prepared.
+    pub(crate) fn get(&self, client: &Arc<Client>) -> Result<Arc<Prepared>, NotATarget> {
+        if let Some(entry) = self.entries().get_mut(&client.incarnation)
+            && Arc::ptr_eq(&entry.version, client)
+        {
+            entry.used = true;
+            return Ok(Arc::clone(&entry.prepared));
+        }
+        let prepared =
+            Arc::new(Prepared { target: Target::parse(&client.url)?, key: SigningKey::new(&client.secret) });
+        let entry = Entry { version: Arc::clone(client), prepared: Arc::clone(&prepared), used: true };
+        let mut entries = self.entries();
+        if entries.len() < PREPARED_MAX || entries.contains_key(&client.incarnation) {
+            entries.insert(client.incarnation, entry);
+        }
+        Ok(prepared)
+    }
+
+    /// Drops what was not used since the last sweep.
+    pub(crate) fn sweep(&self) {
+        self.entries().retain(|_, entry| std::mem::take(&mut entry.used));
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<Incarnation, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{ClientId, Timestamp};
+
+    use super::*;
+
+    fn client(url: &str) -> Arc<Client> {
+        Arc::new(Client {
+            id: ClientId::new("a").expect("an id"),
+            incarnation: Incarnation(1),
+            name: String::new(),
+            url: url.to_owned(),
+            secret: b"secret".to_vec(),
+            enabled: true,
+            created_at: Timestamp(0),
+        })
+    }
+
+    #[test]
+    fn a_changed_client_is_prepared_anew() {
+        let clients = PreparedClients::default();
+        let old = client("http://a.example/old");
+        let first = clients.get(&old).expect("a target");
+        assert!(Arc::ptr_eq(&first, &clients.get(&old).expect("a target")));
+        let changed = clients.get(&client("http://a.example/new")).expect("a target");
+        assert_eq!(changed.target.path, "/new");
+        assert_eq!(clients.get(&client("mailto:a@example.com")).err(), Some(NotATarget));
+    }
+
+    #[test]
+    fn what_is_not_used_is_dropped() {
+        let clients = PreparedClients::default();
+        let version = client("http://a.example/");
+        clients.get(&version).expect("a target");
+        clients.sweep();
+        assert_eq!(clients.entries().len(), 1);
+        clients.sweep();
+        assert_eq!(clients.entries().len(), 0);
+        assert_eq!(Arc::strong_count(&version), 1);
+    }
+}
