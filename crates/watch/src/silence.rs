@@ -1,0 +1,118 @@
+//! Who waits for a sign of life, until when, in which clock.
+//!
+//! A device that is not lost waits in the wheel of its clock, filed no later than its deadline. A report moves the
+//! deadline without touching the wheel; only another way in moves the device to another wheel.
+
+use base::Timestamp;
+use base::time::millis;
+use records::{AttendedReadings, Connection, DeviceSlot};
+
+use crate::Settings;
+use crate::clocks::{ALL_CLOCKS, CLOCKS, ClockOf, Clocks, clock_index};
+use crate::clocks::{reading_of_tick, tick_after, tick_reached};
+use crate::device::Device;
+use crate::roster::Roster;
+use crate::wheel::{Bucket, Wheel};
+
+/// The waiting devices.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    wheels: [Wheel; CLOCKS],
+    default_interval_ms: u64,
+    grace_ms: u64,
+}
+
+/// What became of a device whose bucket came due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// No bucket is due.
+    NobodyDue,
+    /// It has been heard of since it was filed, and waits on.
+    Waits,
+    /// It has been silent for too long, and waits no more.
+    Lost(DeviceSlot),
+}
+
+impl Silence {
+    pub(crate) fn new(settings: &Settings, readings: &AttendedReadings) -> Self {
+        Self {
+            wheels: ALL_CLOCKS.map(|of| Wheel::new(clock_index(of), tick_reached(readings.of(of)))),
+            default_interval_ms: millis(settings.report_interval).unsigned_abs(),
+            grace_ms: millis(settings.loss_grace).unsigned_abs(),
+        }
+    }
+
+    /// Files a device anew by its deadline, unless it is lost.
+    pub(crate) fn await_sign(&mut self, roster: &mut Roster, slot: DeviceSlot) {
+        self.leave(roster, slot);
+        let device = roster.known(slot);
+        if device.connection() != Connection::Lost {
+            let tick = self.deadline_tick(device);
+            self.wheels[clock_index(device.way())].file(roster, slot, tick);
+        }
+    }
+
+    /// A device gave a sign of life, which can only have moved its deadline on.
+    pub(crate) fn heard(&mut self, roster: &mut Roster, slot: DeviceSlot) {
+        let device = roster.known(slot);
+        if device.place.wheel() != Some(clock_index(device.way())) {
+            self.await_sign(roster, slot);
+        }
+    }
+
+    /// A device waits no more.
+    pub(crate) fn leave(&mut self, roster: &mut Roster, slot: DeviceSlot) {
+        if let Some(wheel) = roster.get(slot).and_then(|device| device.place.wheel()) {
+            self.wheels[wheel].leave(roster, slot);
+        }
+    }
+
+    /// Looks at one device whose bucket is due in a clock that runs.
+    pub(crate) fn judge_next(&mut self, roster: &mut Roster, clocks: &Clocks) -> Judged {
+        for of in ALL_CLOCKS {
+            let now = tick_reached(clocks.reading(of));
+            if let Some(bucket) = self.due(of, clocks) {
+                let wheel = &mut self.wheels[clock_index(of)];
+                let slot = wheel.take(roster, bucket);
+                let deadline = self.deadline_tick(roster.known(slot));
+                if deadline <= now {
+                    return Judged::Lost(slot);
+                }
+                self.wheels[clock_index(of)].file(roster, slot, deadline);
+                return Judged::Waits;
+            }
+            if clocks.runs(of) {
+                self.wheels[clock_index(of)].pass(now);
+            }
+        }
+        Judged::NobodyDue
+    }
+
+    /// Whether [`Silence::judge_next`] would look at anybody.
+    pub(crate) fn is_anybody_due(&self, clocks: &Clocks) -> bool {
+        ALL_CLOCKS.into_iter().any(|of| self.due(of, clocks).is_some())
+    }
+
+    /// When somebody is due, and no later than the next pulse; `None` while nobody waits for a clock that runs.
+    pub(crate) fn next_wakeup(&self, clocks: &Clocks, now: Timestamp) -> Option<Timestamp> {
+        let due = ALL_CLOCKS.into_iter().filter_map(|of| {
+            let bucket = self.wheels[clock_index(of)].first()?;
+            let wait_ms = reading_of_tick(bucket.tick).0.saturating_sub(clocks.reading(of).0);
+            clocks.moment_after(of, wait_ms)
+        });
+        due.min().map(|first| first.min(clocks.next_pulse()).max(now))
+    }
+
+    fn due(&self, of: ClockOf, clocks: &Clocks) -> Option<Bucket> {
+        if !clocks.runs(of) {
+            return None;
+        }
+        let now = tick_reached(clocks.reading(of));
+        self.wheels[clock_index(of)].first().filter(|bucket| bucket.tick <= now)
+    }
+
+    /// The first tick at which a device's silence has lasted too long.
+    fn deadline_tick(&self, device: &Device) -> u64 {
+        tick_after(device.deadline(self.default_interval_ms, self.grace_ms))
+    }
+}

@@ -1,0 +1,242 @@
+//! A hierarchical timing wheel over the devices that wait in one attended clock.
+//!
+//! Ten levels of 64 buckets; a bucket of level n spans 64^n ticks, which covers every reading. Devices are linked
+//! through themselves, so filing, leaving and taking cost the same however many wait. A bucket comes due at its first
+//! tick; whoever takes a device from it judges it, and files it again if its time has not come. Filing too early is
+//! therefore always right, and that is why a report files nothing.
+
+use records::DeviceSlot;
+
+use crate::roster::Roster;
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 10;
+const BUCKETS: usize = LEVELS * SLOTS;
+const NOBODY: u32 = u32::MAX;
+const NOWHERE: u16 = u16::MAX;
+
+const _: () =
+    assert!(LEVELS as u32 * SLOT_BITS >= 57, "63 bits of milliseconds are fewer than 57 bits of ticks");
+
+/// Where a device waits: its neighbours in a bucket, and which bucket of which wheel. Packed, because padding would
+/// cost 8 bytes of every device.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(2))]
+pub(crate) struct Place {
+    before: u32,
+    after: u32,
+    bucket: u16,
+}
+
+impl Default for Place {
+    /// Waiting nowhere.
+    fn default() -> Self {
+        Self { before: NOBODY, after: NOBODY, bucket: NOWHERE }
+    }
+}
+
+impl Place {
+    /// The number of the wheel in which it waits.
+    pub(crate) fn wheel(self) -> Option<usize> {
+        (self.bucket != NOWHERE).then(|| usize::from(self.bucket) / BUCKETS)
+    }
+}
+
+/// One wheel.
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    number: usize,
+    /// Every bucket that begins before this tick is empty, but for the one being taken from.
+    elapsed: u64,
+    heads: Box<[u32; BUCKETS]>,
+    /// A bit for each bucket that is not empty, by level.
+    occupied: [u64; LEVELS],
+}
+
+/// A bucket that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bucket {
+    /// The tick at which it comes due.
+    pub(crate) tick: u64,
+    index: usize,
+}
+
+impl Wheel {
+    /// An empty wheel at `elapsed`. `number` tells it from the others.
+    pub(crate) fn new(number: usize, elapsed: u64) -> Self {
+        assert!((number + 1) * BUCKETS <= usize::from(NOWHERE), "a bucket's number fits in 16 bits");
+        Self { number, elapsed, heads: Box::new([NOBODY; BUCKETS]), occupied: [0; LEVELS] }
+    }
+
+    /// Files a device, which must wait nowhere, to be taken at `tick` or earlier; a tick that has passed is due at once.
+    pub(crate) fn file(&mut self, roster: &mut Roster, slot: DeviceSlot, tick: u64) {
+        let index = self.bucket_of(tick.max(self.elapsed));
+        let after = std::mem::replace(&mut self.heads[index], slot.0);
+        self.occupied[index / SLOTS] |= 1 << (index % SLOTS);
+        if after != NOBODY {
+            roster.known_mut(DeviceSlot(after)).place.before = slot.0;
+        }
+        let place = &mut roster.known_mut(slot).place;
+        debug_assert_eq!(place.wheel(), None, "a device waits in one place");
+        *place = Place { before: NOBODY, after, bucket: (self.number * BUCKETS + index) as u16 };
+    }
+
+    /// Takes a device that waits in this wheel out of it.
+    pub(crate) fn leave(&mut self, roster: &mut Roster, slot: DeviceSlot) {
+        let Place { before, after, bucket } = std::mem::take(&mut roster.known_mut(slot).place);
+        let index = usize::from(bucket) - self.number * BUCKETS;
+        if after != NOBODY {
+            roster.known_mut(DeviceSlot(after)).place.before = before;
+        }
+        if before != NOBODY {
+            roster.known_mut(DeviceSlot(before)).place.after = after;
+            return;
+        }
+        self.heads[index] = after;
+        if after == NOBODY {
+            self.occupied[index / SLOTS] &= !(1 << (index % SLOTS));
+        }
+    }
+
+    /// The bucket that comes due first.
+    pub(crate) fn first(&self) -> Option<Bucket> {
+        (0..LEVELS).filter_map(|level| self.first_of(level)).min()
+    }
+
+    /// Takes a device from a bucket that has come due.
+    pub(crate) fn take(&mut self, roster: &mut Roster, bucket: Bucket) -> DeviceSlot {
+        self.elapsed = self.elapsed.max(bucket.tick);
+        let slot = DeviceSlot(self.heads[bucket.index]);
+        self.leave(roster, slot);
+        slot
+    }
+
+    /// Nothing is due up to `tick`: from now on devices are filed as seen from there.
+    pub(crate) fn pass(&mut self, tick: u64) {
+        self.elapsed = self.elapsed.max(tick);
+    }
+
+    /// The finest bucket whose level still tells `tick` from now.
+    fn bucket_of(&self, tick: u64) -> usize {
+        let differing_bits = u64::BITS - (self.elapsed ^ tick).leading_zeros();
+        let level = (differing_bits.saturating_sub(1) / SLOT_BITS) as usize;
+        level * SLOTS + slot_at(tick, level)
+    }
+
+    /// Buckets before the present one are empty: what is filed differs from now upwards in its level's bits only.
+    fn first_of(&self, level: usize) -> Option<Bucket> {
+        let present = slot_at(self.elapsed, level);
+        let ahead = self.occupied[level] & (u64::MAX << present);
+        if ahead == 0 {
+            return None;
+        }
+        let slot = ahead.trailing_zeros() as usize;
+        let shift = level as u32 * SLOT_BITS;
+        let above = self.elapsed >> shift >> SLOT_BITS;
+        let tick = (above << SLOT_BITS | slot as u64) << shift;
+        Some(Bucket { tick, index: level * SLOTS + slot })
+    }
+}
+
+fn slot_at(tick: u64, level: usize) -> usize {
+    (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use base::random::Random;
+    use base::{Attended, DeviceId, Incarnation, Kind, Timestamp};
+    use records::{DeviceProfile, DeviceState};
+
+    use super::*;
+    use crate::device::Device;
+
+    fn roster_of(devices: u32) -> Roster {
+        let mut roster = Roster::default();
+        for slot in 0..devices {
+            let profile = DeviceProfile {
+                id: DeviceId::new("0xA").expect("an id"),
+                incarnation: Incarnation(1),
+                slot: DeviceSlot(slot),
+                kind: Kind::lock(),
+                address: None,
+                labels: Vec::new(),
+                report_interval_ms: None,
+                registered_at: Timestamp(0),
+                expected_from: Attended(0),
+                clients: Vec::new(),
+            };
+            roster.put(DeviceSlot(slot), Device::load(&profile, DeviceState::default(), None));
+        }
+        roster
+    }
+
+    /// Takes everything that is due at `now`, filing early ones again as the caller of a wheel must.
+    fn take_due(wheel: &mut Wheel, roster: &mut Roster, now: u64, due: &mut BTreeMap<u32, u64>) -> Vec<u32> {
+        let mut taken = Vec::new();
+        while let Some(bucket) = wheel.first().filter(|bucket| bucket.tick <= now) {
+            let slot = wheel.take(roster, bucket);
+            let tick = due[&slot.0];
+            if tick <= now {
+                due.remove(&slot.0);
+                taken.push(slot.0);
+            } else {
+                wheel.file(roster, slot, tick);
+            }
+        }
+        wheel.pass(now);
+        taken.sort_unstable();
+        taken
+    }
+
+    #[test]
+    fn everybody_is_taken_when_due_and_nobody_earlier() {
+        const DEVICES: u32 = 300;
+        let mut random = Random::new(7);
+        let mut roster = roster_of(DEVICES);
+        let mut now = 1_000_003;
+        let mut wheel = Wheel::new(3, now);
+        let mut due = BTreeMap::new();
+        for _ in 0..20_000 {
+            let slot = random.below(u64::from(DEVICES)) as u32;
+            let span = 1_u64 << random.below(40);
+            if due.remove(&slot).is_some() {
+                wheel.leave(&mut roster, DeviceSlot(slot));
+            }
+            if random.chance(9, 10) {
+                let tick = (now + random.below(span)).saturating_sub(2);
+                wheel.file(&mut roster, DeviceSlot(slot), tick);
+                due.insert(slot, tick);
+            }
+            if random.chance(1, 5) {
+                let span = 1 << random.below(30);
+                now += random.below(span);
+                let expect: Vec<_> =
+                    due.iter().filter(|(_, tick)| **tick <= now).map(|(slot, _)| *slot).collect();
+                assert_eq!(take_due(&mut wheel, &mut roster, now, &mut due), expect, "at {now}");
+            }
+        }
+        let waiting: Vec<_> = due.keys().copied().collect();
+        assert_eq!(take_due(&mut wheel, &mut roster, u64::MAX >> 7, &mut due), waiting);
+        assert_eq!(wheel.first(), None);
+    }
+
+    #[test]
+    fn the_first_bucket_is_never_later_than_the_first_device() {
+        let mut roster = roster_of(1);
+        for exponent in 0..57 {
+            for elapsed in [0, 1, 63, 64, 12_345_678] {
+                let mut wheel = Wheel::new(0, elapsed);
+                let tick = elapsed + (1 << exponent);
+                wheel.file(&mut roster, DeviceSlot(0), tick);
+                let first = wheel.first().expect("one waits");
+                assert!(first.tick > elapsed && first.tick <= tick, "{elapsed} {tick} {first:?}");
+                assert_eq!(wheel.take(&mut roster, first), DeviceSlot(0));
+                assert_eq!(wheel.first(), None);
+            }
+        }
+    }
+}
