@@ -6,6 +6,7 @@
 pub mod prose;
 pub mod rust;
 pub mod tree;
+pub mod words;
 
 /// Fails with every offence on a line of its own, below the rule that they break.
 ///

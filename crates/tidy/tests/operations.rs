@@ -1,0 +1,37 @@
+//! `docs/operations.md` against the code: every code of a refusal and every metric is told there, and nothing else is.
+
+use std::collections::BTreeSet;
+
+use tidy::{assert_none, prose, rust, tree, words};
+
+/// The names in the first column of the table below a heading.
+fn told(heading: &str) -> BTreeSet<String> {
+    let page = tree::read("docs/operations.md".as_ref());
+    let rows = prose::table_below(&page, heading);
+    let name = |row: &Vec<String>| prose::code_spans(row.first()?).pop_first();
+    rows.iter().filter_map(name).collect()
+}
+
+#[test]
+fn every_error_code_is_told_to_operators() {
+    let (told, given) = (told("Error codes"), words::words(&rust::sources()).codes);
+    let missing: Vec<_> = given.difference(&told).cloned().collect();
+    let gone: Vec<_> = told.difference(&given).cloned().collect();
+    assert_none("codes that docs/operations.md does not tell", &missing);
+    assert_none("codes that no refusal has", &gone);
+}
+
+/// The exporter adds units and `_total` to the names that the code gives.
+#[test]
+fn every_metric_is_told_to_operators() {
+    let (told, given) = (told("Metrics"), words::words(&rust::sources()).metrics);
+    let is = |told: &str, given: &str| {
+        told.strip_prefix(given).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    let missing: Vec<_> =
+        given.iter().filter(|given| !told.iter().any(|told| is(told, given))).cloned().collect();
+    let gone: Vec<_> =
+        told.iter().filter(|told| !given.iter().any(|given| is(told, given))).cloned().collect();
+    assert_none("metrics that docs/operations.md does not tell", &missing);
+    assert_none("metrics that are not there", &gone);
+}
