@@ -2,7 +2,7 @@
 //!
 //! They are found by how the code writes them, so a new way of writing one needs a line here: a code is the text given to
 //! a constructor of `Problem` (or the constant given there), or stands in a function `code`; a metric is any text that
-//! begins with the program's name.
+//! begins with the program's name, with a `*` for what is formatted into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ const REFUSAL: &str = "Problem";
 pub struct Words {
     /// Codes of refusals.
     pub codes: BTreeSet<String>,
-    /// Names of metrics, as the code gives them: without what the exporter adds.
+    /// Names of metrics, as the code gives them: without what the exporter adds, `*` for what is formatted in.
     pub metrics: BTreeSet<String>,
 }
 
@@ -116,14 +116,54 @@ impl<'ast> Visit<'ast> for Finder {
         visit::visit_expr_call(self, call);
     }
 
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        for text in texts_in(&call.tokens) {
+            self.words.metrics.extend(metric(&text));
+        }
+    }
+
     fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
         let text = text.value();
         if self.within_code_function && is_code(&text) {
             self.words.codes.insert(text);
-        } else if text.starts_with(METRIC_PREFIX) && is_code(&text) {
-            self.words.metrics.insert(text);
+        } else {
+            self.words.metrics.extend(metric(&text));
         }
     }
+}
+
+/// The metric that a text names.
+fn metric(text: &str) -> Option<String> {
+    let mut parts = text.split('{');
+    let mut pattern = parts.next()?.to_owned();
+    for part in parts {
+        pattern.push('*');
+        pattern.push_str(part.split_once('}')?.1);
+    }
+    (pattern.starts_with(METRIC_PREFIX) && is_code(&pattern.replace('*', "x"))).then_some(pattern)
+}
+
+/// Whether a name is one that a metric of the code may have once it is exported: with `_total` or a unit added.
+#[must_use]
+pub fn is_exported_as(metric: &str, name: &str) -> bool {
+    let Some((before, after)) = metric.split_once('*') else {
+        return name.strip_prefix(metric).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    };
+    let rest = name.strip_prefix(before).and_then(|rest| rest.find('_').map(|end| &rest[end..]));
+    rest.is_some_and(|rest| is_exported_as(after, rest))
+}
+
+/// Every text in tokens, at any depth.
+fn texts_in(tokens: &proc_macro2::TokenStream) -> Vec<String> {
+    let of_token = |token| match token {
+        proc_macro2::TokenTree::Literal(literal) => match syn::Lit::new(literal) {
+            syn::Lit::Str(text) => vec![text.value()],
+            _ => Vec::new(),
+        },
+        proc_macro2::TokenTree::Group(group) => texts_in(&group.stream()),
+        _ => Vec::new(),
+    };
+    tokens.clone().into_iter().flat_map(of_token).collect()
 }
 
 fn literal(expression: &syn::Expr) -> Option<String> {
@@ -152,6 +192,7 @@ mod tests {
             fn f() { Problem::not_allowed("invalid_id", format!("x")); base::Problem::new(422, TOPIC, "no_code"); }
             impl R { fn code(self) -> &'static str { match self { Self::A => "too_long" } } }
             fn g(r: &mut Registry) { r.register("fieldpost_x_y", "Help"); other("not_a_word_of_ours"); }
+            fn h(way: &str) { let name = format!("fieldpost_{way}_reports"); }
             #[cfg(test)] mod tests { fn h() { Problem::not_allowed("only_in_a_test", ""); } }
         "#;
         let syntax = syn::parse_file(text).expect("Rust");
@@ -159,6 +200,19 @@ mod tests {
         let found = words(&[source]);
         let codes: Vec<_> = found.codes.iter().map(String::as_str).collect();
         assert_eq!(codes, ["invalid_id", "too_long", "unknown_topic", "unreadable"]);
-        assert_eq!(found.metrics, ["fieldpost_x_y".to_owned()].into());
+        assert_eq!(found.metrics, ["fieldpost_*_reports".to_owned(), "fieldpost_x_y".to_owned()].into());
+    }
+
+    #[test]
+    fn a_metric_is_known_by_its_exported_name() {
+        for (metric, name, is) in [
+            ("fieldpost_x_y", "fieldpost_x_y", true),
+            ("fieldpost_x_y", "fieldpost_x_y_total", true),
+            ("fieldpost_x_y", "fieldpost_x_yz", false),
+            ("fieldpost_*_reports", "fieldpost_mqtt_reports_total", true),
+            ("fieldpost_*_reports", "fieldpost_mqtt_packets_total", false),
+        ] {
+            assert_eq!(is_exported_as(metric, name), is, "{metric} {name}");
+        }
     }
 }
