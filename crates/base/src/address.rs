@@ -38,8 +38,11 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     }
     let [first, second, ..] = address.segments();
     let global_unicast = first & 0xe000 == 0x2000;
-    let special =
-        (first == 0x2001 && second < 0x0200) || (first == 0x2001 && second == 0x0db8) || first == 0x3fff;
+    let special = match first {
+        0x2001 => second < 0x0200 || second == 0x0db8,
+        0x3fff => true,
+        _ => false,
+    };
     !global_unicast || special
 }
 

@@ -68,6 +68,12 @@ impl CheckedDevice {
         &self.id
     }
 
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
     /// The device's profile; it has no clients yet.
     #[must_use]
     pub fn register(self, registration: Registration) -> DeviceProfile {
