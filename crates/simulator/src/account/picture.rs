@@ -1,0 +1,231 @@
+//! What the server says it holds, as the public API gives it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::api_client::{Api, ApiError};
+use crate::receiver::{Connection, EventKind};
+use crate::traffic::DeviceIds;
+
+pub use wire::{Event, Status};
+
+/// Devices asked about at the same time.
+const ASKED_AT_ONCE: usize = 4;
+
+/// A device as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// Its present value; null before its first report.
+    pub value: Value,
+    /// Whether it is heard from.
+    pub connection: Connection,
+}
+
+/// A reading of the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// The report's own time, milliseconds since 1970.
+    pub ts_ms: i64,
+    /// What it said.
+    pub value: Value,
+    /// Whether it changed the device's value.
+    pub changed: bool,
+}
+
+/// What is known about one device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DevicePicture {
+    /// As it is now.
+    pub state: State,
+    /// Everything it has reported, oldest first.
+    pub readings: Vec<Reading>,
+    /// What has happened to it, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// A notification in the server's books.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The webhook-id.
+    pub id: String,
+    /// To whom.
+    pub client_id: String,
+    /// About which device.
+    pub device_id: String,
+    /// What became of it.
+    pub status: Status,
+    /// How often it was tried.
+    pub attempt_count: u64,
+    /// Whether an attempt ended without an answer that the server knows of; asked only where it matters.
+    pub has_cut_attempt: bool,
+}
+
+/// Everything the account needs to know from the server.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Picture {
+    /// Per device of the run; a device that is not registered is absent.
+    pub devices: BTreeMap<u32, DevicePicture>,
+    /// All notifications, oldest first.
+    pub deliveries: Vec<Delivery>,
+}
+
+impl Picture {
+    /// Asks the API for everything about `devices`. `was_taken` says of a webhook-id whether its receiver took it: of
+    /// those that the server does not call delivered the attempts are looked at, too.
+    ///
+    /// # Errors
+    /// What the API refuses or cannot answer in time.
+    pub async fn take(
+        api: &Api,
+        devices: &DeviceIds,
+        was_taken: impl Fn(&str) -> bool,
+    ) -> Result<Self, ApiError> {
+        let mut pictures = device_pictures(api, devices).await?;
+        for event in api.list::<Event>("/v1/events?order=asc").await? {
+            if let Some(device) = devices.index(&event.device_id).and_then(|index| pictures.get_mut(&index)) {
+                device.events.push(event);
+            }
+        }
+        let mut deliveries = Vec::new();
+        for delivery in api.list::<wire::Delivery>("/v1/deliveries?order=asc").await? {
+            let in_doubt = delivery.status != Status::Delivered && was_taken(&delivery.id);
+            let has_cut_attempt = in_doubt && has_cut_attempt(api, &delivery.id).await?;
+            deliveries.push(delivery.with(has_cut_attempt));
+        }
+        Ok(Self { devices: pictures, deliveries })
+    }
+}
+
+async fn has_cut_attempt(api: &Api, webhook_id: &str) -> Result<bool, ApiError> {
+    let delivery: wire::Attempts = api.get(&format!("/v1/deliveries/{webhook_id}")).await?;
+    Ok(delivery.attempts.iter().any(|attempt| attempt.error.is_some()))
+}
+
+async fn device_pictures(api: &Api, devices: &DeviceIds) -> Result<BTreeMap<u32, DevicePicture>, ApiError> {
+    let mut pictures = BTreeMap::new();
+    let mut asking = JoinSet::new();
+    for index in 0..devices.count() {
+        if asking.len() == ASKED_AT_ONCE {
+            keep_next(&mut asking, &mut pictures).await?;
+        }
+        let (api, id) = (api.clone(), devices.id(index));
+        asking.spawn(async move { device_picture(&api, &id).await.map(|picture| (index, picture)) });
+    }
+    while !asking.is_empty() {
+        keep_next(&mut asking, &mut pictures).await?;
+    }
+    Ok(pictures)
+}
+
+type Asked = Result<(u32, DevicePicture), ApiError>;
+
+async fn keep_next(
+    asking: &mut JoinSet<Asked>,
+    pictures: &mut BTreeMap<u32, DevicePicture>,
+) -> Result<(), ApiError> {
+    if let Some(asked) = asking.join_next().await {
+        let (index, picture) = asked.expect("asking the API neither panics nor is aborted")?;
+        pictures.insert(index, picture);
+    }
+    Ok(())
+}
+
+async fn device_picture(api: &Api, id: &str) -> Result<DevicePicture, ApiError> {
+    let device: wire::Device = api.get(&format!("/v1/devices/{id}")).await?;
+    let readings: Vec<wire::Reading> = api.list(&format!("/v1/devices/{id}/readings?order=asc")).await?;
+    let readings = readings.into_iter().map(wire::Reading::into).collect();
+    let state = State { value: device.state.value, connection: device.state.connection };
+    Ok(DevicePicture { state, readings, events: Vec::new() })
+}
+
+/// The contract's JSON.
+mod wire {
+    use super::{Connection, Deserialize, EventKind, Value};
+    use crate::receiver::{Time, nullable};
+
+    /// What became of a notification.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Status {
+        /// Waiting to be sent, or sent again.
+        Pending,
+        /// Taken by its receiver.
+        Delivered,
+        /// Given up.
+        Failed,
+        /// Replaced by a newer one.
+        Superseded,
+        /// Not wanted any more.
+        Cancelled,
+    }
+
+    /// Something that has happened to a device.
+    #[derive(Debug, Clone, PartialEq, Deserialize)]
+    pub struct Event {
+        /// The device.
+        pub device_id: String,
+        /// What has happened.
+        #[serde(rename = "type")]
+        pub kind: EventKind,
+        /// Counts the device's events from 1.
+        pub sequence: u64,
+        /// The device's value then.
+        pub value: Value,
+        /// The value before.
+        pub previous: Value,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Device {
+        pub(super) state: DeviceState,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct DeviceState {
+        pub(super) value: Value,
+        pub(super) connection: Connection,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Reading {
+        ts: Time,
+        data: Value,
+        changed: bool,
+    }
+
+    impl From<Reading> for super::Reading {
+        fn from(reading: Reading) -> Self {
+            Self { ts_ms: reading.ts.0, value: reading.data, changed: reading.changed }
+        }
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Delivery {
+        pub(super) id: String,
+        client_id: String,
+        device_id: String,
+        pub(super) status: Status,
+        attempt_count: u64,
+    }
+
+    impl Delivery {
+        pub(super) fn with(self, has_cut_attempt: bool) -> super::Delivery {
+            let Self { id, client_id, device_id, status, attempt_count } = self;
+            super::Delivery { id, client_id, device_id, status, attempt_count, has_cut_attempt }
+        }
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Attempts {
+        pub(super) attempts: Vec<Attempt>,
+    }
+
+    #[derive(Deserialize)]
+    pub(super) struct Attempt {
+        #[serde(deserialize_with = "nullable")]
+        pub(super) error: Option<String>,
+    }
+}

@@ -1,0 +1,328 @@
+//! The public API over HTTP, for those who look from outside.
+//!
+//! Calls that may be repeated (GET, PUT, DELETE) are repeated while the server is restarted, until a deadline; a POST
+//! or PATCH is repeated only where it cannot have been carried out (no connection, 503). Not for load: see
+//! [`crate::fleet`].
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::endpoint::Endpoint;
+
+/// Between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A single attempt takes no longer.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
+
+const NDJSON: &str = "application/x-ndjson";
+const JSON: &str = "application/json";
+
+/// A call that did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server said no.
+    #[error("{method} {path}: {status} {body}")]
+    Refused {
+        /// The method called.
+        method: Method,
+        /// The path called.
+        path: String,
+        /// What was answered.
+        status: StatusCode,
+        /// The problem in the server's words.
+        body: String,
+    },
+    /// The answer is not what the contract says.
+    #[error("{path}: the answer cannot be read: {source}; it is {body}")]
+    Unreadable {
+        /// The path called.
+        path: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+        /// The beginning of the answer.
+        body: String,
+    },
+    /// No answer came in time.
+    #[error("{method} {path}: no answer within {patience:?}: {reason}")]
+    NoAnswer {
+        /// The method called.
+        method: Method,
+        /// The path called.
+        path: String,
+        /// How long it was tried.
+        patience: Duration,
+        /// What went wrong at the last attempt.
+        reason: String,
+    },
+}
+
+/// A caller of the public API.
+#[derive(Debug, Clone)]
+pub struct Api {
+    endpoint: Endpoint,
+    client: Client<HttpConnector, Full<Bytes>>,
+    patience: Duration,
+}
+
+/// What was answered, whatever the status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Response {
+    /// The body as JSON; `Null` when it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+struct Page<T> {
+    items: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+/// One request to be made.
+struct Call<'a> {
+    method: Method,
+    path: &'a str,
+    content_type: &'static str,
+    body: Bytes,
+}
+
+/// Why an attempt gave no answer, and whether the server may have acted on it.
+struct Failure {
+    reason: String,
+    may_have_acted: bool,
+}
+
+impl Api {
+    /// Calls the server at `endpoint`, each call for no longer than `patience`.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, patience: Duration) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        Self { endpoint, client, patience }
+    }
+
+    /// GET, read as `T`.
+    ///
+    /// # Errors
+    /// A refusal, an unreadable answer, or none in time.
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        let response =
+            self.success(Call { method: Method::GET, path, content_type: JSON, body: Bytes::new() }).await?;
+        read(path, &response.body)
+    }
+
+    /// POST of a JSON body, read as `T`.
+    ///
+    /// # Errors
+    /// A refusal, an unreadable answer, or none in time.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ApiError> {
+        let response = self.success(json_call(Method::POST, path, body)).await?;
+        read(path, &response.body)
+    }
+
+    /// POST of lines of JSON, read as `T`.
+    ///
+    /// # Errors
+    /// A refusal, an unreadable answer, or none in time.
+    pub async fn post_lines<T: DeserializeOwned>(&self, path: &str, lines: String) -> Result<T, ApiError> {
+        let body = lines.into();
+        let response = self.success(Call { method: Method::POST, path, content_type: NDJSON, body }).await?;
+        read(path, &response.body)
+    }
+
+    /// PATCH; what is answered is left unread.
+    ///
+    /// # Errors
+    /// A refusal, or no answer in time.
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<(), ApiError> {
+        self.success(json_call(Method::PATCH, path, body)).await.map(drop)
+    }
+
+    /// PUT without a body; what is answered is left unread.
+    ///
+    /// # Errors
+    /// A refusal, or no answer in time.
+    pub async fn put(&self, path: &str) -> Result<(), ApiError> {
+        self.success(Call { method: Method::PUT, path, content_type: JSON, body: Bytes::new() })
+            .await
+            .map(drop)
+    }
+
+    /// Any call, and whatever is answered to it.
+    ///
+    /// # Errors
+    /// No answer in time.
+    pub async fn any(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        self.call(&Call { method, path, content_type: JSON, body }).await
+    }
+
+    /// All items of a list, page after page.
+    ///
+    /// # Errors
+    /// A refusal, an unreadable answer, or none in time.
+    pub async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, ApiError> {
+        let mut items = Vec::new();
+        let join = if path.contains('?') { '&' } else { '?' };
+        let mut next = format!("{path}{join}limit=1000");
+        loop {
+            let page: Page<T> = self.get(&next).await?;
+            items.extend(page.items);
+            match page.next_cursor {
+                Some(cursor) => next = format!("{path}{join}limit=1000&cursor={}", percent_encoded(&cursor)),
+                None => return Ok(items),
+            }
+        }
+    }
+
+    /// Asks for `path` until the answer satisfies `done`.
+    ///
+    /// # Errors
+    /// A refusal, an unreadable answer, or no satisfying one within `patience`.
+    pub async fn until<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        patience: Duration,
+        mut done: impl FnMut(&T) -> bool,
+    ) -> Result<T, ApiError> {
+        let started = Instant::now();
+        loop {
+            let answer = self.get(path).await?;
+            if done(&answer) {
+                return Ok(answer);
+            }
+            if started.elapsed() > patience {
+                let reason = "the answers were not what is awaited".to_owned();
+                return Err(ApiError::NoAnswer {
+                    method: Method::GET,
+                    path: path.to_owned(),
+                    patience,
+                    reason,
+                });
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn success(&self, call: Call<'_>) -> Result<Response, ApiError> {
+        let response = self.call(&call).await?;
+        if response.status.is_success() {
+            return Ok(response);
+        }
+        let (body, status) = (excerpt(&response.body), response.status);
+        Err(ApiError::Refused { method: call.method, path: call.path.to_owned(), status, body })
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+        let repeatable = matches!(call.method, Method::GET | Method::PUT | Method::DELETE);
+        let mut last = "the server's address is not known".to_owned();
+        let answered = async {
+            loop {
+                match self.attempt(call).await {
+                    Ok(response) if response.status != StatusCode::SERVICE_UNAVAILABLE => {
+                        return Some(response);
+                    }
+                    Ok(response) => last = excerpt(&response.body),
+                    Err(failure) => {
+                        last = failure.reason;
+                        if failure.may_have_acted && !repeatable {
+                            return None;
+                        }
+                    }
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        };
+        let answered = tokio::time::timeout(self.patience, answered).await.unwrap_or(None);
+        let (method, path) = (call.method.clone(), call.path.to_owned());
+        answered.ok_or(ApiError::NoAnswer { method, path, patience: self.patience, reason: last })
+    }
+
+    async fn attempt(&self, call: &Call<'_>) -> Result<Response, Failure> {
+        let address = self.endpoint.address().await;
+        let request = Request::builder()
+            .method(call.method.clone())
+            .uri(format!("http://{address}{}", call.path))
+            .header(CONTENT_TYPE, call.content_type)
+            .body(Full::new(call.body.clone()))
+            .map_err(|error| Failure { reason: error.to_string(), may_have_acted: true })?;
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| Failure {
+                may_have_acted: !error.is_connect(),
+                reason: format!("{error:?}"),
+            })?;
+            let status = response.status();
+            let body = response.into_body().collect().await;
+            let body =
+                body.map_err(|error| Failure { reason: error.to_string(), may_have_acted: true })?.to_bytes();
+            Ok(Response { status, body })
+        };
+        let in_time = tokio::time::timeout(ATTEMPT_TIMEOUT, exchange).await;
+        let late = |_| Failure { reason: format!("no answer in {ATTEMPT_TIMEOUT:?}"), may_have_acted: true };
+        in_time.map_err(late)?
+    }
+}
+
+fn json_call<'a>(method: Method, path: &'a str, body: &Value) -> Call<'a> {
+    Call { method, path, content_type: JSON, body: body.to_string().into() }
+}
+
+fn read<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, ApiError> {
+    let unreadable = |source| ApiError::Unreadable { path: path.to_owned(), source, body: excerpt(body) };
+    serde_json::from_slice(body).map_err(unreadable)
+}
+
+fn excerpt(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(400)]).into_owned()
+}
+
+/// Everything but letters, digits and `-_.~` as `%XX`.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_the_query() {
+        assert_eq!(percent_encoded("aZ09-_.~"), "aZ09-_.~");
+        assert_eq!(percent_encoded("a+b/c="), "a%2Bb%2Fc%3D");
+    }
+
+    #[tokio::test]
+    async fn a_call_to_nobody_ends_with_its_deadline() {
+        let api = Api::new(Endpoint::unknown(), Duration::from_millis(20));
+        let error = api.get::<Value>("/healthz").await.unwrap_err();
+        assert!(matches!(error, ApiError::NoAnswer { .. }), "{error}");
+    }
+}

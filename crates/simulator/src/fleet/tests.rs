@@ -1,0 +1,192 @@
+//! Fleets against servers that do as scripted: acknowledge, break off, refuse.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::traffic::Flood;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An MQTT server that takes QoS 1 publishes.
+#[derive(Debug, Default)]
+struct Script {
+    /// Breaks each of the first connections after so many publishes, of which it acknowledges all but one.
+    break_after: Mutex<Vec<usize>>,
+    /// Acknowledges with an id that nobody used.
+    wrong_ids: bool,
+    /// Payloads by topic, in order of arrival.
+    taken: Mutex<HashMap<String, Vec<String>>>,
+}
+
+async fn mqtt_server(script: Arc<Script>) -> (Endpoint, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::at(listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let script = Arc::clone(&script);
+            connections.spawn(async move { mqtt_connection(stream, &script).await });
+        }
+    });
+    (endpoint, tasks)
+}
+
+async fn mqtt_connection(mut stream: TcpStream, script: &Script) -> Option<()> {
+    let break_after = script.break_after.lock().unwrap().pop();
+    let mut publishes = 0;
+    loop {
+        let (kind, packet) = mqtt_packet(&mut stream).await?;
+        match kind & 0xF0 {
+            0x10 => stream.write_all(&[0x20, 2, 0, 0]).await.ok()?,
+            0x30 => {
+                let topic_end = 2 + usize::from(u16::from_be_bytes([packet[0], packet[1]]));
+                let topic = String::from_utf8(packet[2..topic_end].to_vec()).unwrap();
+                let payload = String::from_utf8(packet[topic_end + 2..].to_vec()).unwrap();
+                script.taken.lock().unwrap().entry(topic).or_default().push(payload);
+                publishes += 1;
+                if break_after == Some(publishes) {
+                    return None;
+                }
+                let low = packet[topic_end + 1].wrapping_add(u8::from(script.wrong_ids));
+                stream.write_all(&[0x40, 2, packet[topic_end], low]).await.ok()?;
+            }
+            0xC0 => stream.write_all(&[0xD0, 0]).await.ok()?,
+            _ => return None,
+        }
+    }
+}
+
+async fn mqtt_packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let kind = stream.read_u8().await.ok()?;
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        let byte = stream.read_u8().await.ok()?;
+        length |= usize::from(byte & 0x7F) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let mut packet = vec![0; length];
+    stream.read_exact(&mut packet).await.ok()?;
+    Some((kind, packet))
+}
+
+fn plan(way: Way, endpoint: Endpoint, payload: Payload) -> Plan {
+    Plan { way, endpoint, devices: DeviceIds::new("d", 4), payload, keep: Keep::EveryReport }
+}
+
+fn floods(lanes: u32, reports_each: u64) -> Vec<Flood> {
+    let devices = DeviceIds::new("d", 4);
+    (0..lanes).map(|lane| Flood::new(devices.lane(lane, lanes), reports_each, 1)).collect()
+}
+
+const MQTT_WAYS: [Way; 2] = [Way::Mqtt { in_flight: 8 }, Way::LeanMqtt { in_flight: 8 }];
+
+#[tokio::test]
+async fn every_report_is_acknowledged_once() {
+    for way in MQTT_WAYS {
+        let script = Arc::new(Script::default());
+        let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
+        let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(2, 100));
+        let outcome = fleet.finish(PATIENCE).await;
+        let expected = Figures { sent: 200, acknowledged: 200, ..Figures::default() };
+        assert_eq!((outcome.figures, outcome.unanswered), (expected, 0), "{way:?}");
+        assert_eq!(outcome.latency.count(), 200);
+        assert!((0..4).all(|device| outcome.sent.of(device).iter().all(|report| report.is_acknowledged())));
+        let taken = script.taken.lock().unwrap();
+        let values: Vec<_> = outcome.sent.of(3).iter().map(|report| report.value.to_string()).collect();
+        assert_eq!(taken["dev/lock/d3/state"], values);
+    }
+}
+
+#[tokio::test]
+async fn after_a_break_the_unacknowledged_is_repeated_in_order() {
+    for way in MQTT_WAYS {
+        let script = Arc::new(Script { break_after: Mutex::new(vec![20, 13]), ..Script::default() });
+        let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
+        let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(1, 100));
+        let outcome = fleet.finish(PATIENCE).await;
+        assert_eq!(
+            (outcome.figures.sent, outcome.figures.acknowledged, outcome.figures.broken),
+            (100, 100, 2)
+        );
+        assert!(outcome.figures.repeated >= 2, "{way:?}: {:?}", outcome.figures);
+        let taken = script.taken.lock().unwrap();
+        for device in 0..4 {
+            let mut arrived = taken[&format!("dev/lock/d{device}/state")].clone();
+            assert!(arrived.len() >= outcome.sent.of(device).len());
+            arrived.dedup();
+            let mut unique = arrived.clone();
+            unique.sort_by_key(|payload| payload.split("\"ts\"").nth(1).map(str::to_owned));
+            unique.dedup();
+            assert_eq!(unique.len(), outcome.sent.of(device).len(), "{way:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_acknowledgement_out_of_turn_is_noticed() {
+    for way in MQTT_WAYS {
+        let script = Arc::new(Script { wrong_ids: true, ..Script::default() });
+        let (endpoint, _server) = mqtt_server(script).await;
+        let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(1, 4));
+        let outcome = fleet.finish(Duration::from_millis(300)).await;
+        assert_eq!((outcome.figures.acknowledged, outcome.unanswered), (0, 4), "{way:?}");
+        assert!(outcome.figures.broken > 0);
+    }
+}
+
+/// Accepts every line but those of device d1.
+async fn report_server() -> (Endpoint, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::at(listener.local_addr().unwrap());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let connection =
+                http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(take_lines));
+            connections.spawn(connection);
+        }
+    });
+    (endpoint, tasks)
+}
+
+async fn take_lines(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let lines: Vec<serde_json::Value> =
+        body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let rejected: Vec<_> = (1..)
+        .zip(&lines)
+        .filter(|(_, report)| report["device_id"] == "d1")
+        .map(|(line, _)| serde_json::json!({"line": line, "code": "unknown_device", "detail": ""}))
+        .collect();
+    let answer = serde_json::json!({
+        "accepted": lines.len() - rejected.len(), "rejected_count": rejected.len(), "rejected": rejected,
+    });
+    Ok(Response::new(Full::from(answer.to_string())))
+}
+
+#[tokio::test]
+async fn lines_are_settled_one_by_one() {
+    let (endpoint, _server) = report_server().await;
+    let fleet = Fleet::start(plan(Way::Http { lines: 10 }, endpoint, Payload::Dated), floods(1, 40));
+    let outcome = fleet.finish(PATIENCE).await;
+    assert_eq!((outcome.figures.acknowledged, outcome.figures.refused, outcome.unanswered), (30, 10, 0));
+    assert!(outcome.sent.of(1).iter().all(|report| report.answer == crate::sent::Answer::Refused));
+    assert!(outcome.sent.of(2).iter().all(|report| report.is_acknowledged()));
+}

@@ -1,0 +1,201 @@
+//! The server as a child process, seen only from outside: its ready file, its ports, its death.
+//!
+//! Used by the demo and by black-box tests: start it on a data directory, kill it with SIGKILL in the middle of
+//! things, start it again. Its log goes to a file beside the data, so that whoever finds something missing can read
+//! it. Dropping a [`Server`] kills it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tokio::process::{Child, Command};
+
+use crate::endpoint::Endpoint;
+
+/// Between two looks at the ready file.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The server did not do as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The process or its files could not be handled.
+    #[error("the server process: {0}")]
+    Io(#[from] io::Error),
+    /// It ended instead of listening.
+    #[error("the server ended with {status} before it was ready; its log ends with:\n{log_tail}")]
+    Ended {
+        /// How it ended.
+        status: ExitStatus,
+        /// Its last words.
+        log_tail: String,
+    },
+    /// It did not get ready.
+    #[error("the server was not ready within {patience:?}; its log ends with:\n{log_tail}")]
+    NotReady {
+        /// How long it was awaited.
+        patience: Duration,
+        /// Its last words.
+        log_tail: String,
+    },
+    /// The ready file says something else than the contract.
+    #[error("the ready file cannot be read: {0}")]
+    ReadyFile(#[from] serde_json::Error),
+}
+
+/// What the ready file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+struct ReadyFile {
+    http: SocketAddr,
+    mqtt: SocketAddr,
+}
+
+/// A data directory and the program that serves it. Everything is removed when it is dropped, unless it is kept.
+#[derive(Debug)]
+pub struct Site {
+    binary: PathBuf,
+    settings: Vec<(OsString, OsString)>,
+    directory: tempfile::TempDir,
+    /// The HTTP listener.
+    pub http: Endpoint,
+    /// The MQTT listener.
+    pub mqtt: Endpoint,
+}
+
+impl Site {
+    /// An empty data directory for `binary`, whose listeners take any free loopback port. `settings` are further
+    /// environment variables, such as `("FIELDPOST_NOTIFY__RETRY_BASE", "500ms")`.
+    ///
+    /// # Errors
+    /// When no temporary directory can be made.
+    pub fn new(binary: &Path, settings: &[(&str, &str)]) -> io::Result<Self> {
+        let ports = ["HTTP", "MQTT"].map(|way| (format!("FIELDPOST_{way}__LISTEN"), "127.0.0.1:0"));
+        let ports = ports.iter().map(|(key, value)| (key.as_str(), *value));
+        let settings =
+            ports.chain(settings.iter().copied()).map(|(key, value)| (key.into(), value.into())).collect();
+        let directory = tempfile::Builder::new().prefix("fieldpost-").tempdir()?;
+        let (http, mqtt) = (Endpoint::unknown(), Endpoint::unknown());
+        Ok(Self { binary: binary.to_owned(), settings, directory, http, mqtt })
+    }
+
+    /// Where the server's log is.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
+        self.directory.path().join("server.log")
+    }
+
+    /// Leaves data and log in place and says where.
+    pub fn keep(&mut self) -> &Path {
+        self.directory.disable_cleanup(true);
+        self.directory.path()
+    }
+
+    /// Starts the server and waits until all its listeners accept; the endpoints then lead there.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready within `patience`.
+    pub async fn start(&self, patience: Duration) -> Result<Server, ServerError> {
+        let ready_file = self.directory.path().join("ready.json");
+        if let Err(error) = fs::remove_file(&ready_file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error.into());
+        }
+        let log = File::options().create(true).append(true).open(self.log_path())?;
+        let mut child = Command::new(&self.binary)
+            .arg("serve")
+            .arg("--data-dir")
+            .arg(self.directory.path().join("data"))
+            .arg("--ready-file")
+            .arg(&ready_file)
+            .envs(self.settings.iter().map(|(key, value)| (key, value)))
+            .current_dir(self.directory.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        let addresses = self.await_ready(&mut child, &ready_file, patience).await?;
+        self.http.move_to(addresses.http);
+        self.mqtt.move_to(addresses.mqtt);
+        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+    }
+
+    async fn await_ready(
+        &self,
+        child: &mut Child,
+        ready_file: &Path,
+        patience: Duration,
+    ) -> Result<ReadyFile, ServerError> {
+        let started = Instant::now();
+        loop {
+            match fs::read(ready_file) {
+                Ok(text) => return Ok(serde_json::from_slice(&text)?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(status) = child.try_wait()? {
+                return Err(ServerError::Ended { status, log_tail: self.log_tail() });
+            }
+            if started.elapsed() > patience {
+                return Err(ServerError::NotReady { patience, log_tail: self.log_tail() });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The last lines of the server's log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        const LINES: usize = 20;
+        let log = fs::read(self.log_path()).unwrap_or_else(|error| error.to_string().into_bytes());
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    http: Endpoint,
+    mqtt: Endpoint,
+}
+
+impl Server {
+    /// Kills it with SIGKILL, in the middle of whatever it does, and waits until it is dead.
+    ///
+    /// # Errors
+    /// When it had ended by itself.
+    pub async fn kill(mut self) -> io::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            return Err(io::Error::other(format!("the server had ended by itself with {status}")));
+        }
+        self.child.kill().await?;
+        self.http.lose();
+        self.mqtt.lose();
+        Ok(())
+    }
+
+    /// Asks it to end with SIGTERM and waits until it has.
+    ///
+    /// # Errors
+    /// When it had ended by itself, or does not end within `patience`.
+    pub async fn stop(mut self, patience: Duration) -> io::Result<ExitStatus> {
+        let Some(process_id) = self.child.id() else {
+            return Err(io::Error::other("the server had ended by itself"));
+        };
+        let asked = Command::new("sh").arg("-c").arg(format!("kill -TERM {process_id}")).status().await?;
+        if !asked.success() {
+            return Err(io::Error::other("the server cannot be signalled"));
+        }
+        self.http.lose();
+        self.mqtt.lose();
+        tokio::time::timeout(patience, self.child.wait()).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+}
