@@ -139,3 +139,32 @@ impl DiskFile for RealFile {
         self.file.sync_data()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_only_when_asked_and_is_private() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("a/b");
+        assert_eq!(RealDisk::open_dir(&path, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let disk = RealDisk::open_dir(&path, true).unwrap();
+        disk.open("file", true).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("file"))), (DIRECTORY_MODE, FILE_MODE));
+        assert_eq!(disk.list().unwrap(), ["file"]);
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("file");
+        std::fs::write(&path, b"").unwrap();
+        for create in [false, true] {
+            assert!(RealDisk::open_dir(&path, create).is_err());
+        }
+    }
+}

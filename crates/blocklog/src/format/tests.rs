@@ -69,3 +69,20 @@ fn a_header_of_a_later_version_is_told_from_a_damaged_one() {
     bytes[SEGMENT_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
 }
+
+/// Logs with these bytes exist: a change of them is a new format version.
+#[test]
+fn the_bytes_of_version_1_never_change() {
+    let header = "46504c4f47534547 0100000007000000 efcdab8967452301 0900000000000000 \
+         0010000000000000 0000000000000000 0000000000000000 00000000508471f7";
+    assert_eq!(hex(&HEADER.encode()), header);
+    let fixed = "4650460105000000 efcdab8967452301 2a00000000000000 \
+         2800000000000000 070000006565e95d 6669786564000000";
+    assert_eq!(hex(&frame(b"fixed")), fixed);
+}
+
+/// In groups of 8 bytes.
+fn hex(bytes: &[u8]) -> String {
+    let group = |group: &[u8]| group.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    bytes.chunks(8).map(group).collect::<Vec<_>>().join(" ")
+}

@@ -206,8 +206,14 @@ fn what_was_freed_is_missed_by_a_replay_that_needs_it() {
     log.sync().unwrap();
     log.free_through(Position(30)).unwrap();
     drop(log);
-    let error = open(&disk).unwrap_err();
-    assert!(matches!(error, LogError::Missing { from: Position(1), .. }), "{error}");
+    let LogError::Missing { from, to, file } = open(&disk).unwrap_err() else { panic!("not missed") };
+    assert_eq!((from, file.ends_with(&segment_files(&disk)[0])), (Position(1), true));
+    let error = open_after(&disk, Position::ZERO, to.previous()).unwrap_err();
+    assert!(
+        matches!(error, LogError::Missing { from, to: still, .. } if from == to && still == to),
+        "{error}"
+    );
+    assert!(open_after(&disk, Position::ZERO, to).is_ok());
 }
 
 #[test]
@@ -281,6 +287,16 @@ fn an_unfinished_segment_is_removed() {
         disk.open("log-0000000002.seg.new", true).unwrap().write_at(0, b"half a hea").unwrap();
         open(&disk).unwrap();
         assert_eq!(segment_files(&disk), ["log-0000000001.seg"]);
+    });
+}
+
+#[test]
+fn a_log_is_created_over_what_an_unfinished_creation_left() {
+    check_on_every_disk(|disk| {
+        disk.open("log-0000000001.seg.new", true).unwrap().write_at(0, &[0xff; 5000]).unwrap();
+        drop(create(&disk));
+        let (opened, frames) = open(&disk).unwrap();
+        assert_eq!((opened.tail, frames.len()), (None, 0));
     });
 }
 

@@ -245,7 +245,7 @@ fn a_removed_segment_is_refused_unless_it_was_the_last() {
                 assert_eq!((from, to), (lost[0].position, lost[lost.len() - 1].position));
             }
             LogError::EndsBelow { end, .. } => {
-                assert_eq!((end, name), (lost[0].position.previous(), &sample.last().file))
+                assert_eq!((end, name), (lost[0].position.previous(), &sample.last().file));
             }
             other => panic!("{name}: {other}"),
         }

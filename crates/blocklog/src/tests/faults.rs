@@ -2,15 +2,18 @@
 
 use super::*;
 
+type Call = fn(&mut Log) -> Result<(), LogError>;
+
+const CALLS: [Call; 4] = [
+    |log| log.append(b"more").map(drop),
+    |log| log.sync().map(drop),
+    Log::append_claim,
+    |log| log.free_through(Position(1)),
+];
+
 fn check_poisoned(log: &mut Log, first: &str) {
     let durable = log.durable();
-    let calls: [&mut dyn FnMut(&mut Log) -> Result<(), LogError>; 4] = [
-        &mut |log| log.append(b"more").map(drop),
-        &mut |log| log.sync().map(drop),
-        &mut Log::append_claim,
-        &mut |log| log.free_through(Position(1)),
-    ];
-    for call in calls {
+    for call in CALLS {
         match call(log) {
             Err(LogError::Poisoned { first: text }) => assert!(text.contains(first), "{text}"),
             other => panic!("not poisoned: {other:?}"),
