@@ -1,3 +1,5 @@
+//! Round trips, single changed bits, and the very bytes of version 1.
+
 use super::*;
 
 const PLACE: Place = Place { log: LogId(0x0123_4567_89ab_cdef), sequence: 7 };
