@@ -21,7 +21,7 @@ mod value;
 pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
 pub(crate) use seen::{SeenSlice, decode_seen_slice, encode_seen_slice};
-pub(crate) use value::{get_value, put_value};
+pub(crate) use value::{bit, get_value, put_value, skip_value};
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,12 @@ pub enum CodecError {
         what: &'static str,
         /// Where.
         at: usize,
+    },
+    /// Their checksum is of other bytes.
+    #[error("{what} does not agree with its checksum")]
+    Checksum {
+        /// What was being read.
+        what: &'static str,
     },
     /// They go on behind the end.
     #[error("they should end at byte {at}")]

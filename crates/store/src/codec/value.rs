@@ -57,6 +57,18 @@ pub(crate) fn get_value(reader: &mut Reader<'_>) -> Result<Value, CodecError> {
     }
 }
 
+/// Goes on behind a value.
+pub(crate) fn skip_value(reader: &mut Reader<'_>) -> Result<(), CodecError> {
+    const WHAT: &str = "a value";
+    match reader.u8(WHAT)? {
+        ZERO | ONE => Ok(()),
+        WHOLE => reader.i64(WHAT).map(drop),
+        DOUBLE => reader.take(8, WHAT).map(drop),
+        TEXT => reader.bytes(WHAT).map(drop),
+        _ => Err(reader.invalid(WHAT)),
+    }
+}
+
 /// Text that no number begins with.
 fn canonical(text: &str) -> Option<Value> {
     let numeric = text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
