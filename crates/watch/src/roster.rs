@@ -46,6 +46,7 @@ impl Roster {
 
     /// Adds a device; its slot must be free.
     pub(crate) fn put(&mut self, slot: DeviceSlot, device: Device) {
+        assert!(slot.0 != u32::MAX, "the last number stands for nobody");
         let (page, within) = place(slot);
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
@@ -73,4 +74,53 @@ impl Roster {
 fn place(slot: DeviceSlot) -> (usize, usize) {
     let slot = slot.0 as usize;
     (slot / PAGE_SLOTS, slot % PAGE_SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{Attended, DeviceId, Incarnation, Kind, Timestamp};
+    use records::{DeviceProfile, DeviceState};
+
+    use super::*;
+
+    impl Roster {
+        /// Devices of no particular kind in the given slots.
+        pub(crate) fn of(slots: impl IntoIterator<Item = u32>) -> Self {
+            let mut roster = Self::default();
+            for slot in slots.into_iter().map(DeviceSlot) {
+                let profile = DeviceProfile {
+                    id: DeviceId::new("0xA").expect("an id"),
+                    incarnation: Incarnation(1),
+                    slot,
+                    kind: Kind::lock(),
+                    address: None,
+                    labels: Vec::new(),
+                    report_interval_ms: None,
+                    registered_at: Timestamp(0),
+                    expected_from: Attended(0),
+                    clients: Vec::new(),
+                };
+                roster.put(slot, Device::load(&profile, DeviceState::default(), None));
+            }
+            roster
+        }
+    }
+
+    #[test]
+    fn devices_are_found_in_their_slots() {
+        let roster = Roster::of([0, 255, 256, 70_000]);
+        let found: Vec<_> = (0..80_000).filter(|slot| roster.get(DeviceSlot(*slot)).is_some()).collect();
+        assert_eq!(found, [0, 255, 256, 70_000]);
+    }
+
+    #[test]
+    fn a_page_without_devices_is_given_back() {
+        let mut roster = Roster::of(0..600);
+        for slot in (0..256).chain(300..310) {
+            roster.remove(DeviceSlot(slot));
+            roster.remove(DeviceSlot(slot));
+        }
+        let in_use: Vec<_> = roster.pages.iter().map(Option::is_some).collect();
+        assert_eq!(in_use, [false, true, true]);
+    }
 }

@@ -112,7 +112,7 @@ impl Wheel {
         slot
     }
 
-    /// Nothing is due up to `tick`: from now on devices are filed as seen from there.
+    /// Nothing is due up to `tick`: from now on devices are filed as seen from there, and so need not be filed again so often.
     pub(crate) fn pass(&mut self, tick: u64) {
         self.elapsed = self.elapsed.max(tick);
     }
@@ -147,32 +147,8 @@ fn slot_at(tick: u64, level: usize) -> usize {
 mod tests {
     use std::collections::BTreeMap;
 
-    use base::random::Random;
-    use base::{Attended, DeviceId, Incarnation, Kind, Timestamp};
-    use records::{DeviceProfile, DeviceState};
-
     use super::*;
-    use crate::device::Device;
-
-    fn roster_of(devices: u32) -> Roster {
-        let mut roster = Roster::default();
-        for slot in 0..devices {
-            let profile = DeviceProfile {
-                id: DeviceId::new("0xA").expect("an id"),
-                incarnation: Incarnation(1),
-                slot: DeviceSlot(slot),
-                kind: Kind::lock(),
-                address: None,
-                labels: Vec::new(),
-                report_interval_ms: None,
-                registered_at: Timestamp(0),
-                expected_from: Attended(0),
-                clients: Vec::new(),
-            };
-            roster.put(DeviceSlot(slot), Device::load(&profile, DeviceState::default(), None));
-        }
-        roster
-    }
+    use base::random::Random;
 
     /// Takes everything that is due at `now`, filing early ones again as the caller of a wheel must.
     fn take_due(wheel: &mut Wheel, roster: &mut Roster, now: u64, due: &mut BTreeMap<u32, u64>) -> Vec<u32> {
@@ -196,7 +172,7 @@ mod tests {
     fn everybody_is_taken_when_due_and_nobody_earlier() {
         const DEVICES: u32 = 300;
         let mut random = Random::new(7);
-        let mut roster = roster_of(DEVICES);
+        let mut roster = Roster::of(0..DEVICES);
         let mut now = 1_000_003;
         let mut wheel = Wheel::new(3, now);
         let mut due = BTreeMap::new();
@@ -226,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_first_bucket_is_never_later_than_the_first_device() {
-        let mut roster = roster_of(1);
+        let mut roster = Roster::of([0]);
         for exponent in 0..57 {
             for elapsed in [0, 1, 63, 64, 12_345_678] {
                 let mut wheel = Wheel::new(0, elapsed);
