@@ -85,7 +85,9 @@ impl Connector {
     }
 
     async fn stream(&self, origin: &Origin, addresses: &[IpAddr]) -> Result<Box<dyn Stream>, ConnectError> {
-        let tcp = first_to_answer(addresses, origin.port).await.map_err(ConnectError::Tcp)?;
+        let port = origin.port;
+        let tcp = first_to_answer(addresses, |address| TcpStream::connect(SocketAddr::new(address, port)));
+        let tcp = tcp.await.map_err(ConnectError::Tcp)?;
         // A request is written at once; waiting for more would only delay it.
         tcp.set_nodelay(true).map_err(ConnectError::Tcp)?;
         if !origin.tls {
@@ -118,13 +120,17 @@ fn server_name(host: &Host<String>) -> io::Result<ServerName<'static>> {
 }
 
 /// Connects to the addresses in order, each beside those before it that have not answered yet, and takes the first that does.
-async fn first_to_answer(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
+async fn first_to_answer<T, F>(addresses: &[IpAddr], connect: impl Fn(IpAddr) -> F) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
     let mut waiting = addresses.iter().take(ADDRESSES_MAX);
     let mut connecting = JoinSet::new();
     let mut failure = io::Error::other("no address");
     loop {
         if let Some(address) = waiting.next() {
-            connecting.spawn(TcpStream::connect(SocketAddr::new(*address, port)));
+            connecting.spawn(connect(*address));
         }
         let more = waiting.len() > 0;
         tokio::select! {
@@ -136,5 +142,34 @@ async fn first_to_answer(addresses: &[IpAddr], port: u16) -> io::Result<TcpStrea
             },
             () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if more => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses 1 refuse, addresses 2 never answer, others do.
+    async fn connect(address: IpAddr) -> io::Result<IpAddr> {
+        match address.to_string().as_str() {
+            "192.0.2.1" => Err(io::ErrorKind::ConnectionRefused.into()),
+            "192.0.2.2" => std::future::pending().await,
+            _ => Ok(address),
+        }
+    }
+
+    async fn check(last_octets: &[u8], expect: Result<u8, io::ErrorKind>) {
+        let addresses: Vec<IpAddr> = last_octets.iter().map(|last| [192, 0, 2, *last].into()).collect();
+        let answered = first_to_answer(&addresses, connect).await.map_err(|error| error.kind());
+        assert_eq!(answered, expect.map(|last| IpAddr::from([192, 0, 2, last])), "{last_octets:?}");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_fails_or_is_silent_does_not_keep_from_the_next() {
+        check(&[3], Ok(3)).await;
+        check(&[1, 1, 4], Ok(4)).await;
+        check(&[2, 1, 5], Ok(5)).await;
+        check(&[1, 1], Err(io::ErrorKind::ConnectionRefused)).await;
+        check(&[], Err(io::ErrorKind::Other)).await;
     }
 }

@@ -1,7 +1,8 @@
 //! Connections between two notifications, kept for the next one to the same origin.
 //!
 //! The newest of an origin is taken first, so that those a busy hour left behind grow old and are closed. All origins share
-//! one limit, at which the oldest connection of all makes room: a thousand quiet receivers cost no more than a busy one.
+//! one limit, at which the oldest connection of all makes room: a thousand quiet receivers cost no more than a busy one. (That
+//! is why it is our own: hyper-util's pool has a limit for each origin, and none for all.)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,9 @@ const IDLE_CONNECTIONS_MAX: usize = 2_048;
 /// How long a connection is kept. Less than the minute that many receivers and middleboxes give an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
+/// How much earlier than the receiver would close a connection we do: a notification sent into a closing connection is lost.
+const CLOSE_BEFORE: Duration = Duration::from_secs(1);
+
 const _: () = assert!(IDLE_CONNECTIONS_MAX >= IN_FLIGHT_MAX, "a steady load never has to connect anew");
 
 /// The kept connections; `C` is a connection.
@@ -26,7 +30,7 @@ pub(crate) struct Pool<C> {
 
 #[derive(Debug)]
 struct Idle<C> {
-    /// By the order in which they were kept, which is the order of their ends.
+    /// In the order in which they were kept.
     kept: BTreeMap<u64, Kept<C>>,
     /// The numbers of an origin's connections, oldest first; never empty.
     by_origin: HashMap<Origin, VecDeque<u64>>,
@@ -50,26 +54,36 @@ impl<C> Pool<C> {
         Self { idle: Mutex::new(idle), limit }
     }
 
-    /// The newest connection that is kept for `origin`.
+    /// The newest connection that is kept for `origin` and whose time is not over.
     pub(crate) fn take(&self, origin: &Origin, now: Instant) -> Option<C> {
         let mut idle = self.idle();
-        let number = *idle.by_origin.get(origin)?.back()?;
-        let kept = idle.remove(number)?;
-        // Past its end, and so are the older ones: the next sweep closes them.
-        (kept.until > now).then_some(kept.connection)
+        while let Some(number) = idle.by_origin.get(origin).and_then(|numbers| numbers.back().copied()) {
+            let kept = idle.remove(number)?;
+            if kept.until > now {
+                return Some(kept.connection);
+            }
+        }
+        None
     }
 
-    /// Keeps a connection.
-    pub(crate) fn keep(&self, origin: &Origin, connection: C, now: Instant) {
+    /// Keeps a connection until it is taken, crowded out, or not taken for as long as the receiver and we want to keep it.
+    pub(crate) fn keep(
+        &self,
+        origin: &Origin,
+        connection: C,
+        now: Instant,
+        receiver_keeps: Option<Duration>,
+    ) {
+        let keep = receiver_keeps.map_or(IDLE_MAX, |keeps| keeps.saturating_sub(CLOSE_BEFORE).min(IDLE_MAX));
         let mut idle = self.idle();
         let crowded_out = if idle.kept.len() >= self.limit { idle.remove_oldest() } else { None };
-        idle.insert(Kept { origin: origin.clone(), connection, until: now + IDLE_MAX });
+        idle.insert(Kept { origin: origin.clone(), connection, until: now + keep });
         drop(idle);
         // Closed outside the lock.
         drop(crowded_out);
     }
 
-    /// Closes those whose time is over.
+    /// Closes those whose time is over, but for one that was kept after another that has more time left.
     pub(crate) fn sweep(&self, now: Instant) {
         while let Some(over) = self.idle().remove_oldest_if(|kept| kept.until <= now) {
             drop(over);
@@ -141,7 +155,7 @@ mod tests {
         let (pool, now) = (Pool::with_limit(10), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
         for (at, connection) in [(&a, 1), (&b, 2), (&a, 3)] {
-            pool.keep(at, connection, now);
+            pool.keep(at, connection, now, None);
         }
         let taken = [&a, &b, &a, &a, &b].map(|at| pool.take(at, now));
         assert_eq!(taken, [Some(3), Some(2), Some(1), None, None]);
@@ -153,7 +167,7 @@ mod tests {
         let (pool, now) = (Pool::with_limit(2), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
         for (at, connection) in [(&a, 1), (&a, 2), (&b, 3)] {
-            pool.keep(at, connection, now);
+            pool.keep(at, connection, now, None);
         }
         assert_eq!(pool.len(), 2);
         assert_eq!([&a, &a, &b].map(|at| pool.take(at, now)), [Some(2), None, Some(3)]);
@@ -163,14 +177,29 @@ mod tests {
     fn a_connection_past_its_time_is_not_taken_and_swept() {
         let (pool, now) = (Pool::with_limit(10), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
-        pool.keep(&a, 1, now);
-        pool.keep(&b, 2, now);
-        pool.keep(&b, 3, now + IDLE_MAX / 2);
+        pool.keep(&a, 1, now, None);
+        pool.keep(&b, 2, now, None);
+        pool.keep(&b, 3, now + IDLE_MAX / 2, None);
         pool.sweep(now + IDLE_MAX / 2);
         assert_eq!(pool.len(), 3);
         assert_eq!(pool.take(&a, now + IDLE_MAX), None);
         pool.sweep(now + IDLE_MAX);
         assert_eq!(pool.len(), 1);
         assert_eq!(pool.take(&b, now + IDLE_MAX), Some(3));
+    }
+
+    #[test]
+    fn a_connection_is_given_up_before_the_receiver_closes_it() {
+        let (pool, now) = (Pool::with_limit(10), Instant::now());
+        let a = origin("a.example");
+        let seconds = Duration::from_secs;
+        for (connection, keeps) in [(1, Some(3_600)), (2, Some(0)), (3, None), (4, Some(5))] {
+            pool.keep(&a, connection, now, keeps.map(seconds));
+        }
+        assert_eq!(pool.take(&a, now + seconds(3)), Some(4));
+        pool.keep(&a, 5, now, Some(seconds(5)));
+        assert_eq!(pool.take(&a, now + seconds(4)), Some(3));
+        assert_eq!(pool.take(&a, now + seconds(4)), Some(1));
+        assert_eq!(pool.len(), 0);
     }
 }

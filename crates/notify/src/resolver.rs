@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Most look-ups at a time; each holds a thread, for as long as a name server does not answer.
 const LOOKUPS_MAX: usize = 32;
@@ -23,7 +23,6 @@ type Answer = Option<Result<Arc<[IpAddr]>, Unresolved>>;
 pub(crate) struct Unresolved;
 
 /// The look-ups under way.
-#[derive(Clone)]
 pub(crate) struct Resolver {
     shared: Arc<Shared>,
 }
@@ -37,7 +36,7 @@ struct Shared {
 impl Resolver {
     /// The operating system's resolver.
     pub(crate) fn system() -> Self {
-        // Any port will do; getaddrinfo answers with addresses.
+        // Any port will do; only the addresses are wanted.
         Self::new(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
     }
 
@@ -59,41 +58,59 @@ impl Resolver {
         if let Some(answer) = asked.get(name) {
             return answer.clone();
         }
-        let (sender, answer) = watch::channel(None);
+        let (tell, answer) = watch::channel(None);
         asked.insert(name.to_owned(), answer.clone());
-        tokio::spawn(Arc::clone(&self.shared).look_up(name.to_owned(), sender));
+        let under_way = UnderWay { shared: Arc::clone(&self.shared), name: name.to_owned(), tell };
+        tokio::spawn(under_way.begin());
         answer
     }
 }
 
 impl Shared {
-    /// Runs to its end even if nobody waits any more: its thread cannot be called back.
-    async fn look_up(self: Arc<Self>, name: String, answer: watch::Sender<Answer>) {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.expect("never closed");
-        let (shared, asked) = (Arc::clone(&self), name.clone());
-        let found = tokio::task::spawn_blocking(move || {
-            let found = (shared.lookup)(&asked);
-            drop(permit);
-            found
-        });
-        let found = match found.await {
-            Ok(Ok(addresses)) if !addresses.is_empty() => Ok(Arc::from(addresses)),
-            Ok(Ok(_)) => Err(Unresolved),
-            Ok(Err(error)) => {
-                tracing::debug!(name, %error, "name not resolved");
-                Err(Unresolved)
-            }
-            Err(error) => {
-                tracing::error!(name, %error, "the look-up of a name panicked");
-                Err(Unresolved)
-            }
-        };
-        self.asked().remove(&name);
-        answer.send_replace(Some(found));
-    }
-
     fn asked(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<Answer>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look-up. However it ends, the name can be asked for again, and those who wait are told.
+struct UnderWay {
+    shared: Arc<Shared>,
+    name: String,
+    tell: watch::Sender<Answer>,
+}
+
+impl UnderWay {
+    /// Waits for its turn. The thread is none of the runtime's, which could not end before the name server has answered.
+    async fn begin(self) {
+        let permit = Arc::clone(&self.shared.threads).acquire_owned().await.expect("never closed");
+        let name = self.name.clone();
+        let begun = std::thread::Builder::new().name("lookup".to_owned()).spawn(|| self.run(permit));
+        if let Err(error) = begun {
+            tracing::warn!(name, %error, "no thread for the look-up of a name");
+        }
+    }
+
+    fn run(self, permit: OwnedSemaphorePermit) {
+        let found = (self.shared.lookup)(&self.name);
+        drop(permit);
+        match found {
+            Ok(addresses) if !addresses.is_empty() => self.answer(Ok(Arc::from(addresses))),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(self.name, %error, "name not resolved"),
+        }
+    }
+
+    fn answer(&self, found: Result<Arc<[IpAddr]>, Unresolved>) {
+        self.shared.asked().remove(&self.name);
+        self.tell.send_replace(Some(found));
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.tell.borrow().is_none() {
+            self.answer(Err(Unresolved));
+        }
     }
 }
 
@@ -124,6 +141,38 @@ mod tests {
             }
             assert_eq!(lookups.load(Ordering::SeqCst), lookups_so_far, "{name}");
             assert!(resolver.shared.asked().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lookup_that_panics_answers_and_can_be_asked_again() {
+        let resolver = Resolver::new(|_| panic!("meant"));
+        for _ in 0..2 {
+            assert_eq!(resolver.resolve("a.example").await, Err(Unresolved));
+        }
+        assert_eq!(resolver.shared.threads.available_permits(), LOOKUPS_MAX);
+    }
+
+    #[tokio::test]
+    async fn names_that_are_not_answered_hold_no_more_threads_than_allowed() {
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let wait = Mutex::new(wait);
+        let resolver = Resolver::new(move |name| {
+            begun.send(name.to_owned()).expect("the test listens");
+            // Until the test is over.
+            let _ = wait.lock().unwrap().recv();
+            Ok(Vec::new())
+        });
+        let asked: Vec<_> = (0..=LOOKUPS_MAX).map(|n| resolver.ask(&format!("{n}.example"))).collect();
+        for _ in 0..LOOKUPS_MAX {
+            begins.recv().await.expect("begun");
+        }
+        assert_eq!(resolver.shared.threads.available_permits(), 0);
+        assert!(begins.try_recv().is_err());
+        drop(go);
+        for mut answer in asked {
+            assert_eq!(*answer.wait_for(Option::is_some).await.expect("told"), Some(Err(Unresolved)));
         }
     }
 

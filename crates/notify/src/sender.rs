@@ -30,6 +30,7 @@ mod tests;
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("fieldpost/", env!("CARGO_PKG_VERSION")));
 
@@ -133,8 +134,9 @@ impl Sender {
     ) -> Result<Answer, SendError> {
         let status = response.status();
         let retry_after = retry_after(status, response.headers(), self.clock.wall());
+        let receiver_keeps = keep_alive(response.headers());
         if connection.discard(response.into_body()).await? && connection.is_usable().await {
-            self.idle.keep(&client.target.origin, connection, Instant::now());
+            self.idle.keep(&client.target.origin, connection, Instant::now(), receiver_keeps);
         }
         Ok(Answer::Status { code: status.as_u16(), retry_after })
     }
@@ -155,6 +157,13 @@ fn request(client: &Prepared, delivery: EntityId, body: Arc<[u8]>, seconds: i64)
     *request.uri_mut() = client.target.path.clone();
     *request.headers_mut() = headers;
     request
+}
+
+/// How long the receiver says that it keeps an idle connection: `Keep-Alive: timeout=5`.
+fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(KEEP_ALIVE)?.to_str().ok()?;
+    let timeout = text.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
+    timeout.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Why an attempt had no answer, for the log.

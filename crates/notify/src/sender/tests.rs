@@ -330,3 +330,22 @@ async fn kept_connections_are_closed_in_time() {
     fixture.sender.idle.sweep(Instant::now() + PATIENT);
     assert_eq!(fixture.sender.idle.len(), 0);
 }
+
+#[tokio::test]
+async fn a_connection_is_not_kept_longer_than_the_receiver_keeps_it() {
+    for (header, connections) in
+        [("timeout=1, max=100", 2), ("max=100, timeout=5", 1), ("max=100", 1), ("timeout=soon", 1)]
+    {
+        let fixture = Fixture::patient();
+        let receiver = Receiver::start(move || {
+            let mut answer = answering(StatusCode::OK)();
+            answer.headers_mut().insert("keep-alive", HeaderValue::from_static(header));
+            answer
+        })
+        .await;
+        for _ in 0..2 {
+            assert_eq!(fixture.answer(&receiver.url()).await, status(200));
+        }
+        assert_eq!(receiver.connections(), connections, "{header}");
+    }
+}
