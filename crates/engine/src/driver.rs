@@ -1,0 +1,116 @@
+//! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and hands them to the [`Runner`].
+//!
+//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs gather in the inbox, and when
+//! that is full their senders wait.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Clock, Timestamp};
+use store::StoreError;
+use tokio::sync::{mpsc, watch};
+use tracing::error;
+
+use crate::machine::Machine;
+use crate::runner::{BATCHES_IN_FLIGHT_MAX, Runner, Told};
+
+/// Inputs that wait for a partition at most; each is at most a slice.
+pub(crate) const INBOX_INPUTS_MAX: usize = 256;
+/// Reports that one step takes in at most.
+const STEP_REPORTS_MAX: usize = 4_000;
+/// Outcomes that wait at most: those of an earlier life of the machine may still be told beside its own.
+const OUTCOMES_MAX: usize = 2 * BATCHES_IN_FLIGHT_MAX;
+
+/// One machine with all that drives it.
+pub(crate) struct Driver<M: Machine> {
+    pub runner: Runner<M>,
+    pub inbox: mpsc::Receiver<M::Input>,
+    /// Becomes true when the inbox is to be closed.
+    pub stop: watch::Receiver<bool>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Why the driver woke.
+enum Woken<I> {
+    Input(Option<I>),
+    Outcome(Told),
+    Stop,
+    Timer,
+}
+
+impl<M: Machine> Driver<M> {
+    /// Runs until the inbox is closed and everything is durable, or the store does not go on.
+    pub async fn run(mut self) {
+        if let Err(error) = self.serve().await {
+            error!(partition = %self.runner.id(), %error, "partition stops: its store does not go on");
+            // Dropping an input tells its sender.
+            self.inbox.close();
+            while self.inbox.recv().await.is_some() {}
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), Arc<StoreError>> {
+        let (done, mut outcomes) = mpsc::channel(OUTCOMES_MAX);
+        let (mut more, mut open, mut stopping) = (true, true, false);
+        while open || !self.runner.is_settled() {
+            let now = self.clock.now();
+            let may_step = self.runner.may_step();
+            let wakeup = self.runner.next_wakeup(now).filter(|_| may_step);
+            let woken = tokio::select! {
+                biased;
+                Some(told) = outcomes.recv() => Woken::Outcome(told),
+                _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
+                input = self.inbox.recv(), if may_step && open => Woken::Input(input),
+                () = until(now, wakeup, more && may_step) => Woken::Timer,
+            };
+            match woken {
+                Woken::Outcome(told) => self.runner.outcome(told)?,
+                Woken::Stop => {
+                    self.inbox.close();
+                    stopping = true;
+                }
+                Woken::Input(None) => {
+                    open = false;
+                    self.runner.close();
+                    self.step(None, &done)?;
+                }
+                Woken::Input(input) => more = self.step(input, &done)?,
+                Woken::Timer => more = self.step(None, &done)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do at once.
+    fn step(&mut self, first: Option<M::Input>, done: &mpsc::Sender<Told>) -> Result<bool, Arc<StoreError>> {
+        let mut weight = first.as_ref().map_or(0, M::weight);
+        let inbox = &mut self.inbox;
+        let mut inputs = first.into_iter().chain(std::iter::from_fn(|| {
+            if weight >= STEP_REPORTS_MAX {
+                return None;
+            }
+            let input = inbox.try_recv().ok()?;
+            weight += M::weight(&input);
+            Some(input)
+        }));
+        let done = done.clone();
+        let tell = move |told| {
+            // There is room for every outcome that can wait; a closed channel means that the driver has gone.
+            let _gone = done.try_send(told);
+        };
+        self.runner.step(&mut inputs, tell).map_err(Arc::new)
+    }
+}
+
+/// Waits for `wakeup`, or not at all if there is more to do at once.
+async fn until(now: Timestamp, wakeup: Option<Timestamp>, at_once: bool) {
+    if at_once {
+        return;
+    }
+    match wakeup {
+        // A timer may fire a little early; a millisecond later nothing is.
+        Some(at) => tokio::time::sleep(at.since(now).max(Duration::from_millis(1))).await,
+        None => pending().await,
+    }
+}

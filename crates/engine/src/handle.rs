@@ -1,0 +1,409 @@
+//! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::{
+    ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash, random,
+};
+use fleet::Made;
+use prometheus_client::registry::Registry as MetricsRegistry;
+use records::{Client, Process, Reservation};
+use store::{Store, StoreError};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::driver::{Driver, INBOX_INPUTS_MAX};
+use crate::effect::Reply;
+use crate::input::{Addressed, Input, LinkedClient};
+use crate::intake::{NotAccepting, Pending, SlicePart};
+use crate::lanes::Answer;
+use crate::machine::Machine;
+use crate::metrics::Figures;
+use crate::partition::Partition;
+use crate::queries::Device;
+use crate::refusals::unknown_client;
+use crate::registry::{Registry, RegistryInput};
+use crate::runner::{Outside, Runner, WritingSince};
+use crate::{
+    AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, Intake, NewClient, NewDevice,
+    Queries, Report, Settings,
+};
+
+/// A running engine. Cheap to clone; every clone is the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+struct Shared {
+    settings: Arc<Settings>,
+    outside: Arc<Outside>,
+    partitions: Vec<Door<Input>>,
+    registry: Door<RegistryInput>,
+    attended: Arc<[AtomicBool; 3]>,
+    stop: watch::Sender<bool>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// The way to a partition.
+#[derive(Debug)]
+struct Door<I> {
+    inbox: mpsc::Sender<I>,
+    writing_since: Arc<WritingSince>,
+}
+
+impl Engine {
+    /// Loads every partition and starts them. The store must be open; on return everything may be called.
+    ///
+    /// # Errors
+    /// When a partition cannot be loaded.
+    pub async fn start(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let settings = Arc::new(settings);
+        let outside = Arc::new(Outside::new(store, clock));
+        let mut starting = Starting::new(Arc::clone(&settings), Arc::clone(&outside))?;
+        let registry = starting.start_registry()?;
+        let count = outside.store.partitions();
+        let partitions =
+            (0..count).map(|id| starting.start_partition(PartitionId(id))).collect::<Result<Vec<_>, _>>()?;
+        let Starting { attended, stop, tasks, orphans, .. } = starting;
+        let shared =
+            Shared { settings, outside, partitions, registry, attended, stop, tasks: Mutex::new(tasks) };
+        let engine = Self { shared: Arc::new(shared) };
+        for client in orphans {
+            // A store that fails here shows at the next call.
+            let _not_accepting = engine.sweep(client).await;
+        }
+        Ok(engine)
+    }
+
+    /// Finishes what was accepted, then accepts nothing more.
+    pub async fn stop(&self) {
+        self.shared.stop.send_replace(true);
+        let mut tasks =
+            std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// The error that stopped the store, if one did: then `/readyz` is 503 and every call is refused.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<StoreError>> {
+        self.shared.outside.store.failure()
+    }
+
+    /// The clock that everything runs on.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.outside.clock
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// A way in's door.
+    #[must_use]
+    pub fn intake(&self, way: WayIn) -> Intake {
+        Intake::new(self.clone(), way)
+    }
+
+    pub(crate) async fn submit(&self, way: WayIn, reports: Vec<Report>) -> Result<Pending, NotAccepting> {
+        let count = reports.len() as u32;
+        let partitions = self.shared.partitions.len();
+        let mut split: Vec<Vec<Addressed>> = (0..partitions).map(|_| Vec::new()).collect();
+        for (index, report) in (0..).zip(reports) {
+            let hash = hash::device_hash(report.device.as_str());
+            let partition = hash::partition_of(hash::routing_hash(hash), partitions as u16);
+            split[usize::from(partition.0)].push(Addressed { index, hash, report });
+        }
+        let used = split.iter().filter(|reports| !reports.is_empty()).count();
+        let (pending, mut parts) = SlicePart::split(count, used);
+        for (door, reports) in self.shared.partitions.iter().zip(split) {
+            if reports.is_empty() {
+                continue;
+            }
+            let Some(part) = parts.next() else { break };
+            send(door, Input::Reports { way, reports, part }).await?;
+        }
+        Ok(pending)
+    }
+
+    pub(crate) async fn attend(&self, way: WayIn, attended: bool) {
+        self.shared.attended[way.index()].store(attended, Ordering::SeqCst);
+        for door in &self.shared.partitions {
+            // A partition that takes nothing more notices no silence either.
+            let _not_accepting = send(door, Input::Attend { way, attended }).await;
+        }
+    }
+
+    /// The readers' side.
+    #[must_use]
+    pub fn queries(&self) -> Queries {
+        Queries::new(self.clone())
+    }
+
+    /// The clients, as they are at this moment.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        &self.shared.outside.directory
+    }
+
+    /// Registers a client. 409 `exists` if the id is taken.
+    ///
+    /// # Errors
+    /// A problem that says what is wrong; 503 when not accepting. The same for every call below.
+    pub async fn create_client(&self, client: NewClient) -> Result<Client, Problem> {
+        let no_chance = |_| Problem::unavailable("the system has no source of randomness");
+        let made = Made {
+            id: random::unguessable().map_err(no_chance)?,
+            secret: random::unguessable().map_err(no_chance)?,
+        };
+        let (client, made) = (Box::new(client), Box::new(made));
+        ask(&self.shared.registry, |reply| RegistryInput::Create { client, made, reply }).await?
+    }
+
+    /// Changes what the patch names.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn patch_client(&self, id: ClientId, patch: ClientPatch) -> Result<Client, Problem> {
+        let patch = Box::new(patch);
+        ask(&self.shared.registry, |reply| RegistryInput::Patch { id, patch, reply }).await?
+    }
+
+    /// Removes a client; its pending notifications are cancelled and its links swept.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn delete_client(&self, id: ClientId) -> Result<(), Problem> {
+        let client = ask(&self.shared.registry, |reply| RegistryInput::Delete { id, reply }).await??;
+        Ok(self.sweep(client.incarnation).await?)
+    }
+
+    /// Unlinks a client that is gone everywhere, some devices at a time.
+    async fn sweep(&self, client: Incarnation) -> Result<(), NotAccepting> {
+        for door in &self.shared.partitions {
+            while ask(door, |reply| Input::SweepClient { client, reply }).await? {}
+        }
+        Ok(())
+    }
+
+    /// Registers a device. 409 `exists` if it is there.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn create_device(&self, device: NewDevice) -> Result<Device, Problem> {
+        let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
+        ask(self.door(device.id()), |reply| Input::CreateDevice { device, reply }).await?
+    }
+
+    /// Changes what the patch names.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn patch_device(&self, id: DeviceId, patch: DevicePatch) -> Result<Device, Problem> {
+        let patch = Box::new(patch);
+        ask(self.door(&id), |reply| Input::PatchDevice { id: id.clone(), patch, reply }).await?
+    }
+
+    /// Removes a device with its readings and events.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn delete_device(&self, id: DeviceId) -> Result<(), Problem> {
+        ask(self.door(&id), |reply| Input::DeleteDevice { id: id.clone(), reply }).await?
+    }
+
+    /// Links a device to a client; nothing changes if they are linked.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn link(&self, device: DeviceId, client: ClientId) -> Result<(), Problem> {
+        self.set_link(device, client, true).await
+    }
+
+    /// Unlinks them; pending notifications are cancelled.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn unlink(&self, device: DeviceId, client: ClientId) -> Result<(), Problem> {
+        self.set_link(device, client, false).await
+    }
+
+    async fn set_link(&self, id: DeviceId, client: ClientId, linked: bool) -> Result<(), Problem> {
+        let known = self.directory().by_id(&client).ok_or_else(|| unknown_client(&client))?;
+        let client = LinkedClient { incarnation: known.incarnation, id: client };
+        ask(self.door(&id), |reply| Input::Link { id: id.clone(), client, linked, reply }).await?
+    }
+
+    /// Sends a delivery again now: 409 `superseded` unless it is the newest of its client and device; a delivered one goes out
+    /// under a new id.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn retry_delivery(&self, id: EntityId) -> Result<(), Problem> {
+        let door = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
+        ask(door, |reply| Input::RetryDelivery { id, reply }).await?
+    }
+
+    /// Lanes with due work.
+    #[must_use]
+    pub fn due_lanes(&self) -> &DueLanes {
+        &self.shared.outside.lanes
+    }
+
+    /// Leases up to `max` due notifications of a lane. Fewer than `max`: the lane is empty until [`DueLanes`] names it again.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub async fn lease(
+        &self,
+        partition: PartitionId,
+        client: Incarnation,
+        max: usize,
+    ) -> Result<Vec<AttemptDue>, NotAccepting> {
+        let door = self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)?;
+        ask(door, |reply| Input::Lease { client, max, reply }).await
+    }
+
+    /// Records how an attempt ended. A stale reservation changes nothing. A client whose receiver answered 410 is disabled first.
+    ///
+    /// # Errors
+    /// When the server is not accepting: the attempt counts as interrupted.
+    pub async fn attempt_ended(&self, due: &AttemptDue, end: AttemptEnd) -> Result<(), NotAccepting> {
+        if matches!(end.answer, Answer::Status { code: 410, .. }) {
+            let client = due.client;
+            // Refused only for a client that is gone already.
+            let _gone = ask(&self.shared.registry, |reply| RegistryInput::Disable { client, reply }).await?;
+        }
+        let door = self.shared.partitions.get(usize::from(due.partition.0)).ok_or(NotAccepting)?;
+        let reservation: Reservation = due.reservation;
+        send(door, Input::AttemptEnded { reservation, end }).await
+    }
+
+    /// Registers the figures for `/metrics`.
+    pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
+        self.shared.outside.metrics().register(registry);
+        let engine = self.clone();
+        registry.register_collector(Box::new(Figures {
+            store: Arc::clone(&self.shared.outside.store),
+            inbox_inputs: Box::new(move || engine.inbox_inputs()),
+        }));
+    }
+
+    fn inbox_inputs(&self) -> usize {
+        let waiting = |door: &Door<Input>| door.inbox.max_capacity() - door.inbox.capacity();
+        self.shared.partitions.iter().map(waiting).sum()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.shared.outside.store
+    }
+
+    pub(crate) fn partition_of(&self, routing_hash: u32) -> PartitionId {
+        hash::partition_of(routing_hash, self.shared.partitions.len() as u16)
+    }
+
+    /// Everything older than this is written in every partition, and nothing older will be.
+    pub(crate) fn written_before(&self) -> Timestamp {
+        let now = self.clock().now();
+        self.shared.partitions.iter().map(|door| door.writing_since.get()).fold(now, Timestamp::min)
+    }
+
+    fn door(&self, device: &DeviceId) -> &Door<Input> {
+        let partition = hash::device_partition(device, self.shared.partitions.len() as u16);
+        &self.shared.partitions[usize::from(partition.0)]
+    }
+}
+
+async fn send<I>(door: &Door<I>, input: I) -> Result<(), NotAccepting> {
+    door.inbox.send(input).await.map_err(|_| NotAccepting)
+}
+
+/// Sends the input that `make` makes around a reply, and waits for the answer.
+async fn ask<I, T>(door: &Door<I>, make: impl FnOnce(Reply<T>) -> I) -> Result<T, NotAccepting> {
+    let (reply, answer): (_, oneshot::Receiver<T>) = Reply::new();
+    send(door, make(reply)).await?;
+    answer.await.map_err(|_| NotAccepting)
+}
+
+/// What is put together while the engine starts.
+struct Starting {
+    settings: Arc<Settings>,
+    outside: Arc<Outside>,
+    process: Process,
+    attended: Arc<[AtomicBool; 3]>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    orphans: HashSet<Incarnation>,
+}
+
+impl Starting {
+    fn new(settings: Arc<Settings>, outside: Arc<Outside>) -> Result<Self, StoreError> {
+        let bytes =
+            random::unguessable().map_err(|error| StoreError::Refused(format!("no randomness: {error}")))?;
+        Ok(Self {
+            settings,
+            outside,
+            process: Process(u64::from_le_bytes(bytes)),
+            attended: Arc::default(),
+            stop: watch::Sender::new(false),
+            tasks: JoinSet::new(),
+            orphans: HashSet::new(),
+        })
+    }
+
+    fn start_registry(&mut self) -> Result<Door<RegistryInput>, StoreError> {
+        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
+        let load = move || {
+            let registry = Registry::load(&*outside.store, &settings)?;
+            outside.directory.replace(registry.clients().cloned());
+            Ok(registry)
+        };
+        Ok(self.spawn(PartitionId::REGISTRY, load()?, load))
+    }
+
+    fn start_partition(&mut self, id: PartitionId) -> Result<Door<Input>, StoreError> {
+        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
+        let (process, attended) = (self.process, Arc::clone(&self.attended));
+        let load = move || {
+            let now = outside.clock.now();
+            let mut opened =
+                Partition::load(&*outside.store, id, &settings, process, now, &outside.directory)?;
+            for way in WayIn::ALL {
+                opened.partition.attend(now, way, attended[way.index()].load(Ordering::SeqCst));
+            }
+            Ok(opened)
+        };
+        let opened = load()?;
+        self.orphans.extend(opened.orphans);
+        Ok(self.spawn(id, opened.partition, move || Ok(load()?.partition)))
+    }
+
+    fn spawn<M: Machine>(
+        &mut self,
+        id: PartitionId,
+        machine: M,
+        reload: impl Fn() -> Result<M, StoreError> + Send + 'static,
+    ) -> Door<M::Input> {
+        let (inbox, inputs) = mpsc::channel(INBOX_INPUTS_MAX);
+        let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&self.outside));
+        let writing_since = runner.writing_since();
+        let (stop, clock) = (self.stop.subscribe(), Arc::clone(&self.outside.clock));
+        self.tasks.spawn(Driver { runner, inbox: inputs, stop, clock }.run());
+        Door { inbox, writing_since }
+    }
+}

@@ -1,0 +1,32 @@
+//! Partitions: the rules composed, their batches committed, and their effects let go only when that is durable.
+//!
+//! Knows no protocol and no file. The edges see [`Engine`]: reports go in through an [`Intake`], requests and attempts as
+//! calls, and everything that is read comes from [`Queries`], which see durable data only.
+
+pub mod effect;
+pub mod input;
+pub mod intake;
+pub mod lanes;
+pub mod machine;
+pub mod partition;
+pub mod queries;
+pub mod registry;
+pub mod runner;
+pub mod settings;
+pub mod unsettled;
+
+mod directory;
+mod driver;
+mod handle;
+mod metrics;
+mod refusals;
+
+pub use directory::Directory;
+pub use fleet::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
+pub use handle::Engine;
+pub use intake::{Intake, Outcome, Pending, Rejection, Report, Said};
+pub use lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
+pub use queries::Queries;
+pub use records;
+pub use settings::Settings;
+pub use store::{Figure, Page, ReadingKey, Store, StoreError};

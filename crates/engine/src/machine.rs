@@ -1,0 +1,51 @@
+//! What every partition is: a deterministic state machine that turns inputs into one batch and its effects.
+//!
+//! A machine has no clock, no socket and no executor. `driver.rs` runs it in production, the simulation runs it on a virtual
+//! clock; both do the same four things: step, commit, let the effects of durable batches go, drop all others.
+
+use base::Timestamp;
+use records::Batch;
+use store::StoreError;
+
+use crate::effect::Effect;
+use crate::unsettled::Fetch;
+
+/// A partition's rules and memory.
+pub trait Machine: Send + 'static {
+    /// What goes in.
+    type Input: Send + 'static;
+
+    /// How much work an input is, in reports; a step takes inputs up to a budget of these.
+    fn weight(input: &Self::Input) -> usize;
+
+    /// Applies the inputs, and what the passing of time brings, in order. `now` is never less than in the step before.
+    ///
+    /// # Errors
+    /// When a record that is not resident could not be read. Then the machine is in an unknown state: drop it.
+    fn step(
+        &mut self,
+        now: Timestamp,
+        inputs: &mut dyn Iterator<Item = Self::Input>,
+        fetch: &dyn Fetch,
+    ) -> Result<Step, StoreError>;
+
+    /// All batches up to this one are durable.
+    fn settled(&mut self, seq: u64);
+
+    /// The next step is the last before a clean stop.
+    fn close(&mut self);
+
+    /// When the passing of time brings something next; `None` if only an input can.
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp>;
+}
+
+/// What a step gives.
+#[derive(Debug)]
+pub struct Step {
+    /// What changed; `None` if nothing did.
+    pub batch: Option<Batch>,
+    /// What the outside may see once the batch, and all before it, are durable.
+    pub effects: Vec<Effect>,
+    /// The step did not get to the end of what was due; step again soon.
+    pub more: bool,
+}

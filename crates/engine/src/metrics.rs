@@ -1,0 +1,126 @@
+//! The engine's figures: counted from batches, so that they say what was written and cost nothing elsewhere.
+
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use records::{Batch, Op};
+use store::Store;
+
+/// Counters of what batches hold.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    batches: Counter,
+    signs: Counter,
+    readings: Counter,
+    events: Family<KindLabel, Counter>,
+    deliveries: Counter,
+    progress: Family<StatusLabel, Counter>,
+    attempts: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabel {
+    r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
+}
+
+impl Metrics {
+    pub fn batch(&self, batch: &Batch) {
+        self.batches.inc();
+        let (mut signs, mut readings) = (0, 0);
+        for op in &batch.ops {
+            match op {
+                Op::Sign(sign) => {
+                    signs += 1;
+                    readings += u64::from(sign.reading.is_some());
+                }
+                Op::PutEvent(event) => {
+                    self.events.get_or_create(&KindLabel { r#type: event.kind.as_str() }).inc();
+                }
+                Op::PutDelivery(_) => drop(self.deliveries.inc()),
+                Op::PutProgress(_, progress) if progress.next_attempt_at.is_none() => {
+                    self.progress.get_or_create(&StatusLabel { status: progress.status.as_str() }).inc();
+                }
+                Op::PutAttempt(_) => drop(self.attempts.inc()),
+                _ => {}
+            }
+        }
+        self.signs.inc_by(signs);
+        self.readings.inc_by(readings);
+    }
+
+    pub fn register(&self, registry: &mut Registry) {
+        for (name, help, counter) in [
+            ("fieldpost_engine_batches", "Batches committed", &self.batches),
+            (
+                "fieldpost_engine_signs_of_life",
+                "Messages of registered devices, refused ones included",
+                &self.signs,
+            ),
+            ("fieldpost_engine_readings", "Readings stored", &self.readings),
+            ("fieldpost_engine_deliveries", "Notifications made", &self.deliveries),
+            ("fieldpost_engine_attempts", "Attempts at notifications recorded", &self.attempts),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register("fieldpost_engine_events", "Events, by type", self.events.clone());
+        registry.register(
+            "fieldpost_engine_deliveries_ended",
+            "Notifications that wait for nothing more, by status",
+            self.progress.clone(),
+        );
+    }
+}
+
+/// Reads the store's figures, and how full the inboxes are, when `/metrics` is asked for.
+pub(crate) struct Figures {
+    pub store: Arc<dyn Store>,
+    pub inbox_inputs: Box<dyn Fn() -> usize + Send + Sync>,
+}
+
+impl std::fmt::Debug for Figures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Figures")
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for figure in self.store.figures() {
+            if figure.counter {
+                let counter = ConstCounter::new(figure.value);
+                let name = figure.name.trim_end_matches("_total");
+                counter.encode(encoder.encode_descriptor(
+                    name,
+                    figure.help,
+                    None,
+                    counter.metric_type(),
+                )?)?;
+            } else {
+                let gauge = ConstGauge::new(figure.value);
+                gauge.encode(encoder.encode_descriptor(
+                    figure.name,
+                    figure.help,
+                    None,
+                    gauge.metric_type(),
+                )?)?;
+            }
+        }
+        let gauge = ConstGauge::new((self.inbox_inputs)() as i64);
+        gauge.encode(encoder.encode_descriptor(
+            "fieldpost_engine_inbox_inputs",
+            "Inputs that wait for a partition",
+            None,
+            gauge.metric_type(),
+        )?)
+    }
+}

@@ -1,0 +1,247 @@
+//! A device partition: `watch`, `jobs` and `fleet` composed into one deterministic state machine.
+//!
+//! An input touches the memory below and one [`Turn`], which becomes one batch and its effects. What is not resident -
+//! profiles, bodies, old deliveries - is read through [`Unsettled`]. Nothing here knows a clock, a socket or a file.
+
+mod attempts;
+mod devices;
+mod loading;
+mod pair;
+mod registration;
+mod reports;
+mod telling;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{ClientId, Incarnation, Lineage, PartitionId, Problem, Timestamp, WayIn};
+use jobs::Jobs;
+use records::{Batch, DeviceSlot, DeviceState, Op, Pair, PartitionHead, Process, QueueKey};
+use store::StoreError;
+use watch::{Noticed, Watch};
+
+use crate::effect::Effect;
+use crate::input::Input;
+use crate::machine::{Machine, Step};
+use crate::settings::Settings;
+use crate::unsettled::{Fetch, Unsettled};
+use devices::Devices;
+
+pub use loading::Opened;
+
+/// Timers of one kind that one step serves: keeps a step short when very many come due at once.
+const TIMERS_PER_STEP: usize = 1_000;
+/// With nothing else to write, the attended clocks are recorded this often, so that silence before a crash counts.
+const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
+
+/// A device partition.
+#[derive(Debug)]
+pub struct Partition {
+    id: PartitionId,
+    lineage: Lineage,
+    settings: Arc<Settings>,
+    process: Process,
+    head: PartitionHead,
+    devices: Devices,
+    watch: Watch,
+    jobs: Jobs,
+    pairs: HashMap<(DeviceSlot, Incarnation), Pair>,
+    /// The ids of clients that devices here are, or were, linked to.
+    clients: HashMap<Incarnation, ClientId>,
+    unsettled: Unsettled,
+    opening: Opening,
+    /// The next step is the last: it records the clocks, so that silence before a stop counts to the end.
+    closing: bool,
+}
+
+/// What loading found to be done; the first step begins with it.
+#[derive(Debug, Default)]
+struct Opening {
+    ops: Vec<Op>,
+    wakes: Vec<QueueKey>,
+}
+
+/// What one step collects.
+struct Turn<'a> {
+    now: Timestamp,
+    /// The number that the batch will have.
+    seq: u64,
+    batch: Batch,
+    effects: Vec<Effect>,
+    /// Queues that became available.
+    wakes: Vec<QueueKey>,
+    noticed: Vec<Noticed>,
+    fetch: &'a dyn Fetch,
+}
+
+/// Why an input came to nothing: refused with an answer, or the store cannot be read and the partition must be dropped.
+enum Stop {
+    Refused(Problem),
+    Broken(StoreError),
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// A refusal is an answer; only a broken store is an error.
+fn answered<T>(result: Result<T, Stop>) -> Result<Result<T, Problem>, StoreError> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Stop::Refused(problem)) => Ok(Err(problem)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
+}
+
+impl Machine for Partition {
+    type Input = Input;
+
+    fn weight(input: &Input) -> usize {
+        match input {
+            Input::Reports { reports, .. } => reports.len(),
+            Input::Lease { max, .. } => *max,
+            _ => 1,
+        }
+    }
+
+    fn step(
+        &mut self,
+        now: Timestamp,
+        inputs: &mut dyn Iterator<Item = Input>,
+        fetch: &dyn Fetch,
+    ) -> Result<Step, StoreError> {
+        let mut turn = Turn {
+            now: now.max(self.head.now),
+            seq: self.head.seq + 1,
+            batch: Batch::new(self.id),
+            effects: Vec::new(),
+            wakes: Vec::new(),
+            noticed: Vec::new(),
+            fetch,
+        };
+        turn.batch.ops.append(&mut self.opening.ops);
+        turn.wakes.append(&mut self.opening.wakes);
+        // Inputs first: a device whose report has arrived is not silent, however late the step is.
+        for input in inputs {
+            self.apply(input, &mut turn)?;
+        }
+        let more = self.advance(&mut turn);
+        Ok(self.seal(turn, more))
+    }
+
+    fn settled(&mut self, seq: u64) {
+        self.unsettled.settle(seq);
+    }
+
+    fn close(&mut self) {
+        self.closing = true;
+    }
+
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        [self.watch.next_wakeup(now), self.jobs.next_wakeup()].into_iter().flatten().min()
+    }
+}
+
+impl Partition {
+    /// A way in listens from now on, or no longer.
+    pub fn attend(&mut self, now: Timestamp, way: WayIn, attended: bool) {
+        self.watch.attend(now, way, attended);
+    }
+
+    /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is more of it now.
+    fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
+        let silence = self.watch.advance(turn.now, TIMERS_PER_STEP, &mut turn.batch, &mut turn.noticed);
+        self.tell_noticed(turn);
+        let mut lapsed = Vec::new();
+        let due = self.jobs.advance(turn.now, TIMERS_PER_STEP, &mut turn.batch, &mut turn.wakes, &mut lapsed);
+        for lapse in lapsed {
+            self.attempt_lapsed(&lapse, turn);
+        }
+        silence == watch::Progress::More || due == jobs::Progress::More
+    }
+
+    fn state(&self, slot: DeviceSlot) -> DeviceState {
+        self.watch.state(slot).unwrap_or_default()
+    }
+
+    fn apply(&mut self, input: Input, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let effect = match input {
+            Input::Reports { way, reports, part } => Effect::Accepted(self.reports(way, reports, part, turn)),
+            Input::Attend { way, attended } => {
+                self.attend(turn.now, way, attended);
+                return Ok(());
+            }
+            Input::CreateDevice { device, reply } => {
+                Effect::Device(reply, self.create_device(*device, turn).map(Box::new))
+            }
+            Input::PatchDevice { id, patch, reply } => {
+                Effect::Device(reply, answered(self.patch_device(&id, *patch, turn))?.map(Box::new))
+            }
+            Input::DeleteDevice { id, reply } => Effect::Done(reply, self.delete_device(&id, turn)),
+            Input::Link { id, client, linked, reply } => {
+                Effect::Done(reply, answered(self.link(&id, client, linked, turn))?)
+            }
+            Input::SweepClient { client, reply } => Effect::Swept(reply, self.sweep_client(client, turn)?),
+            Input::Lease { client, max, reply } => Effect::Leased(reply, self.lease(client, max, turn)?),
+            Input::AttemptEnded { reservation, end } => {
+                self.attempt_ended(reservation, &end, turn);
+                return Ok(());
+            }
+            Input::RetryDelivery { id, reply } => {
+                Effect::Done(reply, answered(self.retry_delivery(id, turn))?)
+            }
+        };
+        turn.effects.push(effect);
+        Ok(())
+    }
+
+    /// Makes the turn one batch, with the head as it is after it.
+    fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
+        let attended = self.watch.readings_of_clocks(turn.now);
+        let long_ago = turn.now.since(self.head.now) >= CLOCKS_RECORDED_EVERY;
+        let clocks_are_due =
+            (long_ago || self.closing) && attended != self.head.attended && !self.devices.is_empty();
+        let batch = (!turn.batch.ops.is_empty() || clocks_are_due).then(|| {
+            let numbers = self.jobs.numbers();
+            self.head.seq = turn.seq;
+            self.head.now = turn.now;
+            self.head.attended = attended;
+            self.head.next_job = numbers.next_job;
+            self.head.next_lease = numbers.next_lease;
+            turn.batch.head = self.head.clone();
+            turn.batch
+        });
+        if !turn.wakes.is_empty() {
+            let clients = turn.wakes.iter().map(|queue| client_of(*queue)).collect();
+            turn.effects.push(Effect::LanesDue(self.id, clients));
+        }
+        Step { batch, effects: turn.effects, more }
+    }
+}
+
+impl Turn<'_> {
+    fn push(&mut self, op: Op) {
+        self.batch.ops.push(op);
+    }
+}
+
+/// The queue of a client's notifications: its registration's number.
+fn lane_of(client: Incarnation) -> QueueKey {
+    QueueKey(client.0)
+}
+
+fn client_of(queue: QueueKey) -> Incarnation {
+    Incarnation(queue.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! Attempts at notifications: leased, ended, cut off, or asked for by hand.
+//!
+//! A lease and the fixed body are in one batch; the attempt is made only when that is durable. What follows from an answer is
+//! decided here: delivered, tried again later, failed for good, or superseded by what came meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{EntityId, Incarnation, Problem, Timestamp, hash};
+use jobs::{Lapsed, Leased, Released};
+use records::{
+    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Holder, JobId,
+    Op, Reservation, Waiting,
+};
+use store::StoreError;
+
+use super::telling::{alias_of, progress_op, slot_of};
+use super::{Partition, Stop, Turn, client_of, lane_of, pair};
+use crate::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::settings::{Picture, Retry};
+use crate::unsettled::{Record, RecordKey};
+
+/// A lease outlives the longest attempt by this much, for the way to the sender and back.
+const LEASE_MARGIN: Duration = Duration::from_secs(30);
+/// Jitter is at most one part in this many of the delay.
+const JITTER_DIVISOR: u64 = 10;
+
+impl Partition {
+    pub(super) fn lease(
+        &mut self,
+        client: Incarnation,
+        max: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<AttemptDue>, StoreError> {
+        let mut due = Vec::new();
+        while due.len() < max {
+            let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
+            let holder = Holder::Own(self.process);
+            let Some(leased) = self.jobs.lease(turn.now, lane_of(client), holder, ttr, &mut turn.batch)
+            else {
+                break;
+            };
+            due.extend(self.take_off(client, &leased, turn)?);
+        }
+        Ok(due)
+    }
+
+    /// The attempt for a lease that was just taken.
+    fn take_off(
+        &mut self,
+        client: Incarnation,
+        leased: &Leased,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<AttemptDue>, StoreError> {
+        let job = leased.reservation.job;
+        let slot = self.jobs.get(job).and_then(|head| head.alias).map(slot_of);
+        let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
+            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            return Ok(None);
+        };
+        let state = self.state(slot);
+        let id = device.id.clone();
+        let waiting = self
+            .pairs
+            .get_mut(&(slot, client))
+            .and_then(|pair| pair::take_off(pair, turn.now, state.value.as_ref()));
+        let Some(waiting) = waiting else {
+            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            return Ok(None);
+        };
+        let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, turn)? };
+        let body = match fixed {
+            Some(body) => body,
+            None => self.make_body(slot, client, job, &id, turn)?,
+        };
+        if let Some(pair) = self.pairs.get(&(slot, client)) {
+            turn.push(Op::PutPair(Box::new(pair.clone())));
+        }
+        let attempt = waiting.attempts + 1;
+        turn.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
+        Ok(Some(AttemptDue {
+            partition: self.id,
+            client,
+            reservation: leased.reservation,
+            delivery: waiting.delivery,
+            attempt,
+            body,
+        }))
+    }
+
+    /// Fixes the body: the device's picture as it is now.
+    fn make_body(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        job: JobId,
+        id: &base::DeviceId,
+        turn: &mut Turn<'_>,
+    ) -> Result<Arc<[u8]>, StoreError> {
+        let profile = self.stored_profile(id, turn)?;
+        let state = self.state(slot);
+        let body = match (self.pairs.get(&(slot, client)), self.devices.get(slot)) {
+            (Some(pair), Some(device)) => {
+                let flight = pair.in_flight.as_ref();
+                let delivery = flight.map_or(NO_ID, |flight| flight.delivery);
+                (self.settings.render)(&Picture {
+                    delivery,
+                    kind: pair.untold.last().copied().unwrap_or(records::EventKind::Changed),
+                    timestamp: delivery.at,
+                    device: &device.id,
+                    device_kind: self.devices.kind(device),
+                    address: profile.as_ref().and_then(|profile| profile.address.as_deref()),
+                    value: state.value.as_ref(),
+                    previous: pair.previous.as_ref(),
+                    connection: state.connection,
+                    changed_at: state.changed_at,
+                    last_seen_at: self.watch.seen(slot).map(|seen| seen.at),
+                    sequence: state.sequence,
+                    types: &pair.untold,
+                    skipped: pair.skipped,
+                })
+            }
+            _ => Vec::new(),
+        };
+        let body: Arc<[u8]> = Arc::from(body);
+        self.unsettled.put(turn.seq, RecordKey::Body(job), Some(Record::Body(Arc::clone(&body))));
+        turn.push(Op::PutJobBody(job, Arc::clone(&body)));
+        Ok(body)
+    }
+
+    fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
+        match self.unsettled.get(&RecordKey::Body(job), turn.fetch)? {
+            Some(Record::Body(body)) => Ok(Some(body)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn attempt_ended(&mut self, reservation: Reservation, end: &AttemptEnd, turn: &mut Turn<'_>) {
+        let Some((slot, client)) = self.held_by(reservation) else { return };
+        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
+            return;
+        };
+        let (status_code, error) = match end.answer {
+            Answer::Status { code, .. } => (Some(code), None),
+            Answer::Error(error) => (None, Some(error)),
+        };
+        turn.push(Op::PutAttempt(Attempt {
+            delivery: DeliveryKey::from(flight.delivery),
+            number: flight.attempts,
+            at: end.at,
+            duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
+            status_code,
+            error,
+        }));
+        match end.answer {
+            Answer::Status { code: 200..=299, .. } => self.delivered(slot, client, reservation, flight, turn),
+            // The client is disabled before this arrives; the notification waits until it is enabled again.
+            Answer::Status { code: 410, .. } => {
+                self.failed(slot, client, reservation, flight, jobs::Retry::uncounted(Duration::ZERO), turn);
+            }
+            Answer::Status { code, retry_after } => {
+                let patience = retry_after.filter(|_| matches!(code, 429 | 503));
+                let retry = self.retry(reservation.job, &flight, patience);
+                self.failed(slot, client, reservation, flight, retry, turn);
+            }
+            Answer::Error(_) => {
+                let retry = self.retry(reservation.job, &flight, None);
+                self.failed(slot, client, reservation, flight, retry, turn);
+            }
+        }
+    }
+
+    /// The pair whose attempt a reservation stands for, if it still does.
+    fn held_by(&self, reservation: Reservation) -> Option<(DeviceSlot, Incarnation)> {
+        let head = self.jobs.held(reservation)?;
+        Some((slot_of(head.alias?), client_of(head.queue)))
+    }
+
+    fn retry(&self, job: JobId, flight: &Flight, patience: Option<Duration>) -> jobs::Retry {
+        let counted = self.jobs.get(job).map_or(1, |head| head.attempt);
+        let chance = hash::derived(flight.delivery.tag, &counted.to_le_bytes());
+        jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
+    }
+
+    fn delivered(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        reservation: Reservation,
+        flight: Flight,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.jobs.ack(turn.now, reservation, &mut turn.batch, &mut turn.wakes).is_err() {
+            return;
+        }
+        turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        pair.in_flight = None;
+        if pair::landed(pair, flight) {
+            turn.push(Op::PutPair(Box::new(pair.clone())));
+        } else {
+            self.pairs.remove(&(slot, client));
+            turn.push(Op::DeletePair(slot, client));
+        }
+    }
+
+    fn failed(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        reservation: Reservation,
+        flight: Flight,
+        retry: jobs::Retry,
+        turn: &mut Turn<'_>,
+    ) {
+        let released = self.jobs.release(turn.now, reservation, retry, &mut turn.batch, &mut turn.wakes);
+        if let Ok(released) = released {
+            self.not_delivered(slot, client, &flight, &released, turn);
+        }
+    }
+
+    /// What becomes of a notification whose attempt came to nothing.
+    fn not_delivered(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        flight: &Flight,
+        released: &Released,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        pair.in_flight = None;
+        let attempts = flight.attempts;
+        let progress = match released {
+            Released::Waiting { until } => {
+                pair.pending = Some(Waiting { delivery: flight.delivery, attempts });
+                DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
+            }
+            Released::Dead => {
+                pair.stale = true;
+                pair.skipped = pair.skipped.saturating_add(1);
+                DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
+            }
+            Released::Superseded { .. } => {
+                pair.skipped = pair.skipped.saturating_add(1);
+                DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
+            }
+        };
+        turn.push(Op::PutProgress(DeliveryKey::from(flight.delivery), progress));
+        turn.push(Op::PutPair(Box::new(pair.clone())));
+    }
+
+    /// A lease ran out before its attempt ended: the sender hangs.
+    pub(super) fn attempt_lapsed(&mut self, lapsed: &Lapsed, turn: &mut Turn<'_>) {
+        let Some(alias) = lapsed.alias else { return };
+        self.attempt_cut(
+            slot_of(alias),
+            client_of(lapsed.queue),
+            &lapsed.released,
+            AttemptError::TimedOut,
+            turn,
+        );
+    }
+
+    /// An attempt ended without an answer and without its sender.
+    pub(super) fn attempt_cut(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        released: &Released,
+        error: AttemptError,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
+            return;
+        };
+        turn.push(Op::PutAttempt(Attempt {
+            delivery: DeliveryKey::from(flight.delivery),
+            number: flight.attempts,
+            at: flight.since,
+            duration_ms: u32::try_from(turn.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
+            status_code: None,
+            error: Some(error),
+        }));
+        self.not_delivered(slot, client, &flight, released, turn);
+    }
+
+    /// Sends a delivery again now: the same one if it waits, else a new one with the present picture.
+    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+        let key = RecordKey::Delivery(DeliveryKey::from(id));
+        let Some(Record::Delivery(delivery)) = self.unsettled.get(&key, turn.fetch)? else {
+            return Err(unknown_delivery().into());
+        };
+        let linked =
+            self.devices.get(delivery.slot).is_some_and(|device| device.clients.contains(&delivery.client));
+        if delivery.id != id || !linked {
+            return Err(unknown_delivery().into());
+        }
+        let place = (delivery.slot, delivery.client);
+        let pair = self.pairs.get(&place);
+        let newest = pair.and_then(|pair| match (&pair.pending, &pair.in_flight) {
+            (Some(waiting), _) => Some(waiting.delivery),
+            (None, Some(flight)) => Some(flight.delivery),
+            (None, None) => None,
+        });
+        let is_waiting = pair.and_then(|pair| pair.pending).is_some_and(|waiting| waiting.delivery == id);
+        if is_waiting {
+            self.send_now(delivery.slot, delivery.client, id, turn);
+            return Ok(());
+        }
+        let outdated = newest.is_some_and(|newest| newest != id)
+            || self.state(delivery.slot).sequence != delivery.sequence;
+        if outdated {
+            let detail = "a newer notification of this device to this client has taken its place";
+            return Err(Problem::conflict("superseded", detail).into());
+        }
+        if newest == Some(id) {
+            return Ok(());
+        }
+        let told = self.pairs.remove(&place).unwrap_or_else(|| pair::told(place.0, place.1));
+        let mut again = told;
+        if again.untold.is_empty() {
+            pair::gather(&mut again, delivery.kind, self.state(place.0).value.as_ref());
+        }
+        self.pairs.insert(place, again);
+        self.queue_notification(place.0, place.1, (delivery.kind, delivery.sequence), Some(id), turn);
+        Ok(())
+    }
+
+    /// Makes a waiting notification due now.
+    fn send_now(&mut self, slot: DeviceSlot, client: Incarnation, id: EntityId, turn: &mut Turn<'_>) {
+        let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
+            return;
+        };
+        if self.jobs.reschedule(turn.now, job, turn.now, &mut turn.batch, &mut turn.wakes).is_ok() {
+            let attempts =
+                self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
+            let progress = DeliveryProgress {
+                status: DeliveryStatus::Pending,
+                attempts,
+                next_attempt_at: Some(turn.now),
+            };
+            turn.push(Op::PutProgress(DeliveryKey::from(id), progress));
+        }
+    }
+}
+
+const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };
+
+fn unknown_delivery() -> Problem {
+    Problem::unknown(
+        "unknown_delivery",
+        "there is no delivery of that id for a device and client that are linked",
+    )
+}
+
+/// The delay after failed attempt `n`: base x (1 + log2 n), at least what the receiver asks for, at most the maximum; and up to
+/// a tenth of it more, as `chance` has it.
+fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+    let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
+    let delay = grown.max(patience.unwrap_or_default()).min(retry.max);
+    let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;
+    Duration::from_millis(ms.saturating_add(jitter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_grows_with_the_logarithm_up_to_a_cap() {
+        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
+        let secs = |n, patience: Option<u64>| {
+            delay_after(&retry, n, patience.map(Duration::from_secs), 0).as_secs_f64()
+        };
+        for (n, patience, expect) in [
+            (1, None, 30.0),
+            (2, None, 60.0),
+            (4, None, 90.0),
+            (8, None, 100.0),
+            (1, Some(45), 45.0),
+            (2, Some(45), 60.0),
+            (1, Some(3_600), 100.0),
+        ] {
+            assert!((secs(n, patience) - expect).abs() < 0.001, "attempt {n}: {}", secs(n, patience));
+        }
+    }
+
+    #[test]
+    fn jitter_adds_at_most_a_tenth() {
+        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
+        assert_eq!(delay_after(&retry, 1, None, 0), Duration::from_secs(30));
+        let most = delay_after(&retry, 1, None, u64::MAX);
+        assert!(most > Duration::from_millis(32_990) && most <= Duration::from_secs(33), "{most:?}");
+    }
+
+    #[test]
+    fn ten_attempts_by_the_default_formula_span_fourteen_minutes() {
+        let retry =
+            Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 };
+        let total: Duration = (1..10).map(|n| delay_after(&retry, n, None, 0)).sum();
+        assert_eq!(total.as_secs() / 60, 13);
+    }
+}

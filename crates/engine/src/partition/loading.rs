@@ -1,0 +1,128 @@
+//! A partition's memory, built from what the store holds: at the start, and again whenever a commit's outcome is not known.
+//!
+//! Attempts that were under way in another process are cut off here; their record is the first thing the partition writes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use base::{Incarnation, PartitionId, Timestamp};
+use jobs::{Jobs, Loaded, Numbers};
+use records::{AttemptError, Batch, JobHead, Process};
+use store::{Resident, Store, StoreError};
+use watch::Watch;
+
+use super::devices::Devices;
+use super::telling::slot_of;
+use super::{Opening, Partition, Turn, client_of};
+use crate::Directory;
+use crate::settings::Settings;
+use crate::unsettled::{FromStore, Unsettled};
+
+/// A partition that was loaded.
+#[derive(Debug)]
+pub struct Opened {
+    /// The partition.
+    pub partition: Partition,
+    /// Linked clients that are gone: to be swept.
+    pub orphans: HashSet<Incarnation>,
+}
+
+impl Partition {
+    /// Loads a partition. `directory` must hold the clients already.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn load(
+        store: &dyn Store,
+        id: PartitionId,
+        settings: &Arc<Settings>,
+        process: Process,
+        now: Timestamp,
+        directory: &Directory,
+    ) -> Result<Opened, StoreError> {
+        let mut residents = Residents::default();
+        let head = store.load(id, &mut |resident| residents.take(resident))?;
+        let now = now.max(head.now);
+        let mut partition = Self {
+            id,
+            lineage: store.lineage(),
+            settings: Arc::clone(settings),
+            process,
+            devices: Devices::default(),
+            jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
+            pairs: HashMap::new(),
+            clients: HashMap::new(),
+            unsettled: Unsettled::default(),
+            opening: Opening::default(),
+            watch: Watch::new(watch_settings(settings), head.attended, now),
+            closing: false,
+            head,
+        };
+        let mut orphans = HashSet::new();
+        for (profile, state, seen) in residents.devices {
+            partition.devices.insert(&profile);
+            partition.watch.load(&profile, state, seen);
+            for client in &profile.clients {
+                match directory.get(*client) {
+                    Some(client) => drop(partition.clients.insert(client.incarnation, client.id.clone())),
+                    None => drop(orphans.insert(*client)),
+                }
+            }
+        }
+        partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), *pair)).collect();
+        partition.load_jobs(residents.jobs, now, store);
+        Ok(Opened { partition, orphans })
+    }
+
+    /// Takes the jobs in, and cuts off the attempts of an earlier process.
+    fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
+        let fetch = FromStore::new(store, self.id);
+        let mut turn = Turn {
+            now,
+            seq: self.head.seq + 1,
+            batch: Batch::new(self.id),
+            effects: Vec::new(),
+            wakes: Vec::new(),
+            noticed: Vec::new(),
+            fetch: &fetch,
+        };
+        for head in jobs {
+            let (queue, alias) = (head.queue, head.alias);
+            if let (Loaded::Interrupted { released, .. }, Some(alias)) =
+                (self.jobs.load(now, head, &mut turn.batch, &mut turn.wakes), alias)
+            {
+                let (slot, client) = (slot_of(alias), client_of(queue));
+                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);
+            }
+        }
+        self.opening = Opening { ops: turn.batch.ops, wakes: turn.wakes };
+    }
+}
+
+fn watch_settings(settings: &Settings) -> watch::Settings {
+    watch::Settings {
+        report_interval: settings.report_interval,
+        loss_grace: settings.loss_grace,
+        restart_grace: settings.restart_grace,
+        configured: settings.ways_configured,
+    }
+}
+
+/// What the store streamed, by kind.
+#[derive(Default)]
+struct Residents {
+    devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
+    pairs: Vec<Box<records::Pair>>,
+    jobs: Vec<JobHead>,
+}
+
+impl Residents {
+    fn take(&mut self, resident: Resident) {
+        match resident {
+            Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
+            Resident::Pair(pair) => self.pairs.push(pair),
+            Resident::Job(head) => self.jobs.push(*head),
+            Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Reports: whose they are, whether they are allowed, and what `watch` makes of them.
+
+use base::{Kind, Problem, WayIn};
+use fleet::NewDevice;
+use records::DeviceSlot;
+use watch::SignOfLife;
+
+use super::{Partition, Turn};
+use crate::input::Addressed;
+use crate::intake::{Report, Said, SlicePart};
+use crate::refusals::unknown_device;
+use crate::settings::UnknownDevice;
+
+impl Partition {
+    pub(super) fn reports(
+        &mut self,
+        way: WayIn,
+        reports: Vec<Addressed>,
+        mut part: SlicePart,
+        turn: &mut Turn<'_>,
+    ) -> SlicePart {
+        for Addressed { index, hash, report } in reports {
+            if let Err(problem) = self.report(way, hash, report, turn) {
+                part.reject(index, problem);
+            }
+        }
+        part
+    }
+
+    fn report(&mut self, way: WayIn, hash: u64, report: Report, turn: &mut Turn<'_>) -> Result<(), Problem> {
+        let slot = match self.devices.find_hashed(&report.device, hash) {
+            Some(device) => device.slot,
+            None => self.unknown(&report, turn)?,
+        };
+        let (sign, refusal) = match self.refusal(slot, &report) {
+            Some(problem) => (SignOfLife::Alive, Some(problem)),
+            None => match report.said {
+                Said::Value { value, ts } => (SignOfLife::Report { value, ts }, None),
+                Said::Alive => (SignOfLife::Alive, None),
+                Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
+            },
+        };
+        self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.noticed);
+        self.tell_noticed(turn);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// Why a registered device's report is refused, if it is.
+    fn refusal(&self, slot: DeviceSlot, report: &Report) -> Option<Problem> {
+        let device = self.devices.get(slot)?;
+        let kind = self.devices.kind(device);
+        match (&report.kind, &report.said) {
+            (Some(claimed), _) if claimed != kind => Some(Problem::not_allowed(
+                "wrong_kind",
+                format!("device {} is of kind {kind}; the report says {claimed}", report.device),
+            )),
+            (_, Said::Value { value, .. }) => fleet::check_value(kind, value).err(),
+            _ => None,
+        }
+    }
+
+    /// A report of a device that is not registered: refused, or the device is registered by it.
+    fn unknown(&mut self, report: &Report, turn: &mut Turn<'_>) -> Result<DeviceSlot, Problem> {
+        let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
+        if self.settings.unknown == UnknownDevice::Register && reports_a_value {
+            let kind = report.kind.clone().unwrap_or_else(Kind::lock);
+            if let Said::Value { value, .. } = &report.said {
+                fleet::check_value(&kind, value)?;
+            }
+            let device = NewDevice {
+                id: report.device.to_string(),
+                kind: Some(kind.to_string()),
+                ..NewDevice::default()
+            };
+            let checked = device.check(&self.settings.registry_rules())?;
+            return Ok(self.create_device(checked, turn)?.profile.slot);
+        }
+        Err(unknown_device(&report.device))
+    }
+}

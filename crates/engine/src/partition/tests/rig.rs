@@ -1,0 +1,285 @@
+//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read from the effects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{
+    ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Problem, Timestamp, Value, WayIn,
+    hash,
+};
+use fleet::NewDevice;
+use records::{
+    Attempt, AttemptError, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, EventKind, Op, Process,
+};
+use store::{MemoryStore, Page, Store, Whose};
+
+use super::super::Partition;
+use crate::Directory;
+use crate::effect::{Effect, Reply};
+use crate::input::{Addressed, Input, LinkedClient};
+use crate::intake::{Report, Said, SlicePart};
+use crate::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
+use crate::machine::Machine;
+use crate::settings::{Picture, Retry, Settings, UnknownDevice};
+use crate::unsettled::FromStore;
+
+const PARTITION: PartitionId = PartitionId(0);
+const CLIENT: Incarnation = Incarnation(7);
+
+pub(super) struct Rig {
+    pub partition: Partition,
+    store: MemoryStore,
+    settings: Arc<Settings>,
+    directory: Directory,
+    lanes: DueLanes,
+    now: Timestamp,
+    processes: u64,
+}
+
+pub(super) fn number(number: u32) -> Value {
+    Value::number(f64::from(number)).expect("finite")
+}
+
+pub(super) fn status(code: u16) -> Answer {
+    Answer::Status { code, retry_after: None }
+}
+
+pub(super) fn error(error: AttemptError) -> Answer {
+    Answer::Error(error)
+}
+
+impl Rig {
+    /// Device 0xA, a lock, linked to client acme; HTTP is attended.
+    pub fn linked() -> Self {
+        let store = MemoryStore::new(Lineage(1), 1);
+        let settings = Arc::new(settings());
+        let directory = Directory::new();
+        directory.put(client());
+        let now = Timestamp(1_795_000_000_000);
+        let partition = load(&store, &settings, &directory, now, 1);
+        let mut rig =
+            Self { partition, store, settings, directory, lanes: DueLanes::default(), now, processes: 1 };
+        rig.attend();
+        rig.create("0xA").expect("registered");
+        rig.link("0xA", true).expect("linked");
+        rig
+    }
+
+    /// One step with these inputs; everything is durable at once.
+    fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
+        let fetch = FromStore::new(&self.store, PARTITION);
+        let step = self.partition.step(self.now, &mut inputs.into_iter(), &fetch).expect("readable");
+        let mut ops = Vec::new();
+        if let Some(batch) = step.batch {
+            ops.clone_from(&batch.ops);
+            let seq = batch.head.seq;
+            self.store
+                .commit(batch, Box::new(|outcome| assert!(matches!(outcome, store::CommitOutcome::Durable))));
+            self.partition.settled(seq);
+        }
+        for effect in step.effects {
+            Effect::release(effect, &self.directory, &self.lanes);
+        }
+        if step.more {
+            ops.extend(self.step(Vec::new()));
+        }
+        ops
+    }
+
+    fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
+        let (reply, mut answer) = Reply::new();
+        self.step(vec![make(reply)]);
+        answer.try_recv().expect("answered once durable")
+    }
+
+    pub fn attend(&mut self) {
+        self.step(vec![Input::Attend { way: WayIn::Http, attended: true }]);
+    }
+
+    /// Time passes in one leap, as it does for a server that is down.
+    pub fn pass(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+        self.step(Vec::new());
+    }
+
+    /// Time passes second by second, as it does for a server that runs.
+    pub fn pass_slowly(&mut self, span: Duration) {
+        for _ in 0..span.as_secs() {
+            self.pass(Duration::from_secs(1));
+        }
+    }
+
+    /// The process dies and another one loads the store.
+    pub fn restart(&mut self) {
+        self.processes += 1;
+        self.partition = load(&self.store, &self.settings, &self.directory, self.now, self.processes);
+    }
+
+    pub fn create(&mut self, id: &str) -> Result<(), Problem> {
+        let device = NewDevice { id: id.to_owned(), ..NewDevice::default() };
+        let device = Box::new(device.check(&self.settings.registry_rules())?);
+        self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
+    }
+
+    pub fn delete(&mut self, id: &str) -> Result<(), Problem> {
+        self.ask(|reply| Input::DeleteDevice { id: device(id), reply })
+    }
+
+    pub fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
+        let client = LinkedClient { incarnation: CLIENT, id: client().id };
+        self.ask(|reply| Input::Link { id: device(id), client, linked, reply })
+    }
+
+    pub fn sweep(&mut self) -> bool {
+        self.ask(|reply| Input::SweepClient { client: CLIENT, reply })
+    }
+
+    pub fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
+        self.ask(|reply| Input::RetryDelivery { id, reply })
+    }
+
+    pub fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
+        self.say(id, Said::Value { value, ts: None })
+    }
+
+    pub fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
+        let (_pending, input) = reports(id, None, said);
+        self.step(vec![input])
+    }
+
+    /// The code with which a report is refused, if it is.
+    pub fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
+        let (pending, input) = reports(id, kind.and_then(Kind::new), said);
+        self.step(vec![input]);
+        let outcome = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(pending.durable());
+        outcome.expect("durable").rejected.first().map(|rejection| rejection.problem.code)
+    }
+
+    /// Leases all that is due, if the lane was named.
+    pub fn lease_all(&mut self) -> Vec<AttemptDue> {
+        self.step(Vec::new());
+        if self.lanes.take_now().is_empty() {
+            return Vec::new();
+        }
+        self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
+    }
+
+    pub fn ended(&mut self, due: &AttemptDue, answer: Answer) {
+        let end = AttemptEnd { at: self.now, took: Duration::from_millis(5), answer };
+        self.step(vec![Input::AttemptEnded { reservation: due.reservation, end }]);
+    }
+
+    pub fn told(&self, due: &AttemptDue) -> String {
+        String::from_utf8(due.body.to_vec()).expect("text")
+    }
+
+    pub fn all_deliveries(&self) -> Vec<Delivery> {
+        self.view().deliveries(Whose::default(), everything(), &|_| true).expect("readable")
+    }
+
+    /// Status and attempts of every delivery, oldest first.
+    pub fn deliveries(&self) -> Vec<(DeliveryStatus, u32)> {
+        self.all_deliveries()
+            .iter()
+            .map(|delivery| (delivery.progress.status, delivery.progress.attempts))
+            .collect()
+    }
+
+    pub fn attempts(&self, id: EntityId) -> Vec<Attempt> {
+        self.view().attempts(DeliveryKey::from(id)).expect("readable")
+    }
+
+    pub fn events(&self) -> Vec<EventKind> {
+        let events = self.view().events(Whose::default(), everything(), &|_| true).expect("readable");
+        events.iter().map(|event| event.kind).collect()
+    }
+
+    pub fn connection(&self, id: &str) -> Connection {
+        let profile = self.view().device(&device(id)).expect("readable").expect("registered");
+        self.view().state(profile.slot).expect("readable").connection
+    }
+
+    fn view(&self) -> Box<dyn store::View> {
+        self.store.view(PARTITION).expect("readable")
+    }
+}
+
+impl Partition {
+    /// When a job comes due next.
+    pub(super) fn next_wakeup_of_jobs(&self) -> Option<Timestamp> {
+        self.jobs.next_wakeup()
+    }
+}
+
+fn load(
+    store: &MemoryStore,
+    settings: &Arc<Settings>,
+    directory: &Directory,
+    now: Timestamp,
+    process: u64,
+) -> Partition {
+    Partition::load(store, PARTITION, settings, Process(process), now, directory).expect("readable").partition
+}
+
+fn reports(id: &str, kind: Option<Kind>, said: Said) -> (crate::Pending, Input) {
+    let (pending, mut parts) = SlicePart::split(1, 1);
+    let part = parts.next().expect("one part");
+    let report = Report { device: device(id), kind, said };
+    let reports = vec![Addressed { index: 0, hash: hash::device_hash(id), report }];
+    (pending, Input::Reports { way: WayIn::Http, reports, part })
+}
+
+fn device(id: &str) -> DeviceId {
+    DeviceId::new(id).expect("a device id")
+}
+
+fn client() -> Client {
+    Client {
+        id: ClientId::new("acme").expect("an id"),
+        incarnation: CLIENT,
+        name: "Acme".to_owned(),
+        url: "https://example.com/".to_owned(),
+        secret: vec![0; 32],
+        enabled: true,
+        created_at: Timestamp(0),
+    }
+}
+
+fn everything<K>() -> Page<K> {
+    Page { from: Timestamp(0), to: Timestamp::MAX, ascending: true, after: None, limit: 1_000 }
+}
+
+fn settings() -> Settings {
+    Settings {
+        device_id_chars_max: 16,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [false, true, false],
+        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
+        attempt_timeout: Duration::from_secs(10),
+        allow_private: false,
+        render: Arc::new(render),
+    }
+}
+
+fn render(picture: &Picture<'_>) -> Vec<u8> {
+    let value = |value: Option<&Value>| value.map_or("null".to_owned(), Value::to_json);
+    let kind = picture.kind.as_str().trim_start_matches("device.");
+    format!(
+        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}",
+        picture.device,
+        picture.device_kind,
+        value(picture.value),
+        value(picture.previous),
+        picture.sequence,
+        picture.types,
+        picture.skipped,
+        picture.connection.as_str()
+    )
+    .into_bytes()
+}

@@ -1,0 +1,397 @@
+//! Everything that is read: from views of the store, so only what is durable, and complete.
+//!
+//! Feeds that span partitions are merged by time. A feed never shows anything younger than what every partition has
+//! finished writing, so that following a cursor misses nothing.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
+use records::{
+    Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceState, Event,
+    EventKey, EventKind, Reading, Seen,
+};
+use store::{Page, ReadingKey, StoreError, View, Whose};
+
+use crate::Engine;
+use crate::refusals::{unknown_client, unknown_device};
+
+/// The readers' side of the engine. Calls are short but may read the disk.
+#[derive(Clone, Debug)]
+pub struct Queries {
+    engine: Engine,
+}
+
+/// A device with what is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// What was registered.
+    pub profile: DeviceProfile,
+    /// What it is like.
+    pub state: DeviceState,
+    /// Its latest sign of life.
+    pub seen: Option<Seen>,
+}
+
+/// Which devices a list shows.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceFilter {
+    /// Of this kind.
+    pub kind: Option<base::Kind>,
+    /// With each of these labels.
+    pub labels: Vec<(String, String)>,
+    /// In this connection.
+    pub connection: Option<Connection>,
+}
+
+/// Which events a feed shows.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Of this device.
+    pub device: Option<DeviceId>,
+    /// Of this kind.
+    pub kind: Option<EventKind>,
+}
+
+/// Which deliveries a feed shows.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    /// To this client.
+    pub client: Option<ClientId>,
+    /// Of this device.
+    pub device: Option<DeviceId>,
+    /// Standing here.
+    pub status: Option<DeliveryStatus>,
+}
+
+/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone but this module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FeedKey<K> {
+    /// The item's key.
+    pub key: K,
+    /// The partition it came from.
+    pub partition: PartitionId,
+}
+
+/// The order of a feed's items within a partition.
+pub trait FeedOrder: Copy + Ord {
+    /// The place just before this one.
+    #[must_use]
+    fn previous(self) -> Self;
+    /// The place just behind this one.
+    #[must_use]
+    fn next(self) -> Self;
+}
+
+macro_rules! feed_order {
+    ($($key:ident),*) => {$(
+        impl FeedOrder for $key {
+            fn previous(self) -> Self {
+                match self.number.checked_sub(1) {
+                    Some(number) => Self { number, ..self },
+                    None => Self { at: Timestamp(self.at.0.saturating_sub(1)), number: u32::MAX },
+                }
+            }
+
+            fn next(self) -> Self {
+                match self.number.checked_add(1) {
+                    Some(number) => Self { number, ..self },
+                    None => Self { at: Timestamp(self.at.0.saturating_add(1)), number: 0 },
+                }
+            }
+        }
+    )*};
+}
+feed_order!(EventKey, DeliveryKey);
+
+/// The part of a feed's page that one partition has: items of equal key are ordered by partition.
+fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
+    let after =
+        page.after.map(|FeedKey { key, partition: last }| match (page.ascending, partition.cmp(&last)) {
+            (_, Ordering::Equal) | (true, Ordering::Less) | (false, Ordering::Greater) => key,
+            (true, Ordering::Greater) => key.previous(),
+            (false, Ordering::Less) => key.next(),
+        });
+    Page { from: page.from, to: page.to, ascending: page.ascending, after, limit: page.limit }
+}
+
+impl Queries {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// A client.
+    #[must_use]
+    pub fn client(&self, id: &ClientId) -> Option<Arc<Client>> {
+        self.engine.directory().by_id(id)
+    }
+
+    /// Clients in order of id.
+    #[must_use]
+    pub fn clients(&self, after: Option<&ClientId>, limit: usize) -> Vec<Arc<Client>> {
+        self.engine.directory().page(after, limit)
+    }
+
+    /// A device.
+    ///
+    /// # Errors
+    /// 503 when the store cannot be read; the same for every method here.
+    pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Problem> {
+        let view = self.view(self.partition_of(id))?;
+        view.device(id).map_err(unreadable)?.map(|profile| with_state(&*view, profile)).transpose()
+    }
+
+    /// Devices in order of id.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn devices(
+        &self,
+        filter: &DeviceFilter,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, Problem> {
+        self.merge_devices(after, limit, |view, after, limit| {
+            matching(view, filter, after, limit, |after| view.devices(after, SCANNED_PER_READ))
+        })
+    }
+
+    /// Devices linked to a client, in order of id.
+    ///
+    /// # Errors
+    /// 404 for an unknown client; see [`Queries::device`].
+    pub fn devices_of(
+        &self,
+        client: &ClientId,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<Device>, Problem> {
+        let client = self.known_client(client)?;
+        self.merge_devices(after, limit, |view, after, limit| {
+            let profiles = view.devices_of(client, after, limit).map_err(unreadable)?;
+            profiles.into_iter().map(|profile| with_state(view, profile)).collect()
+        })
+    }
+
+    /// The clients that a device is linked to, in order of id.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; see [`Queries::device`].
+    pub fn clients_of(&self, device: &DeviceId) -> Result<Vec<Arc<Client>>, Problem> {
+        let (_, profile) = self.known_device(device)?;
+        let mut clients: Vec<_> =
+            profile.clients.iter().filter_map(|client| self.engine.directory().get(*client)).collect();
+        clients.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(clients)
+    }
+
+    /// A device's readings by `ts`.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; see [`Queries::device`].
+    pub fn readings(&self, device: &DeviceId, page: Page<ReadingKey>) -> Result<Vec<Reading>, Problem> {
+        let (view, profile) = self.known_device(device)?;
+        view.readings(profile.slot, page).map_err(unreadable)
+    }
+
+    /// Events by time.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; see [`Queries::device`].
+    pub fn events(
+        &self,
+        filter: &EventFilter,
+        page: Page<FeedKey<EventKey>>,
+    ) -> Result<Vec<(FeedKey<EventKey>, Event)>, Problem> {
+        let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
+        self.feed(filter.device.as_ref(), None, page, |view, whose, page| {
+            let events = view.events(whose, page, &keep)?;
+            Ok(events.into_iter().map(|event| (EventKey::from(event.id), event)).collect())
+        })
+    }
+
+    /// Deliveries by time of making.
+    ///
+    /// # Errors
+    /// 404 for an unknown device or client; see [`Queries::device`].
+    pub fn deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        page: Page<FeedKey<DeliveryKey>>,
+    ) -> Result<Vec<(FeedKey<DeliveryKey>, Delivery)>, Problem> {
+        let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
+        let keep =
+            |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
+        self.feed(filter.device.as_ref(), client, page, |view, whose, page| {
+            let deliveries = view.deliveries(whose, page, &keep)?;
+            Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
+        })
+    }
+
+    /// A delivery with its attempts, oldest first.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn delivery(&self, id: EntityId) -> Result<Option<(Delivery, Vec<Attempt>)>, Problem> {
+        let view = self.view(self.engine.partition_of(id.routing))?;
+        let key = DeliveryKey::from(id);
+        let Some(delivery) = view.delivery(key).map_err(unreadable)?.filter(|delivery| delivery.id == id)
+        else {
+            return Ok(None);
+        };
+        Ok(Some((delivery, view.attempts(key).map_err(unreadable)?)))
+    }
+
+    /// A feed's page: of one device's partition, or merged over all.
+    fn feed<K: FeedOrder, T>(
+        &self,
+        device: Option<&DeviceId>,
+        client: Option<Incarnation>,
+        page: Page<FeedKey<K>>,
+        read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
+    ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
+        let to = page.to.min(self.engine.written_before());
+        let page = Page { to, ..page };
+        let mut items = Vec::new();
+        let mut gather = |view: &dyn View, partition, whose| -> Result<(), Problem> {
+            let found = read(view, whose, part_of(&page, partition)).map_err(unreadable)?;
+            items.extend(found.into_iter().map(|(key, item)| (FeedKey { key, partition }, item)));
+            Ok(())
+        };
+        if let Some(id) = device {
+            let (view, profile) = self.known_device(id)?;
+            gather(&*view, self.partition_of(id), Whose { device: Some(profile.slot), client })?;
+        } else {
+            for partition in self.partitions() {
+                gather(&*self.view(partition)?, partition, Whose { device: None, client })?;
+            }
+        }
+        items.sort_by(|(a, _), (b, _)| if page.ascending { a.cmp(b) } else { b.cmp(a) });
+        items.truncate(page.limit);
+        Ok(items)
+    }
+
+    fn merge_devices(
+        &self,
+        after: Option<&DeviceId>,
+        limit: usize,
+        read: impl Fn(&dyn View, Option<&DeviceId>, usize) -> Result<Vec<Device>, Problem>,
+    ) -> Result<Vec<Device>, Problem> {
+        let mut devices = Vec::new();
+        for partition in self.partitions() {
+            devices.extend(read(&*self.view(partition)?, after, limit)?);
+        }
+        devices.sort_by(|a, b| a.profile.id.cmp(&b.profile.id));
+        devices.truncate(limit);
+        Ok(devices)
+    }
+
+    fn known_client(&self, id: &ClientId) -> Result<Incarnation, Problem> {
+        self.client(id).map(|client| client.incarnation).ok_or_else(|| unknown_client(id))
+    }
+
+    fn known_device(&self, id: &DeviceId) -> Result<(Box<dyn View>, DeviceProfile), Problem> {
+        let view = self.view(self.partition_of(id))?;
+        match view.device(id).map_err(unreadable)? {
+            Some(profile) => Ok((view, profile)),
+            None => Err(unknown_device(id)),
+        }
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.engine.store().partitions()).map(PartitionId)
+    }
+
+    fn partition_of(&self, id: &DeviceId) -> PartitionId {
+        hash::device_partition(id, self.engine.store().partitions())
+    }
+
+    fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, Problem> {
+        self.engine.store().view(partition).map_err(unreadable)
+    }
+}
+
+/// Profiles that a filtered list reads from the store at a time.
+const SCANNED_PER_READ: usize = 1_000;
+
+/// Devices that match a filter, read on until the page is full.
+fn matching(
+    view: &dyn View,
+    filter: &DeviceFilter,
+    after: Option<&DeviceId>,
+    limit: usize,
+    read: impl Fn(Option<&DeviceId>) -> Result<Vec<DeviceProfile>, StoreError>,
+) -> Result<Vec<Device>, Problem> {
+    let mut found = Vec::new();
+    let mut after = after.cloned();
+    loop {
+        let profiles = read(after.as_ref()).map_err(unreadable)?;
+        after = profiles.last().map(|profile| profile.id.clone());
+        let read_to_the_end = profiles.len() < SCANNED_PER_READ;
+        for profile in profiles.into_iter().filter(|profile| filter.suits(profile)) {
+            let device = with_state(view, profile)?;
+            if filter.connection.is_none_or(|connection| device.state.connection == connection) {
+                found.push(device);
+            }
+            if found.len() == limit {
+                return Ok(found);
+            }
+        }
+        if read_to_the_end {
+            return Ok(found);
+        }
+    }
+}
+
+impl DeviceFilter {
+    fn suits(&self, profile: &DeviceProfile) -> bool {
+        self.kind.as_ref().is_none_or(|kind| profile.kind == *kind)
+            && self.labels.iter().all(|label| profile.labels.contains(label))
+    }
+}
+
+fn with_state(view: &dyn View, profile: DeviceProfile) -> Result<Device, Problem> {
+    let state = view.state(profile.slot).map_err(unreadable)?;
+    let seen = view.seen(profile.slot).map_err(unreadable)?;
+    Ok(Device { profile, state, seen })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
+fn unreadable(error: StoreError) -> Problem {
+    tracing::error!(%error, "a query could not be answered");
+    Problem::unavailable("the store cannot be read now; the server's log says why")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_a_merged_feed_is_the_same_in_every_partition() {
+        let key = |at, number| EventKey { at: Timestamp(at), number };
+        let after = |ascending, partition| {
+            let page = Page {
+                from: Timestamp(0),
+                to: Timestamp::MAX,
+                ascending,
+                after: Some(FeedKey { key: key(5, 0), partition: PartitionId(3) }),
+                limit: 10,
+            };
+            part_of(&page, PartitionId(partition)).after
+        };
+        for (ascending, partition, expect) in [
+            (true, 2, key(5, 0)),
+            (true, 3, key(5, 0)),
+            (true, 4, key(4, u32::MAX)),
+            (false, 2, key(5, 1)),
+            (false, 3, key(5, 0)),
+            (false, 4, key(5, 0)),
+        ] {
+            assert_eq!(
+                after(ascending, partition),
+                Some(expect),
+                "ascending {ascending}, partition {partition}"
+            );
+        }
+    }
+}

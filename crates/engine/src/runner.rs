@@ -1,0 +1,229 @@
+//! A state machine with its batches on their way: steps it, commits, and lets effects go when their batch is durable.
+//!
+//! No executor and no clock of its own: `driver.rs` runs it on tasks, the simulation on a virtual clock. Whatever a batch did
+//! not survive takes its effects with it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use base::{Clock, PartitionId, Timestamp};
+use store::{CommitOutcome, Store, StoreError};
+use tracing::warn;
+
+use crate::effect::Effect;
+use crate::machine::Machine;
+use crate::metrics::Metrics;
+use crate::unsettled::FromStore;
+use crate::{Directory, DueLanes};
+
+/// Batches of a partition that are being written at most: one that is synced, one that gathers for the next sync.
+pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
+
+/// What machines share with the outside.
+pub struct Outside {
+    /// Where batches are kept.
+    pub store: Arc<dyn Store>,
+    /// The engine clock.
+    pub clock: Arc<dyn Clock>,
+    /// The clients.
+    pub directory: Directory,
+    /// Lanes with due work.
+    pub lanes: DueLanes,
+    metrics: Metrics,
+}
+
+impl Outside {
+    /// An outside without clients.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            directory: Directory::new(),
+            lanes: DueLanes::default(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+}
+
+impl std::fmt::Debug for Outside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outside")
+    }
+}
+
+/// From when on a partition may still be writing: feeds show only what is older.
+#[derive(Debug)]
+pub(crate) struct WritingSince(AtomicI64);
+
+impl WritingSince {
+    pub fn get(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    fn set(&self, since: Timestamp) {
+        self.0.store(since.0, Ordering::SeqCst);
+    }
+}
+
+/// Loads a machine again after a commit whose outcome is not known.
+pub type Reload<M> = Box<dyn Fn() -> Result<M, StoreError> + Send>;
+
+/// A machine and what it has on its way.
+pub struct Runner<M: Machine> {
+    id: PartitionId,
+    machine: M,
+    reload: Reload<M>,
+    outside: Arc<Outside>,
+    writing_since: Arc<WritingSince>,
+    in_flight: VecDeque<InFlight>,
+    life: u32,
+}
+
+/// A batch that is being written, and what it holds back.
+struct InFlight {
+    seq: u64,
+    now: Timestamp,
+    effects: Vec<Effect>,
+}
+
+/// The outcome of a batch, and which life of the machine it is for: after a reload numbers are used again.
+#[derive(Debug)]
+pub struct Told {
+    life: u32,
+    seq: u64,
+    outcome: CommitOutcome,
+}
+
+impl<M: Machine> Runner<M> {
+    /// A machine with nothing on its way.
+    pub fn new(id: PartitionId, machine: M, reload: Reload<M>, outside: Arc<Outside>) -> Self {
+        let writing_since = Arc::new(WritingSince(AtomicI64::new(i64::MAX)));
+        Self { id, machine, reload, outside, writing_since, in_flight: VecDeque::new(), life: 0 }
+    }
+
+    pub(crate) fn writing_since(&self) -> Arc<WritingSince> {
+        Arc::clone(&self.writing_since)
+    }
+
+    /// The partition.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        self.id
+    }
+
+    /// The machine as it is, durable or not.
+    #[must_use]
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Whether another batch may be made before an outcome is known.
+    #[must_use]
+    pub fn may_step(&self) -> bool {
+        self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
+    }
+
+    /// Whether everything is durable.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// The next step is the last before a clean stop.
+    pub fn close(&mut self) {
+        self.machine.close();
+    }
+
+    /// When the passing of time brings something next.
+    #[must_use]
+    pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        self.machine.next_wakeup(now)
+    }
+
+    /// One step over `inputs`; `tell` is called when the outcome of its batch is known. Whether there is more to do at once.
+    ///
+    /// # Errors
+    /// When a record could not be read: the machine must not be used any more.
+    pub fn step(
+        &mut self,
+        inputs: &mut dyn Iterator<Item = M::Input>,
+        tell: impl FnOnce(Told) + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        // Feeds stop before this moment from here on; the step's own time is read after it.
+        if self.in_flight.is_empty() {
+            self.writing_since.set(self.outside.clock.now());
+        }
+        let now = self.outside.clock.now();
+        let fetch = FromStore::new(&*self.outside.store, self.id);
+        let step = self.machine.step(now, inputs, &fetch)?;
+        match step.batch {
+            Some(batch) => {
+                self.outside.metrics.batch(&batch);
+                let (life, seq) = (self.life, batch.head.seq);
+                self.in_flight.push_back(InFlight { seq, now: batch.head.now, effects: step.effects });
+                self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { life, seq, outcome })));
+            }
+            None => self.hold_or_release(step.effects),
+        }
+        Ok(step.more)
+    }
+
+    /// What a step without a batch shows may rest on batches that are still being written.
+    fn hold_or_release(&mut self, effects: Vec<Effect>) {
+        if let Some(last) = self.in_flight.back_mut() {
+            last.effects.extend(effects);
+        } else {
+            self.writing_since.set(Timestamp::MAX);
+            self.release(effects);
+        }
+    }
+
+    fn release(&self, effects: Vec<Effect>) {
+        for effect in effects {
+            effect.release(&self.outside.directory, &self.outside.lanes);
+        }
+    }
+
+    /// The outcome of a batch is known.
+    ///
+    /// # Errors
+    /// When the store accepts nothing more: everything held is dropped, and the machine must not be used any more.
+    pub fn outcome(&mut self, told: Told) -> Result<(), Arc<StoreError>> {
+        if told.life != self.life {
+            return Ok(());
+        }
+        match told.outcome {
+            CommitOutcome::Durable => {
+                self.machine.settled(told.seq);
+                while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= told.seq) {
+                    self.release(batch.effects);
+                }
+                let oldest = self.in_flight.front().map_or(Timestamp::MAX, |batch| batch.now);
+                self.writing_since.set(oldest);
+                Ok(())
+            }
+            CommitOutcome::Fenced | CommitOutcome::Unknown => {
+                warn!(partition = %self.id, seq = told.seq, outcome = %told.outcome, "partition is loaded again");
+                self.drop_effects();
+                self.life += 1;
+                self.machine = (self.reload)().map_err(Arc::new)?;
+                Ok(())
+            }
+            CommitOutcome::Failed(error) => {
+                self.drop_effects();
+                Err(error)
+            }
+        }
+    }
+
+    fn drop_effects(&mut self) {
+        self.in_flight.clear();
+        self.writing_since.set(Timestamp::MAX);
+    }
+}

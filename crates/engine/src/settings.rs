@@ -1,0 +1,102 @@
+//! What the operator can set of the engine. Parsed and checked elsewhere; here everything is in its final unit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{DeviceId, EntityId, Kind, Timestamp, Value};
+use records::{Connection, EventKind};
+
+/// The engine's settings.
+#[derive(Clone)]
+pub struct Settings {
+    /// Longest device id that is accepted, in characters.
+    pub device_id_chars_max: usize,
+    /// What to do with a report of a device that is not registered.
+    pub unknown: UnknownDevice,
+    /// A device's report interval when it has none of its own.
+    pub report_interval: Duration,
+    /// Added to the interval before a device is lost.
+    pub loss_grace: Duration,
+    /// After a start, silence does not count for this long.
+    pub restart_grace: Duration,
+    /// The ways in that are configured, by [`base::WayIn::index`].
+    pub ways_configured: [bool; 3],
+    /// The retries of notifications.
+    pub retry: Retry,
+    /// Longest that an attempt can take; its lease holds a little longer.
+    pub attempt_timeout: Duration,
+    /// Whether a client's URL may hold a private address.
+    pub allow_private: bool,
+    /// Makes a notification's body; the wire form is the sender's affair.
+    pub render: Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>,
+}
+
+impl Settings {
+    /// The part that the registry's rules depend on.
+    #[must_use]
+    pub fn registry_rules(&self) -> fleet::Rules {
+        fleet::Rules { device_id_chars_max: self.device_id_chars_max, allow_private: self.allow_private }
+    }
+}
+
+/// What to do with a report of a device that is not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownDevice {
+    /// Refuse it.
+    Reject,
+    /// Register the device with the kind of its topic, or as a lock.
+    Register,
+}
+
+/// How a notification is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The delay after the first failed attempt.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// Attempts before a notification fails for good.
+    pub attempts_max: u32,
+}
+
+/// The complete picture of a device that a notification shows. Fixed at the first attempt.
+#[derive(Clone, Debug)]
+pub struct Picture<'a> {
+    /// The notification.
+    pub delivery: EntityId,
+    /// The kind of the newest event.
+    pub kind: EventKind,
+    /// When the server noticed that event.
+    pub timestamp: Timestamp,
+    /// The device.
+    pub device: &'a DeviceId,
+    /// The device's kind.
+    pub device_kind: &'a Kind,
+    /// Where it is installed.
+    pub address: Option<&'a str>,
+    /// The value now.
+    pub value: Option<&'a Value>,
+    /// The value before the oldest event told here.
+    pub previous: Option<&'a Value>,
+    /// Whether it is heard of.
+    pub connection: Connection,
+    /// The `ts` of the reading that changed the value.
+    pub changed_at: Option<Timestamp>,
+    /// Its latest sign of life.
+    pub last_seen_at: Option<Timestamp>,
+    /// The number of the newest event.
+    pub sequence: u64,
+    /// Kinds of the events told here, oldest first.
+    pub types: &'a [EventKind],
+    /// Notifications superseded or failed since the last one delivered.
+    pub skipped: u32,
+}
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("unknown", &self.unknown)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}

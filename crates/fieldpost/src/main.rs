@@ -1,0 +1,67 @@
+//! The `fieldpost` program: reads the command line and does the one thing it names.
+
+mod check_config;
+mod cli;
+mod config;
+mod demo;
+mod serve;
+
+use std::io::{IsTerminal, stderr, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use cli::{Cli, Command, LogFormat};
+use config::Settings;
+
+/// What a start that was refused exits with, and what is wrong on the command line or in the settings.
+const EXIT_WRONG: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        Command::Serve(flags) => {
+            start_logging(cli.log_format);
+            let settings =
+                Settings::load(flags.config.as_deref(), std::env::vars_os(), flags.data_dir.as_deref());
+            match settings {
+                Ok(settings) => run(serve::run(settings, flags.ready_file)),
+                Err(errors) => {
+                    eprintln!("{errors}");
+                    ExitCode::from(EXIT_WRONG)
+                }
+            }
+        }
+        Command::Demo => run(demo::run()),
+        Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_WRONG),
+            Err(error) => {
+                eprintln!("standard output cannot be written: {error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Runs a future on a runtime with a worker for every core.
+fn run(future: impl Future<Output = ExitCode>) -> ExitCode {
+    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(future),
+        Err(error) => {
+            eprintln!("no threads can be started: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Log lines go to stderr; `RUST_LOG` chooses which.
+fn start_logging(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    match format {
+        LogFormat::Text => lines.with_ansi(stderr().is_terminal()).init(),
+        LogFormat::Json => lines.json().init(),
+    }
+}

@@ -1,0 +1,185 @@
+//! A server's life: open the data directory, start the engine, open the doors, and on a signal close them in reverse order.
+//!
+//! The HTTP listener is bound first and answers `/healthz` and `/readyz` all along; everything else it answers 503 until
+//! the engine runs. The ready file is written once every listener accepts.
+
+mod clock;
+mod front;
+mod ready_file;
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use base::WayIn;
+use blocklog::RealDisk;
+use engine::Engine;
+use prometheus_client::registry::Registry;
+use store::embedded::{EmbeddedStore, Options, Running};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, info};
+
+use crate::config::{Settings, UnknownDevice};
+use front::Front;
+use ready_file::Addresses;
+
+/// Runs the server until SIGTERM or SIGINT.
+pub(crate) async fn run(settings: Settings, ready_file: Option<PathBuf>) -> ExitCode {
+    let stop = watch::Sender::new(false);
+    match serve(&settings, ready_file, &stop).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why the server did not start, or did not stop well: a sentence for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Ended(String);
+
+fn because<E: Display>(what: &str) -> impl FnOnce(E) -> Ended {
+    move |error| Ended(format!("{what}: {error}"))
+}
+
+async fn serve(settings: &Settings, ready_file: Option<PathBuf>, stop: &watch::Sender<bool>) -> Result<(), Ended> {
+    let mut signals = Signals::listen()?;
+    let http = bind("http.listen", settings.http.listen).await?;
+    let front = Arc::new(Front::default());
+    let mut tasks = JoinSet::new();
+    let mut addresses = Addresses { http: http.local_addr().map_err(because("http.listen"))?, mqtt: None };
+    tasks.spawn(front::serve(http, Arc::clone(&front), stop.subscribe()));
+
+    let store = open_store(settings)?;
+    let started = tokio::select! {
+        started = start(settings, &store, &front) => Some(started?),
+        () = signals.any() => None,
+    };
+    if let Some((engine, metrics)) = started {
+        let mut doors = JoinSet::new();
+        open_doors(settings, &engine, metrics, &front, &mut addresses, &mut doors, stop).await?;
+        if let Some(file) = ready_file {
+            ready_file::write(&file, &addresses).map_err(because("the ready file cannot be written"))?;
+        }
+        info!(http = %addresses.http, mqtt = ?addresses.mqtt, data_dir = %settings.data_dir.display(), "ready");
+        signals.any().await;
+        info!("stopping: no new work is taken, what was accepted is finished");
+        stop.send_replace(true);
+        while doors.join_next().await.is_some() {}
+        engine.stop().await;
+    }
+    stop.send_replace(true);
+    while tasks.join_next().await.is_some() {}
+    store.stop().map_err(because("the store did not stop well"))?;
+    info!("stopped");
+    Ok(())
+}
+
+fn open_store(settings: &Settings) -> Result<Running, Ended> {
+    let directory = settings.data_dir.display();
+    let disk = RealDisk::open_dir(&settings.data_dir, true)
+        .map_err(because(&format!("the data directory {directory} cannot be opened")))?;
+    let store = EmbeddedStore::open(Arc::new(disk), Options::default()).map_err(because("the data directory is refused"))?;
+    Ok(Running::start(Arc::new(store)))
+}
+
+/// Starts the engine, once the wall clock can be believed.
+async fn start(settings: &Settings, store: &Running, front: &Front) -> Result<(Engine, Registry), Ended> {
+    let store: Arc<dyn engine::Store> = store.store();
+    let clock = clock::start(store.recorded_now(), front).await.map_err(Ended)?;
+    let engine = Engine::start(engine_settings(settings), store, Arc::new(clock))
+        .await
+        .map_err(because("the data cannot be loaded"))?;
+    let mut metrics = Registry::default();
+    engine.register_metrics(&mut metrics);
+    Ok((engine, metrics))
+}
+
+async fn open_doors(
+    settings: &Settings,
+    engine: &Engine,
+    mut metrics: Registry,
+    front: &Arc<Front>,
+    addresses: &mut Addresses,
+    doors: &mut JoinSet<()>,
+    stop: &watch::Sender<bool>,
+) -> Result<(), Ended> {
+    let notify_metrics = notify::Metrics::default();
+    notify::register_metrics(&notify_metrics, &mut metrics);
+    doors.spawn(notify::run(engine.clone(), notify_settings(settings), notify_metrics, stop.subscribe()));
+    if let Some(listen) = settings.mqtt.listen {
+        let listener = gateway::mqtt::MqttListener::bind(listen, engine.clone(), gateway::mqtt::Limits::default(), &mut metrics)
+            .await
+            .map_err(because("mqtt.listen"))?;
+        addresses.mqtt = Some(listener.local_addr());
+        doors.spawn(listener.run(stop.subscribe()));
+    }
+    let reports = gateway::http::routes(engine.clone(), &mut metrics);
+    let api = api::router(api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))));
+    engine.intake(WayIn::Http).attend(true).await;
+    front.open(api.merge(reports));
+    Ok(())
+}
+
+fn engine_settings(settings: &Settings) -> engine::Settings {
+    let (devices, notify) = (&settings.devices, &settings.notify);
+    engine::Settings {
+        device_id_chars_max: devices.id_max_len,
+        unknown: match devices.unknown {
+            UnknownDevice::Reject => engine::settings::UnknownDevice::Reject,
+            UnknownDevice::Register => engine::settings::UnknownDevice::Register,
+        },
+        report_interval: devices.report_interval,
+        loss_grace: devices.loss_grace,
+        restart_grace: devices.restart_grace,
+        ways_configured: [settings.mqtt.listen.is_some(), true, false],
+        retry: engine::settings::Retry {
+            base: notify.retry_base,
+            max: notify.retry_max,
+            attempts_max: notify.max_attempts,
+        },
+        attempt_timeout: notify.timeout,
+        allow_private: notify.allow_private,
+        render: Arc::new(notify::render),
+    }
+}
+
+fn notify_settings(settings: &Settings) -> notify::Settings {
+    notify::Settings {
+        timeout: settings.notify.timeout,
+        per_client_in_flight: settings.notify.per_client_in_flight,
+        allow_private: settings.notify.allow_private,
+    }
+}
+
+async fn bind(key: &str, address: std::net::SocketAddr) -> Result<TcpListener, Ended> {
+    TcpListener::bind(address)
+        .await
+        .map_err(because(&format!("{key}: {address} cannot be listened on; is another server there?")))
+}
+
+/// The signals that end the server.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Ended> {
+        let listen = |kind| signal(kind).map_err(because("signals cannot be listened for"));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn any(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

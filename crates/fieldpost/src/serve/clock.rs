@@ -1,0 +1,80 @@
+//! The start of the engine clock: only from a wall clock that can be believed.
+//!
+//! A wall clock earlier than the program's build is a machine whose clock is not set yet: the start waits. A recorded time far
+//! ahead of the wall clock is a wall clock that was wrong then or is wrong now: a person has to say which.
+
+use std::time::Duration;
+
+use base::{SystemClock, Timestamp};
+use tracing::warn;
+
+use super::front::Front;
+
+/// How far the recorded time may be ahead of the wall clock.
+const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// How often an unbelievable wall clock is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`, whichever is later.
+pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemClock, String> {
+    let built_at = Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000));
+    let mut told = false;
+    loop {
+        match judge(wall(), built_at, recorded) {
+            Verdict::Believed => return Ok(SystemClock::start(recorded)),
+            Verdict::Refused(why) => return Err(why),
+            Verdict::TooEarly(why) => {
+                if !told {
+                    warn!("{why}");
+                    front.waits_for(why);
+                    told = true;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Believed,
+    TooEarly(String),
+    Refused(String),
+}
+
+fn judge(wall: Timestamp, built_at: Timestamp, recorded: Timestamp) -> Verdict {
+    if wall < built_at {
+        return Verdict::TooEarly(format!(
+            "the wall clock says {wall}, before this program was built ({built_at}); the start waits until it is set"
+        ));
+    }
+    if recorded.since(wall) > AHEAD_MAX {
+        return Verdict::Refused(format!(
+            "the latest time recorded in the data directory is {recorded}, more than 24 h ahead of the wall clock, {wall}; \
+             set the wall clock, or restore a backup from before it was wrong"
+        ));
+    }
+    Verdict::Believed
+}
+
+fn wall() -> Timestamp {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    Timestamp(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, base::time::millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    #[test]
+    fn an_unset_clock_waits_and_a_wrong_one_is_refused() {
+        let verdict = |wall: i64, recorded: i64| judge(Timestamp(wall), Timestamp(100 * HOUR), Timestamp(recorded));
+        assert!(matches!(verdict(99 * HOUR, 0), Verdict::TooEarly(_)));
+        assert_eq!(verdict(100 * HOUR, 0), Verdict::Believed);
+        assert_eq!(verdict(100 * HOUR, 124 * HOUR), Verdict::Believed);
+        let Verdict::Refused(why) = verdict(100 * HOUR, 124 * HOUR + 1) else { panic!("not refused") };
+        assert!(why.contains("1970-01-05T04:00:00.000Z") && why.contains("1970-01-06T04:00:00.001Z"), "{why}");
+    }
+}
