@@ -22,6 +22,9 @@ use crate::metrics::Metrics;
 use crate::roots;
 use crate::sender::Sender;
 
+#[cfg(test)]
+mod tests;
+
 /// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off is repeated after the next start.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 /// How often connections and clients that are no longer used are looked for.
@@ -161,9 +164,10 @@ async fn see_through(shared: Arc<Shared>, lease: Lease) {
 impl Shared {
     /// Sends one notification, if its client is still there and enabled, and records the end.
     async fn send(&self, due: AttemptDue) {
-        let AttemptDue { partition, client, reservation, delivery, body, .. } = due;
-        let end = match self.engine.directory().get(client) {
-            Some(client) if client.enabled => self.sender.attempt(&client, delivery, body).await,
+        let end = match self.engine.directory().get(due.client) {
+            Some(client) if client.enabled => {
+                self.sender.attempt(&client, due.delivery, Arc::clone(&due.body)).await
+            }
             // Disabled or deleted since the lease: nothing was sent.
             _ => AttemptEnd {
                 at: self.engine.clock().now(),
@@ -171,7 +175,8 @@ impl Shared {
                 answer: Answer::Error(AttemptError::Interrupted),
             },
         };
-        if self.engine.attempt_ended(partition, reservation, end).await.is_err() {
+        if self.engine.attempt_ended(&due, end).await.is_err() {
+            let partition = due.partition;
             tracing::debug!(%partition, "the end of an attempt was not recorded; it will count as interrupted");
         }
     }

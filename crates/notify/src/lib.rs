@@ -14,6 +14,8 @@ mod guard;
 mod metrics;
 mod pool;
 mod prepared;
+#[cfg(test)]
+mod receiver;
 mod resolver;
 mod retry_after;
 mod roots;

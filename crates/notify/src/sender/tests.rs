@@ -11,10 +11,8 @@ use standardwebhooks::Webhook;
 use super::*;
 use crate::guard::Guard;
 use crate::metrics::AttemptResult;
+use crate::receiver::{self, Receiver, Then, raw};
 use crate::roots;
-use receiver::{Receiver, Then, raw};
-
-mod receiver;
 
 const BODY: &[u8] = br#"{"type":"device.changed","data":{"device_id":"0xA"}}"#;
 const SECRET: &[u8] = b"0123456789abcdef01234567";
@@ -85,7 +83,7 @@ async fn a_notification_is_posted_as_json_and_its_signature_verifies() {
     assert_eq!(end.answer, status(200));
     assert!(end.took < PATIENT && end.at.0 > 1_700_000_000_000);
 
-    let request = receiver.requests.recv().await.expect("a request");
+    let request = receiver.request().await;
     assert_eq!((request.method(), request.uri().to_string()), (&Method::POST, "/hook?to=me".to_owned()));
     let header = |name: &str| request.headers()[name].to_str().expect("text").to_owned();
     assert_eq!(header("content-type"), "application/json");
@@ -105,7 +103,7 @@ async fn every_attempt_has_the_same_id_and_body() {
     let mut seen = Vec::new();
     for _ in 0..2 {
         assert_eq!(fixture.answer(&receiver.url()).await, status(502));
-        let request = receiver.requests.recv().await.expect("a request");
+        let request = receiver.request().await;
         seen.push((request.headers()["webhook-id"].clone(), request.into_body()));
     }
     assert_eq!(seen[0], seen[1]);
@@ -122,7 +120,7 @@ async fn a_redirect_is_an_answer_and_not_followed() {
     })
     .await;
     assert_eq!(fixture.answer(&receiver.url()).await, status(307));
-    assert_eq!(receiver.requests.recv().await.expect("a request").uri().path(), "/hook");
+    assert_eq!(receiver.request().await.uri().path(), "/hook");
     assert!(receiver.requests.try_recv().is_err());
 }
 
@@ -292,10 +290,10 @@ fn certificate() -> (Arc<ServerConfig>, RootCertStore) {
 async fn https_reaches_a_receiver_whose_certificate_is_good() {
     let (server, roots) = certificate();
     let fixture = Fixture::new(PATIENT, true, roots);
-    let mut receiver = Receiver::start_with(Some(server), answering(StatusCode::OK)).await;
+    let mut receiver = Receiver::start_tls(server, answering(StatusCode::OK)).await;
     for _ in 0..3 {
         assert_eq!(fixture.answer(&format!("https://localhost:{}/", receiver.port)).await, status(200));
-        assert_eq!(receiver.requests.recv().await.expect("a request").body(), BODY);
+        assert_eq!(receiver.request().await.body(), BODY);
     }
     assert_eq!(receiver.connections(), 1);
 }
@@ -305,7 +303,7 @@ async fn tls_that_cannot_be_trusted_or_agreed_on_fails() {
     let (server, roots) = certificate();
     let trusting = Fixture::new(PATIENT, true, roots);
     let (plain, _closed) = raw("HTTP/1.1 400 Bad Request\r\n\r\n}}", Then::Close).await;
-    let tls = Receiver::start_with(Some(server), answering(StatusCode::OK)).await;
+    let tls = Receiver::start_tls(server, answering(StatusCode::OK)).await;
     for (fixture, url) in [
         (&trusting, format!("https://127.0.0.1:{}/", tls.port)),
         (&Fixture::patient(), format!("https://localhost:{}/", tls.port)),

@@ -12,40 +12,72 @@ use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection::Stream;
 
+/// What a receiver answers.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// A receiver that answers every request alike and keeps what it got.
+/// A receiver that keeps what it gets, and answers it.
 pub(crate) struct Receiver {
     pub(crate) port: u16,
     pub(crate) requests: mpsc::UnboundedReceiver<Request<Bytes>>,
+    /// Each answer takes a permit.
+    pub(crate) gate: Arc<Semaphore>,
     connections: Arc<AtomicUsize>,
 }
 
+/// What the connections of a receiver share.
+struct Shared<A> {
+    tls: Option<TlsAcceptor>,
+    keep: mpsc::UnboundedSender<Request<Bytes>>,
+    gate: Arc<Semaphore>,
+    answer: A,
+}
+
 impl Receiver {
+    /// A receiver that answers at once.
     pub(crate) async fn start(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
-        Self::start_with(None, answer).await
+        Self::start_with(None, Semaphore::MAX_PERMITS, answer).await
     }
 
-    pub(crate) async fn start_with(
-        tls: Option<Arc<ServerConfig>>,
+    /// A receiver that answers nothing before its gate is opened.
+    pub(crate) async fn start_closed(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_with(None, 0, answer).await
+    }
+
+    /// A receiver behind TLS.
+    pub(crate) async fn start_tls(
+        tls: Arc<ServerConfig>,
+        answer: impl Fn() -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_with(Some(TlsAcceptor::from(tls)), Semaphore::MAX_PERMITS, answer).await
+    }
+
+    async fn start_with(
+        tls: Option<TlsAcceptor>,
+        permits: usize,
         answer: impl Fn() -> Answer + Send + Sync + 'static,
     ) -> Self {
         let (listener, port) = listen().await;
         let (keep, requests) = mpsc::unbounded_channel();
-        let connections = Arc::new(AtomicUsize::new(0));
-        let (counter, answer) = (Arc::clone(&connections), Arc::new(answer));
+        let (gate, connections) = (Arc::new(Semaphore::new(permits)), Arc::new(AtomicUsize::new(0)));
+        let shared = Arc::new(Shared { tls, keep, gate: Arc::clone(&gate), answer });
+        let counter = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
                 counter.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(tcp, tls.clone(), keep.clone(), Arc::clone(&answer)));
+                tokio::spawn(serve(tcp, Arc::clone(&shared)));
             }
         });
-        Self { port, requests, connections }
+        Self { port, requests, gate, connections }
+    }
+
+    /// The next request.
+    pub(crate) async fn request(&mut self) -> Request<Bytes> {
+        self.requests.recv().await.expect("a receiver runs as long as its test")
     }
 
     pub(crate) fn url(&self) -> String {
@@ -57,26 +89,22 @@ impl Receiver {
     }
 }
 
-async fn serve(
-    tcp: TcpStream,
-    tls: Option<Arc<ServerConfig>>,
-    keep: mpsc::UnboundedSender<Request<Bytes>>,
-    answer: Arc<impl Fn() -> Answer>,
-) {
-    let stream: Box<dyn Stream> = match tls {
+async fn serve<A: Fn() -> Answer>(tcp: TcpStream, shared: Arc<Shared<A>>) {
+    let stream: Box<dyn Stream> = match &shared.tls {
         None => Box::new(tcp),
-        Some(tls) => match TlsAcceptor::from(tls).accept(tcp).await {
+        Some(tls) => match tls.accept(tcp).await {
             Ok(stream) => Box::new(stream),
             Err(_) => return,
         },
     };
     let service = service_fn(|request: Request<Incoming>| {
-        let (keep, answer) = (keep.clone(), Arc::clone(&answer));
+        let shared = Arc::clone(&shared);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.expect("a whole request").to_bytes();
-            let _ = keep.send(Request::from_parts(head, body));
-            Ok::<_, Infallible>(answer())
+            let _ = shared.keep.send(Request::from_parts(head, body));
+            shared.gate.acquire().await.expect("never closed").forget();
+            Ok::<_, Infallible>((shared.answer)())
         }
     });
     // However the connection ends is the sender's choice.

@@ -1,0 +1,254 @@
+//! The whole way from a report to a receiver, over an engine that keeps everything in memory.
+
+use base::id::DELIVERY_ID_PREFIX;
+use base::{ClientId, DeviceId, EntityId, Lineage, SystemClock, Timestamp, Value, WayIn};
+use bytes::Bytes;
+use engine::records::{Attempt, Delivery, DeliveryStatus};
+use engine::settings::{Retry, UnknownDevice};
+use engine::{ClientPatch, NewClient, NewDevice, Patch, Report, Said};
+use http_body_util::Full;
+use hyper::{Request, StatusCode};
+use standardwebhooks::Webhook;
+use store::MemoryStore;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::receiver::{self, Receiver};
+
+const SECRET: &[u8] = b"0123456789abcdef01234567";
+const TIMEOUT: Duration = Duration::from_secs(30);
+const PER_CLIENT: usize = 3;
+
+/// An engine with one client, and the sender at work.
+struct Running {
+    engine: Engine,
+    stop: watch::Sender<bool>,
+    sender: JoinHandle<()>,
+}
+
+impl Running {
+    async fn start(url: &str) -> Self {
+        let engine = Engine::start(
+            settings(),
+            Arc::new(MemoryStore::new(Lineage(1), 4)),
+            Arc::new(SystemClock::start(Timestamp(0))),
+        );
+        let engine = engine.await.expect("an empty store loads");
+        let client = NewClient {
+            id: Some("acme".to_owned()),
+            name: "Acme".to_owned(),
+            url: url.to_owned(),
+            secret: Some(SECRET.to_vec()),
+        };
+        engine.create_client(client).await.expect("registered");
+        let (stop, stopped) = watch::channel(false);
+        let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+        let sender = tokio::spawn(run(engine.clone(), settings, Metrics::new(), stopped));
+        Self { engine, stop, sender }
+    }
+
+    /// Registers a lock that is linked to the client.
+    async fn lock(&self, id: &str) -> DeviceId {
+        self.engine
+            .create_device(NewDevice { id: id.to_owned(), ..NewDevice::default() })
+            .await
+            .expect("registered");
+        let id = DeviceId::new(id).expect("an id");
+        self.engine.link(id.clone(), acme()).await.expect("linked");
+        id
+    }
+
+    async fn report(&self, device: &DeviceId, value: f64) {
+        let value = Value::number(value).expect("finite");
+        let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None } };
+        let pending = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
+        let outcome = pending.durable().await.expect("durable");
+        assert_eq!(outcome.accepted, 1, "{outcome:?}");
+    }
+
+    async fn enable(&self, enabled: bool) {
+        let patch = ClientPatch { enabled: Patch::Set(enabled), ..ClientPatch::default() };
+        self.engine.patch_client(acme(), patch).await.expect("changed");
+    }
+
+    /// Stops the sender, then the engine, so that all that was told is written.
+    async fn stop(self) -> Engine {
+        self.stop.send_replace(true);
+        self.sender.await.expect("the sender ends by itself");
+        self.engine.stop().await;
+        self.engine
+    }
+}
+
+fn settings() -> engine::Settings {
+    engine::Settings {
+        device_id_chars_max: 16,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [true; 3],
+        retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 10 },
+        attempt_timeout: TIMEOUT,
+        allow_private: true,
+        render: Arc::new(crate::render),
+    }
+}
+
+fn acme() -> ClientId {
+    ClientId::new("acme").expect("an id")
+}
+
+/// Answers with these statuses in turn, then with the last of them.
+fn answering(statuses: &'static [u16]) -> impl Fn() -> receiver::Answer + Send + Sync {
+    let answered = std::sync::atomic::AtomicUsize::new(0);
+    move || {
+        let at = answered.fetch_add(1, std::sync::atomic::Ordering::SeqCst).min(statuses.len() - 1);
+        let mut answer = receiver::Answer::new(Full::default());
+        *answer.status_mut() = StatusCode::from_u16(statuses[at]).expect("a status");
+        answer
+    }
+}
+
+fn id_of(request: &Request<Bytes>) -> EntityId {
+    let text = request.headers()["webhook-id"].to_str().expect("text");
+    EntityId::from_text(DELIVERY_ID_PREFIX, text).expect("an id")
+}
+
+fn shown(engine: &Engine, request: &Request<Bytes>) -> (Delivery, Vec<Attempt>) {
+    engine.queries().delivery(id_of(request)).expect("readable").expect("there")
+}
+
+fn data(request: &Request<Bytes>) -> serde_json::Value {
+    serde_json::from_slice::<serde_json::Value>(request.body()).expect("JSON")["data"].clone()
+}
+
+#[tokio::test]
+async fn a_change_reaches_the_linked_client_and_is_delivered() {
+    let mut receiver = Receiver::start(answering(&[204])).await;
+    let running = Running::start(&receiver.url()).await;
+    let lock = running.lock("0xA").await;
+    running.report(&lock, 1.0).await;
+
+    let request = receiver.request().await;
+    Webhook::from_bytes(SECRET.to_vec())
+        .expect("a secret")
+        .verify(request.body(), request.headers())
+        .expect("a good signature");
+    let data = data(&request);
+    assert_eq!(
+        (&data["device_id"], &data["value"], &data["sequence"]),
+        (&"0xA".into(), &1.into(), &1.into())
+    );
+    let (delivery, attempts) = shown(&running.stop().await, &request);
+    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
+    assert_eq!(attempts.iter().map(|attempt| attempt.status_code).collect::<Vec<_>>(), [Some(204)]);
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_repeated_with_the_same_id_and_body() {
+    let mut receiver = Receiver::start(answering(&[500, 302, 200])).await;
+    let running = Running::start(&receiver.url()).await;
+    let lock = running.lock("0xA").await;
+    running.report(&lock, 1.0).await;
+
+    let first = receiver.request().await;
+    for _ in 0..2 {
+        let again = receiver.request().await;
+        assert_eq!((id_of(&again), again.body()), (id_of(&first), first.body()));
+    }
+    let (delivery, attempts) = shown(&running.stop().await, &first);
+    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
+    let codes: Vec<_> = attempts.iter().filter_map(|attempt| attempt.status_code).collect();
+    assert_eq!(codes, [500, 302, 200]);
+}
+
+#[tokio::test]
+async fn no_more_than_its_limit_is_in_flight_for_a_client() {
+    let mut receiver = Receiver::start_closed(answering(&[200])).await;
+    let running = Running::start(&receiver.url()).await;
+    for n in 0..20 {
+        let lock = running.lock(&format!("lock{n}")).await;
+        running.report(&lock, 1.0).await;
+    }
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..PER_CLIENT {
+        seen.insert(id_of(&receiver.request().await));
+    }
+    for _ in PER_CLIENT..20 {
+        assert!(receiver.requests.try_recv().is_err(), "nothing more before one is answered");
+        receiver.gate.add_permits(1);
+        seen.insert(id_of(&receiver.request().await));
+    }
+    assert_eq!(seen.len(), 20);
+    receiver.gate.add_permits(PER_CLIENT);
+    running.stop().await;
+    assert!(receiver.connections() <= PER_CLIENT, "{} connections", receiver.connections());
+}
+
+#[tokio::test]
+async fn a_disabled_client_is_told_the_newest_when_it_is_enabled() {
+    let mut receiver = Receiver::start(answering(&[200])).await;
+    let running = Running::start(&receiver.url()).await;
+    let lock = running.lock("0xA").await;
+    running.enable(false).await;
+    for value in [1.0, 0.0, 1.0] {
+        running.report(&lock, value).await;
+    }
+    assert!(receiver.requests.try_recv().is_err());
+    running.enable(true).await;
+    let request = receiver.request().await;
+    let data = data(&request);
+    assert_eq!((&data["value"], &data["sequence"], &data["skipped"]), (&1.into(), &3.into(), &2.into()));
+    let (_, attempts) = shown(&running.stop().await, &request);
+    assert_eq!(attempts.len(), 1, "waiting is no attempt");
+}
+
+#[tokio::test]
+async fn an_answer_of_410_disables_the_client_and_does_not_count() {
+    let mut receiver = Receiver::start(answering(&[410, 200])).await;
+    let running = Running::start(&receiver.url()).await;
+    let lock = running.lock("0xA").await;
+    let mut clients = running.engine.directory().subscribe();
+    running.report(&lock, 1.0).await;
+    let first = receiver.request().await;
+    let enabled = || running.engine.directory().by_id(&acme()).expect("there").enabled;
+    while enabled() {
+        clients.changed().await.expect("the engine runs");
+    }
+    running.enable(true).await;
+    let again = receiver.request().await;
+    assert_eq!(id_of(&again), id_of(&first));
+    let (delivery, attempts) = shown(&running.stop().await, &first);
+    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
+    assert_eq!(attempts.len(), 2);
+}
+
+#[tokio::test]
+async fn a_changed_url_is_used_at_the_next_attempt() {
+    let mut old = Receiver::start_closed(answering(&[500])).await;
+    let mut new = Receiver::start(answering(&[200])).await;
+    let running = Running::start(&old.url()).await;
+    let lock = running.lock("0xA").await;
+    running.report(&lock, 1.0).await;
+    let first = old.request().await;
+    let patch = ClientPatch { url: Patch::Set(new.url()), ..ClientPatch::default() };
+    running.engine.patch_client(acme(), patch).await.expect("changed");
+    old.gate.add_permits(1);
+    assert_eq!(id_of(&new.request().await), id_of(&first));
+    running.stop().await;
+    assert!(old.requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_stop_lets_attempts_under_way_end() {
+    let mut receiver = Receiver::start_closed(answering(&[200])).await;
+    let running = Running::start(&receiver.url()).await;
+    let lock = running.lock("0xA").await;
+    running.report(&lock, 1.0).await;
+    let request = receiver.request().await;
+    running.stop.send_replace(true);
+    receiver.gate.add_permits(1);
+    let (delivery, _) = shown(&running.stop().await, &request);
+    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
+}
