@@ -41,7 +41,7 @@ enum Woken<I> {
 
 impl<M: Machine> Driver<M> {
     /// Runs until the inbox is closed and everything is durable, or the store does not go on.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         if let Err(error) = self.serve().await {
             error!(partition = %self.runner.id(), %error, "partition stops: its store does not go on");
             // Dropping an input tells its sender.

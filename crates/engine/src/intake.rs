@@ -147,7 +147,7 @@ struct Slice {
 
 /// One partition's share of a slice's completion. Dropping it unfinished tells the sender that the outcome is unknown.
 #[derive(Debug)]
-pub(crate) struct SlicePart {
+pub struct SlicePart {
     shared: Arc<Slice>,
     rejected: Vec<Rejection>,
     finished: bool,

@@ -34,7 +34,7 @@ struct StatusLabel {
 }
 
 impl Metrics {
-    pub fn batch(&self, batch: &Batch) {
+    pub(crate) fn batch(&self, batch: &Batch) {
         self.batches.inc();
         let (mut signs, mut readings) = (0, 0);
         for op in &batch.ops {
@@ -58,7 +58,7 @@ impl Metrics {
         self.readings.inc_by(readings);
     }
 
-    pub fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         for (name, help, counter) in [
             ("fieldpost_engine_batches", "Batches committed", &self.batches),
             (

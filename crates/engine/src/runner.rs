@@ -62,7 +62,7 @@ impl std::fmt::Debug for Outside {
 pub(crate) struct WritingSince(AtomicI64);
 
 impl WritingSince {
-    pub fn get(&self) -> Timestamp {
+    pub(crate) fn get(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 use base::{DeviceId, EntityId, Kind, Timestamp, Value};
 use records::{Connection, EventKind};
 
+/// Makes the body that shows a picture.
+pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
+
 /// The engine's settings.
 #[derive(Clone)]
 pub struct Settings {
@@ -28,7 +31,7 @@ pub struct Settings {
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
-    pub render: Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>,
+    pub render: Render,
 }
 
 impl Settings {

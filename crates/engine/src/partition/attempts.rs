@@ -156,16 +156,16 @@ impl Partition {
             Answer::Status { code: 200..=299, .. } => self.delivered(slot, client, reservation, flight, turn),
             // The client is disabled before this arrives; the notification waits until it is enabled again.
             Answer::Status { code: 410, .. } => {
-                self.failed(slot, client, reservation, flight, jobs::Retry::uncounted(Duration::ZERO), turn);
+                self.failed(slot, client, reservation, &flight, jobs::Retry::uncounted(Duration::ZERO), turn);
             }
             Answer::Status { code, retry_after } => {
                 let patience = retry_after.filter(|_| matches!(code, 429 | 503));
                 let retry = self.retry(reservation.job, &flight, patience);
-                self.failed(slot, client, reservation, flight, retry, turn);
+                self.failed(slot, client, reservation, &flight, retry, turn);
             }
             Answer::Error(_) => {
                 let retry = self.retry(reservation.job, &flight, None);
-                self.failed(slot, client, reservation, flight, retry, turn);
+                self.failed(slot, client, reservation, &flight, retry, turn);
             }
         }
     }
@@ -209,13 +209,13 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         reservation: Reservation,
-        flight: Flight,
+        flight: &Flight,
         retry: jobs::Retry,
         turn: &mut Turn<'_>,
     ) {
         let released = self.jobs.release(turn.now, reservation, retry, &mut turn.batch, &mut turn.wakes);
         if let Ok(released) = released {
-            self.not_delivered(slot, client, &flight, &released, turn);
+            self.not_delivered(slot, client, flight, &released, turn);
         }
     }
 

@@ -10,18 +10,18 @@ const KINDS_MAX: usize = 1_000;
 
 /// A resident device. What reports change is kept by `watch`.
 #[derive(Debug)]
-pub(crate) struct Device {
-    pub id: DeviceId,
-    pub incarnation: Incarnation,
-    pub slot: DeviceSlot,
+pub(super) struct Device {
+    pub(super) id: DeviceId,
+    pub(super) incarnation: Incarnation,
+    pub(super) slot: DeviceSlot,
     /// Linked clients, in the order of linking.
-    pub clients: SmallVec<[Incarnation; 2]>,
+    pub(super) clients: SmallVec<[Incarnation; 2]>,
     kind: u16,
 }
 
 /// All devices of a partition.
 #[derive(Debug, Default)]
-pub(crate) struct Devices {
+pub(super) struct Devices {
     by_slot: Vec<Option<Device>>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    pub fn insert(&mut self, profile: &DeviceProfile) {
+    pub(super) fn insert(&mut self, profile: &DeviceProfile) {
         let slot = profile.slot.0 as usize;
         let device = Device {
             id: profile.id.clone(),
@@ -49,7 +49,7 @@ impl Devices {
         });
     }
 
-    pub fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
+    pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
         let device = self.by_slot.get_mut(slot.0 as usize)?.take()?;
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
@@ -58,33 +58,33 @@ impl Devices {
     }
 
     /// The device of that id, whose hash the caller knows.
-    pub fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&Device> {
+    pub(super) fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&Device> {
         let slot = self.by_id.find(hash, |slot| self.at(*slot).is_some_and(|device| device.id == *id))?;
         self.at(*slot)
     }
 
-    pub fn find(&self, id: &DeviceId) -> Option<&Device> {
+    pub(super) fn find(&self, id: &DeviceId) -> Option<&Device> {
         self.find_hashed(id, hash::device_hash(id.as_str()))
     }
 
-    pub fn get(&self, slot: DeviceSlot) -> Option<&Device> {
+    pub(super) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
         self.at(slot.0)
     }
 
-    pub fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut Device> {
+    pub(super) fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut Device> {
         self.by_slot.get_mut(slot.0 as usize)?.as_mut()
     }
 
-    pub fn kind(&self, device: &Device) -> &Kind {
+    pub(super) fn kind(&self, device: &Device) -> &Kind {
         &self.kinds[usize::from(device.kind)]
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
     /// Refuses a kind that would be one too many.
-    pub fn check_room(&self, kind: &Kind) -> Result<(), Problem> {
+    pub(super) fn check_room(&self, kind: &Kind) -> Result<(), Problem> {
         if self.kinds.len() < KINDS_MAX || self.kinds.contains(kind) {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Devices {
         Err(Problem::not_allowed("too_many_kinds", detail))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Device> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
         self.by_slot.iter().flatten()
     }
 

@@ -69,7 +69,7 @@ impl Partition {
                 }
             }
         }
-        partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), *pair)).collect();
+        partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), pair)).collect();
         partition.load_jobs(residents.jobs, now, store);
         Ok(Opened { partition, orphans })
     }
@@ -112,7 +112,7 @@ fn watch_settings(settings: &Settings) -> watch::Settings {
 #[derive(Default)]
 struct Residents {
     devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
-    pairs: Vec<Box<records::Pair>>,
+    pairs: Vec<records::Pair>,
     jobs: Vec<JobHead>,
 }
 
@@ -120,7 +120,7 @@ impl Residents {
     fn take(&mut self, resident: Resident) {
         match resident {
             Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
-            Resident::Pair(pair) => self.pairs.push(pair),
+            Resident::Pair(pair) => self.pairs.push(*pair),
             Resident::Job(head) => self.jobs.push(*head),
             Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
         }

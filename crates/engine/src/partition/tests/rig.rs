@@ -27,7 +27,7 @@ const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
 
 pub(super) struct Rig {
-    pub partition: Partition,
+    pub(super) partition: Partition,
     store: MemoryStore,
     settings: Arc<Settings>,
     directory: Directory,
@@ -50,7 +50,7 @@ pub(super) fn error(error: AttemptError) -> Answer {
 
 impl Rig {
     /// Device 0xA, a lock, linked to client acme; HTTP is attended.
-    pub fn linked() -> Self {
+    pub(super) fn linked() -> Self {
         let store = MemoryStore::new(Lineage(1), 1);
         let settings = Arc::new(settings());
         let directory = Directory::new();
@@ -92,63 +92,63 @@ impl Rig {
         answer.try_recv().expect("answered once durable")
     }
 
-    pub fn attend(&mut self) {
+    pub(super) fn attend(&mut self) {
         self.step(vec![Input::Attend { way: WayIn::Http, attended: true }]);
     }
 
     /// Time passes in one leap, as it does for a server that is down.
-    pub fn pass(&mut self, span: Duration) {
+    pub(super) fn pass(&mut self, span: Duration) {
         self.now = self.now.after(span);
         self.step(Vec::new());
     }
 
     /// Time passes second by second, as it does for a server that runs.
-    pub fn pass_slowly(&mut self, span: Duration) {
+    pub(super) fn pass_slowly(&mut self, span: Duration) {
         for _ in 0..span.as_secs() {
             self.pass(Duration::from_secs(1));
         }
     }
 
     /// The process dies and another one loads the store.
-    pub fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.processes += 1;
         self.partition = load(&self.store, &self.settings, &self.directory, self.now, self.processes);
     }
 
-    pub fn create(&mut self, id: &str) -> Result<(), Problem> {
+    pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
         let device = NewDevice { id: id.to_owned(), ..NewDevice::default() };
         let device = Box::new(device.check(&self.settings.registry_rules())?);
         self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
     }
 
-    pub fn delete(&mut self, id: &str) -> Result<(), Problem> {
+    pub(super) fn delete(&mut self, id: &str) -> Result<(), Problem> {
         self.ask(|reply| Input::DeleteDevice { id: device(id), reply })
     }
 
-    pub fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
+    pub(super) fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
         let client = LinkedClient { incarnation: CLIENT, id: client().id };
         self.ask(|reply| Input::Link { id: device(id), client, linked, reply })
     }
 
-    pub fn sweep(&mut self) -> bool {
+    pub(super) fn sweep(&mut self) -> bool {
         self.ask(|reply| Input::SweepClient { client: CLIENT, reply })
     }
 
-    pub fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
+    pub(super) fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
         self.ask(|reply| Input::RetryDelivery { id, reply })
     }
 
-    pub fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
+    pub(super) fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
         self.say(id, Said::Value { value, ts: None })
     }
 
-    pub fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
+    pub(super) fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
         let (_pending, input) = reports(id, None, said);
         self.step(vec![input])
     }
 
     /// The code with which a report is refused, if it is.
-    pub fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
+    pub(super) fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
         let (pending, input) = reports(id, kind.and_then(Kind::new), said);
         self.step(vec![input]);
         let outcome = tokio::runtime::Builder::new_current_thread()
@@ -159,7 +159,7 @@ impl Rig {
     }
 
     /// Leases all that is due, if the lane was named.
-    pub fn lease_all(&mut self) -> Vec<AttemptDue> {
+    pub(super) fn lease_all(&mut self) -> Vec<AttemptDue> {
         self.step(Vec::new());
         if self.lanes.take_now().is_empty() {
             return Vec::new();
@@ -167,37 +167,37 @@ impl Rig {
         self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
     }
 
-    pub fn ended(&mut self, due: &AttemptDue, answer: Answer) {
+    pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
         let end = AttemptEnd { at: self.now, took: Duration::from_millis(5), answer };
         self.step(vec![Input::AttemptEnded { reservation: due.reservation, end }]);
     }
 
-    pub fn told(&self, due: &AttemptDue) -> String {
+    pub(super) fn told(&self, due: &AttemptDue) -> String {
         String::from_utf8(due.body.to_vec()).expect("text")
     }
 
-    pub fn all_deliveries(&self) -> Vec<Delivery> {
+    pub(super) fn all_deliveries(&self) -> Vec<Delivery> {
         self.view().deliveries(Whose::default(), everything(), &|_| true).expect("readable")
     }
 
     /// Status and attempts of every delivery, oldest first.
-    pub fn deliveries(&self) -> Vec<(DeliveryStatus, u32)> {
+    pub(super) fn deliveries(&self) -> Vec<(DeliveryStatus, u32)> {
         self.all_deliveries()
             .iter()
             .map(|delivery| (delivery.progress.status, delivery.progress.attempts))
             .collect()
     }
 
-    pub fn attempts(&self, id: EntityId) -> Vec<Attempt> {
+    pub(super) fn attempts(&self, id: EntityId) -> Vec<Attempt> {
         self.view().attempts(DeliveryKey::from(id)).expect("readable")
     }
 
-    pub fn events(&self) -> Vec<EventKind> {
+    pub(super) fn events(&self) -> Vec<EventKind> {
         let events = self.view().events(Whose::default(), everything(), &|_| true).expect("readable");
         events.iter().map(|event| event.kind).collect()
     }
 
-    pub fn connection(&self, id: &str) -> Connection {
+    pub(super) fn connection(&self, id: &str) -> Connection {
         let profile = self.view().device(&device(id)).expect("readable").expect("registered");
         self.view().state(profile.slot).expect("readable").connection
     }

@@ -1,0 +1,249 @@
+//! The jobs that are there, found by id and by alias. When a job is due is not kept here.
+//!
+//! A successor has no entry of its own: its id leads to the job before it.
+
+use std::num::NonZeroU32;
+
+use base::hash;
+use hashbrown::HashTable;
+use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Successor};
+
+use crate::entry::{Claim, Entry, Lease, Next, Place, head_of_successor};
+use crate::heap::Links;
+use crate::slab::{Handle, Slab};
+
+/// Indexes below this size are not worth giving memory back.
+const INDEX_ENTRIES_KEPT: usize = 1 << 12;
+
+/// What an id stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum Found {
+    Job(Handle<Entry>),
+    /// The successor of this one.
+    SuccessorOf(Handle<Entry>),
+}
+
+/// The jobs.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) entries: Slab<Entry>,
+    pub(crate) leases: Slab<Lease>,
+    claims: Slab<Claim>,
+    ids: HashTable<IdPlace>,
+    aliases: HashTable<Handle<Entry>>,
+}
+
+/// A job that was taken out.
+pub(crate) struct Removed {
+    pub(crate) entry: Entry,
+    pub(crate) claim: Option<Claim>,
+}
+
+impl Table {
+    pub(crate) fn find(&self, id: JobId) -> Option<Found> {
+        self.ids.find(hash_of_id(id), |place| self.id_at(**place) == id).map(|place| place.found())
+    }
+
+    pub(crate) fn by_alias(&self, queue: QueueKey, alias: AliasKey) -> Option<Handle<Entry>> {
+        let holds = |job: &Handle<Entry>| {
+            self.entries[*job].queue == queue && self.claim(*job).is_some_and(|claim| claim.alias == alias)
+        };
+        self.aliases.find(hash_of_alias(queue, alias), holds).copied()
+    }
+
+    /// Takes a job in, in no heap yet. Neither its id nor its alias may be there.
+    pub(crate) fn insert(&mut self, head: &JobHead) -> Handle<Entry> {
+        debug_assert!(self.find(head.id).is_none(), "an id is given out once");
+        let claim = head.alias.map(|alias| {
+            debug_assert!(self.by_alias(head.queue, alias).is_none(), "an alias is held by one job");
+            self.claims.insert(Claim { alias, next: Next::Nobody })
+        });
+        let lease = match head.state {
+            JobState::Waiting => None,
+            JobState::Reserved { lease: number, holder } => Some(self.leases.insert(Lease { number, holder })),
+        };
+        let job = self.entries.insert(Entry {
+            id: head.id,
+            queue: head.queue,
+            number: head.number,
+            run_at: head.run_at,
+            visible_at: head.visible_at,
+            attempt: head.attempt,
+            tries: head.tries,
+            lease,
+            claim,
+            links: Links::default(),
+            place: Place::Nowhere,
+        });
+        self.index_id(IdPlace::of_job(job));
+        if let Some(alias) = head.alias {
+            self.index_alias(head.queue, alias, job);
+        }
+        self.set_next(job, Next::from_stored(head.successor));
+        job
+    }
+
+    /// Takes a job out that is in no heap; its successor, if any, is not there any more either.
+    pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
+        debug_assert_eq!(self.entries[job].place, Place::Nowhere, "a heap leads to entries that are there");
+        let next = self.set_next(job, Next::Nobody);
+        let Entry { id, queue, lease, claim, .. } = self.entries[job];
+        self.forget_id(id);
+        if let Some(lease) = lease {
+            self.leases.remove(lease);
+        }
+        if let Some(Claim { alias, .. }) = self.claim(job) {
+            self.forget_alias(queue, *alias);
+        }
+        let claim = claim.map(|claim| Claim { next, ..self.claims.remove(claim) });
+        Removed { entry: self.entries.remove(job), claim }
+    }
+
+    /// Sets who takes over; answers who would have. Only a job with an alias has a successor.
+    pub(crate) fn set_next(&mut self, job: Handle<Entry>, next: Next) -> Next {
+        let Some(claim) = self.entries[job].claim else {
+            debug_assert!(next.successor().is_none(), "a successor takes over an alias");
+            return Next::Nobody;
+        };
+        if let Some(Successor { id, .. }) = self.claims[claim].next.successor() {
+            self.forget_id(*id);
+        }
+        let replaced = std::mem::replace(&mut self.claims[claim].next, next);
+        if self.claims[claim].next.successor().is_some() {
+            self.index_id(IdPlace::of_successor(job));
+        }
+        replaced
+    }
+
+    pub(crate) fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
+        self.entries[job].claim.map(|claim| &self.claims[claim])
+    }
+
+    pub(crate) fn successor(&self, job: Handle<Entry>) -> Option<&Successor> {
+        self.claim(job)?.next.successor()
+    }
+
+    pub(crate) fn successor_mut(&mut self, job: Handle<Entry>) -> Option<&mut Successor> {
+        self.claims[self.entries[job].claim?].next.successor_mut()
+    }
+
+    pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
+        self.entries[job].lease.map(|lease| self.leases[lease])
+    }
+
+    /// The job in its stored form.
+    pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
+        let entry = &self.entries[job];
+        let claim = self.claim(job);
+        JobHead {
+            id: entry.id,
+            queue: entry.queue,
+            number: entry.number,
+            run_at: entry.run_at,
+            visible_at: entry.visible_at,
+            attempt: entry.attempt,
+            tries: entry.tries,
+            state: self.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
+                lease: lease.number,
+                holder: lease.holder,
+            }),
+            alias: claim.map(|claim| claim.alias),
+            successor: claim.and_then(|claim| claim.next.to_stored()),
+        }
+    }
+
+    /// A job's successor as the job it will be.
+    pub(crate) fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
+        let claim = self.claim(job)?;
+        let successor = claim.next.successor()?;
+        Some(head_of_successor(successor, self.entries[job].queue, claim.alias, successor.run_at))
+    }
+
+    fn id_at(&self, place: IdPlace) -> JobId {
+        id_at(&self.entries, &self.claims, place)
+    }
+
+    fn index_id(&mut self, place: IdPlace) {
+        let Self { entries, claims, ids, .. } = self;
+        let hash = |place: &IdPlace| hash_of_id(id_at(entries, claims, *place));
+        ids.insert_unique(hash(&place), place, hash);
+    }
+
+    fn forget_id(&mut self, id: JobId) {
+        let Self { entries, claims, ids, .. } = self;
+        let found = ids.find_entry(hash_of_id(id), |place| id_at(entries, claims, *place) == id);
+        found.expect("every job is indexed by its id").remove();
+        if is_sparse(ids) {
+            ids.shrink_to(2 * ids.len(), |place| hash_of_id(id_at(entries, claims, *place)));
+        }
+    }
+
+    fn index_alias(&mut self, queue: QueueKey, alias: AliasKey, job: Handle<Entry>) {
+        let Self { entries, claims, aliases, .. } = self;
+        aliases.insert_unique(hash_of_alias(queue, alias), job, |job| hash_of_claim(entries, claims, *job));
+    }
+
+    fn forget_alias(&mut self, queue: QueueKey, alias: AliasKey) {
+        let Self { entries, claims, aliases, .. } = self;
+        let holds = |job: &Handle<Entry>| {
+            let entry = &entries[*job];
+            entry.queue == queue && entry.claim.is_some_and(|claim| claims[claim].alias == alias)
+        };
+        let found = aliases.find_entry(hash_of_alias(queue, alias), holds);
+        found.expect("every alias that is held is indexed").remove();
+        if is_sparse(aliases) {
+            aliases.shrink_to(2 * aliases.len(), |job| hash_of_claim(entries, claims, *job));
+        }
+    }
+}
+
+/// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was filled since.
+pub(crate) fn is_sparse<T>(table: &HashTable<T>) -> bool {
+    table.capacity() > INDEX_ENTRIES_KEPT && table.len() < table.capacity() / 8
+}
+
+/// Whose id it is, in four bytes: a handle, and in its highest bit whether its successor is meant.
+#[derive(Clone, Copy)]
+struct IdPlace(NonZeroU32);
+
+impl IdPlace {
+    const SUCCESSOR: u32 = 1 << 31;
+
+    fn of_job(job: Handle<Entry>) -> Self {
+        Self(job.number())
+    }
+
+    fn of_successor(job: Handle<Entry>) -> Self {
+        Self(job.number() | Self::SUCCESSOR)
+    }
+
+    fn found(self) -> Found {
+        let number = NonZeroU32::new(self.0.get() & !Self::SUCCESSOR);
+        let job = Handle::from_number(number.expect("the number of a handle is not 0"));
+        if self.0.get() & Self::SUCCESSOR == 0 { Found::Job(job) } else { Found::SuccessorOf(job) }
+    }
+}
+
+fn id_at(entries: &Slab<Entry>, claims: &Slab<Claim>, place: IdPlace) -> JobId {
+    match place.found() {
+        Found::Job(job) => entries[job].id,
+        Found::SuccessorOf(job) => {
+            let successor = entries[job].claim.and_then(|claim| claims[claim].next.successor());
+            successor.expect("a successor's id is forgotten before the successor").id
+        }
+    }
+}
+
+fn hash_of_id(id: JobId) -> u64 {
+    hash::derived(0, &id.0)
+}
+
+fn hash_of_alias(queue: QueueKey, alias: AliasKey) -> u64 {
+    hash::derived(queue.0, &alias.0.to_le_bytes())
+}
+
+fn hash_of_claim(entries: &Slab<Entry>, claims: &Slab<Claim>, job: Handle<Entry>) -> u64 {
+    let entry = &entries[job];
+    let claim = entry.claim.expect("only jobs with an alias are indexed by it");
+    hash_of_alias(entry.queue, claims[claim].alias)
+}
