@@ -1,3 +1,5 @@
 //! The embedded store.
+mod key_range;
 mod locks;
 mod pages;
+mod tables;

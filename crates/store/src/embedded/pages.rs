@@ -265,8 +265,11 @@ impl CheckedPages {
     pub(super) fn sync(&self) -> io::Result<()> {
         let mut state = locked(&self.state);
         self.write_checksums(&mut state)?;
+        let number = state.head.number();
+        // readers need not wait for the disk
+        drop(state);
         self.file.sync()?;
-        state.head.synced();
+        locked(&self.state).head.synced(number);
         Ok(())
     }
 }

@@ -104,9 +104,14 @@ impl Head {
         (0..COPIES).try_for_each(|copy| file.write_at(offset(copy, self.number % SLOTS), &bytes))
     }
 
-    /// What was written last is durable.
-    pub(super) fn synced(&mut self) {
-        self.is_durable = true;
+    /// The latest write.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The writes up to `number` are durable.
+    pub(super) fn synced(&mut self, number: u64) {
+        self.is_durable |= self.number == number;
     }
 }
 
