@@ -1,0 +1,137 @@
+//! From the bytes of a message to a [`Report`]. Pure: no socket, no clock, the same for every way in.
+//!
+//! A message that can be attributed to a device becomes a [`Report`] even when it is refused, because it is a sign of
+//! life; one that cannot is a [`Problem`]. Whether the device exists, is of the claimed kind and may have the value is the
+//! engine's affair.
+
+use base::{DeviceId, Kind, Problem, Timestamp};
+use engine::{Report, Said};
+
+use self::topic::Topic;
+
+pub mod canonical;
+mod envelope;
+mod topic;
+
+#[cfg(test)]
+mod tests;
+
+/// The code of a publish to a topic that is none of ours; MQTT 5 has its own reason code for it.
+pub const UNKNOWN_TOPIC: &str = "unknown_topic";
+
+/// What decoding depends on besides the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Longest device id that is accepted, in characters.
+    pub device_id_chars_max: usize,
+    /// The wall clock: a report's `ts` may be little ahead of it.
+    pub wall: Timestamp,
+}
+
+impl Rules {
+    /// The rules of an engine at this moment.
+    #[must_use]
+    pub fn of(engine: &engine::Engine) -> Self {
+        Self { device_id_chars_max: engine.settings().device_id_chars_max, wall: engine.clock().wall() }
+    }
+
+    fn device_id(self, field: &str, text: &str) -> Result<DeviceId, Problem> {
+        let short = text.len() <= self.device_id_chars_max;
+        DeviceId::new(text).filter(|_| short).ok_or_else(|| {
+            let max = self.device_id_chars_max;
+            let detail = format!("{field} must be 1 to {max} ASCII letters and digits, not {}", quoted(text));
+            Problem::not_allowed("invalid_id", detail)
+        })
+    }
+}
+
+/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of NDJSON, or the payload of
+/// topic `sensors`.
+///
+/// # Errors
+/// When it cannot be said which device it is from.
+pub fn object(bytes: &[u8], rules: Rules) -> Result<Report, Problem> {
+    let fields = envelope::Fields::read(text_of(bytes)?)?;
+    let device = fields.device(rules)?;
+    Ok(Report { device, kind: None, said: or_refused(fields.said(rules)) })
+}
+
+/// Decodes a publish: the topic says who it is from, the payload is an envelope or the value itself. `id` is the MQTT 5 user
+/// property of that name.
+///
+/// # Errors
+/// When it cannot be said which device it is from: an unknown topic, or an id that no device can have.
+pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
+    let (kind, device, said) = match topic::parse(topic) {
+        Topic::Sensors => {
+            let report = object(payload, rules)?;
+            return Ok(match id.map_or(Ok(()), envelope::check_report_id) {
+                Err(problem) if !matches!(report.said, Said::Refused(_)) => {
+                    Report { said: Said::Refused(Box::new(problem)), ..report }
+                }
+                _ => report,
+            });
+        }
+        Topic::State { kind, device } => {
+            let device = rules.device_id("the id in the topic", device)?;
+            let checked_id = id.map_or(Ok(()), envelope::check_report_id);
+            (kind, device, checked_id.and_then(|()| state(payload, rules)))
+        }
+        Topic::Heartbeat { kind, device } => {
+            (kind, rules.device_id("the id in the topic", device)?, Ok(Said::Alive))
+        }
+        Topic::Unknown => return Err(unknown_topic(topic)),
+    };
+    let Some(known) = Kind::new(kind) else {
+        let detail = format!("the topic names the kind {}, which no device has", quoted(kind));
+        let said = Said::Refused(Box::new(Problem::not_allowed("wrong_kind", detail)));
+        return Ok(Report { device, kind: None, said });
+    };
+    Ok(Report { device, kind: Some(known), said: or_refused(said) })
+}
+
+/// A JSON object that has `data` is an envelope; any other JSON is the value itself.
+fn state(payload: &[u8], rules: Rules) -> Result<Said, Problem> {
+    let text = text_of(payload)?;
+    if envelope::is_object(text) {
+        let fields = envelope::Fields::read(text)?;
+        if fields.has_data() {
+            return fields.said(rules);
+        }
+    }
+    Ok(Said::Value { value: canonical::value(text)?, ts: None })
+}
+
+fn or_refused(said: Result<Said, Problem>) -> Said {
+    said.unwrap_or_else(|problem| Said::Refused(Box::new(problem)))
+}
+
+fn unknown_topic(topic: &str) -> Problem {
+    let detail = format!(
+        "reports go to dev/{{kind}}/{{id}}/state, dev/{{kind}}/{{id}}/heartbeat or sensors, not to {}",
+        quoted(topic)
+    );
+    Problem::not_allowed(UNKNOWN_TOPIC, detail)
+}
+
+fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(bytes)
+        .map_err(|bad| Problem::unreadable(format!("not UTF-8 at byte {}", bad.valid_up_to())))
+}
+
+/// Longest piece of a sender's text that a detail repeats, in characters.
+const QUOTED_CHARS_MAX: usize = 80;
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+    }
+}
+
+/// What a JSON parser said, without its line number: a message has one line.
+fn not_json(error: &serde_json::Error) -> Problem {
+    let said = error.to_string();
+    let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
+    Problem::unreadable(format!("not readable JSON at byte {}: {what}", error.column()))
+}

@@ -1,0 +1,136 @@
+//! The fields around a value: `device_id` or `sensor_id`, `data`, `ts`, `id`. Other fields are ignored.
+//!
+//! Fields stay text until they are needed, so that each has its own refusal and the common report is read without an
+//! allocation.
+
+use std::borrow::Cow;
+
+use base::limits::{REPORT_ID_CHARS_MAX, REPORT_TS_AHEAD_MS_MAX};
+use base::{DeviceId, Problem, Timestamp};
+use engine::Said;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{Rules, canonical, not_json, quoted};
+
+/// The fields of an envelope, each as its JSON text. A field that is there twice makes the whole unreadable.
+#[derive(Deserialize)]
+pub(super) struct Fields<'a> {
+    #[serde(borrow, default, deserialize_with = "there")]
+    device_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    sensor_id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    data: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    ts: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+}
+
+/// A field that is `null` is there; without this serde would take it for missing.
+fn there<'de, D: Deserializer<'de>>(field: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(field).map(Some)
+}
+
+/// Whether the text, if it is JSON at all, is an object.
+pub(super) fn is_object(text: &str) -> bool {
+    text.trim_ascii_start().starts_with('{')
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
+        // serde would also take an array for the fields in their order.
+        if !is_object(text) && serde_json::from_str::<&RawValue>(text).is_ok() {
+            return Err(Problem::not_allowed(
+                "not_an_object",
+                "a report is a JSON object, not another value",
+            ));
+        }
+        serde_json::from_str(text).map_err(|error| not_json(&error))
+    }
+
+    pub(super) fn has_data(&self) -> bool {
+        self.data.is_some()
+    }
+
+    /// Who it is from.
+    pub(super) fn device(&self, rules: Rules) -> Result<DeviceId, Problem> {
+        match (self.device_id, self.sensor_id) {
+            (Some(raw), None) => device_id("device_id", raw, rules),
+            (None, Some(raw)) => device_id("sensor_id", raw, rules),
+            (Some(raw), Some(other)) => {
+                let device = device_id("device_id", raw, rules)?;
+                if device == device_id("sensor_id", other, rules)? {
+                    return Ok(device);
+                }
+                Err(Problem::not_allowed("invalid_id", "device_id and sensor_id differ; give one of them"))
+            }
+            (None, None) => Err(missing("device_id")),
+        }
+    }
+
+    /// What it says.
+    pub(super) fn said(&self, rules: Rules) -> Result<Said, Problem> {
+        let data = self.data.ok_or_else(|| missing("data"))?;
+        let value = canonical::value(data.get())?;
+        let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
+        if let Some(raw) = self.id {
+            let id = string_of(raw).ok_or_else(|| bad_report_id(raw.get()))?;
+            check_report_id(&id)?;
+        }
+        Ok(Said::Value { value, ts })
+    }
+}
+
+fn missing(field: &str) -> Problem {
+    Problem::not_allowed("missing_field", format!("{field} is missing"))
+}
+
+fn device_id(field: &str, raw: &RawValue, rules: Rules) -> Result<DeviceId, Problem> {
+    let Some(text) = string_of(raw) else {
+        let detail = format!("{field} must be a string, not {}", quoted(raw.get()));
+        return Err(Problem::not_allowed("invalid_id", detail));
+    };
+    rules.device_id(field, &text)
+}
+
+fn device_time(raw: &RawValue, wall: Timestamp) -> Result<Timestamp, Problem> {
+    let parsed = string_of(raw).and_then(|text| Timestamp::parse(&text).ok());
+    let ts = parsed.ok_or_else(|| {
+        let detail = format!(
+            "ts must be an RFC 3339 time such as \"2026-11-21T01:02:03.456Z\", not {}",
+            quoted(raw.get())
+        );
+        Problem::not_allowed("invalid_ts", detail)
+    })?;
+    if ts.0.saturating_sub(wall.0) > REPORT_TS_AHEAD_MS_MAX {
+        let detail = format!("ts {ts} is over 5 minutes ahead of the server's time {wall}");
+        return Err(Problem::not_allowed("ts_ahead", detail));
+    }
+    Ok(ts)
+}
+
+/// The syntax of a report's `id`, from JSON or the MQTT 5 user property.
+pub(super) fn check_report_id(id: &str) -> Result<(), Problem> {
+    // A character takes at least one byte, so most ids need no counting.
+    let fits =
+        !id.is_empty() && (id.len() <= REPORT_ID_CHARS_MAX || id.chars().count() <= REPORT_ID_CHARS_MAX);
+    if fits { Ok(()) } else { Err(bad_report_id(id)) }
+}
+
+fn bad_report_id(shown: &str) -> Problem {
+    let detail =
+        format!("id must be a string of 1 to {REPORT_ID_CHARS_MAX} characters, not {}", quoted(shown));
+    Problem::not_allowed("invalid_report_id", detail)
+}
+
+/// The text of a JSON string; `None` if it is another value.
+fn string_of(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        serde_json::from_str(raw.get()).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}

@@ -1,0 +1,146 @@
+//! What became of the reports of one way in: counted by result, and the refused ones logged.
+//!
+//! A flood of bad reports must not become a flood of log lines: at most one a second is written, and it says how many were
+//! left out. The counters miss none.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use base::{Problem, WayIn};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// At most one line about refused reports in this time.
+const LOG_EVERY: Duration = Duration::from_secs(1);
+
+/// A word of a fixed set: every value of a label is written in this crate or is a [`Problem::code`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+/// Counts things by how they went.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByResult(Family<ResultLabel, Counter>);
+
+impl ByResult {
+    pub(crate) fn count(&self, result: &'static str) {
+        self.add(result, 1);
+    }
+
+    pub(crate) fn add(&self, result: &'static str, number: u64) {
+        self.0.get_or_create(&ResultLabel { result }).inc_by(number);
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry, name: &str, help: &str) {
+        registry.register(name, help, self.0.clone());
+    }
+
+    #[cfg(test)]
+    pub(crate) fn get(&self, result: &'static str) -> u64 {
+        self.0.get(&ResultLabel { result }).map_or(0, |counter| counter.get())
+    }
+}
+
+/// What became of the reports of one way in.
+#[derive(Debug)]
+pub(crate) struct ReportFigures {
+    way: WayIn,
+    results: ByResult,
+    accepted: Counter,
+    log: Quota,
+}
+
+impl ReportFigures {
+    pub(crate) fn new(way: WayIn) -> Self {
+        let results = ByResult::default();
+        let accepted = results.0.get_or_create_owned(&ResultLabel { result: "accepted" });
+        Self { way, results, accepted, log: Quota::new() }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let name = format!("fieldpost_{}_reports", self.way.as_str());
+        self.results.register(registry, &name, "Reports by result: accepted, or the code of the refusal");
+    }
+
+    pub(crate) fn accepted(&self, reports: u64) {
+        self.accepted.inc_by(reports);
+    }
+
+    /// Counts a refused report; `place` says where it was: a line, a packet.
+    pub(crate) fn refused(&self, problem: &Problem, place: u64) {
+        self.results.count(problem.code);
+        if let Some(left_out) = self.log.take() {
+            tracing::info!(
+                way = self.way.as_str(),
+                code = problem.code,
+                detail = problem.detail,
+                place,
+                left_out,
+                "refused a report"
+            );
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count_of(&self, result: &'static str) -> u64 {
+        self.results.get(result)
+    }
+}
+
+/// One log line in a while.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    start: Instant,
+    /// Milliseconds after `start` from which the next line may be written.
+    next_ms: AtomicU64,
+    left_out: AtomicU64,
+}
+
+impl Quota {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), next_ms: AtomicU64::new(0), left_out: AtomicU64::new(0) }
+    }
+
+    /// Whether a line may be written now, and how many were left out since the last one.
+    pub(crate) fn take(&self) -> Option<u64> {
+        let elapsed = self.start.elapsed();
+        self.take_at(base::time::millis(elapsed).cast_unsigned())
+    }
+
+    fn take_at(&self, now_ms: u64) -> Option<u64> {
+        let next = self.next_ms.load(Ordering::Relaxed);
+        let later = now_ms + base::time::millis(LOG_EVERY).cast_unsigned();
+        let due = now_ms >= next
+            && self.next_ms.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if due {
+            return Some(self.left_out.swap(0, Ordering::Relaxed));
+        }
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_makes_one_line_a_second_that_says_what_is_missing() {
+        let quota = Quota::new();
+        let taken: Vec<_> = [0, 1, 2, 999, 1_000, 1_500, 5_000].map(|at| quota.take_at(at)).into();
+        assert_eq!(taken, [Some(0), None, None, None, Some(3), None, Some(1)]);
+    }
+
+    #[test]
+    fn every_refusal_is_counted() {
+        let figures = ReportFigures::new(WayIn::Mqtt);
+        for _ in 0..3 {
+            figures.refused(&Problem::unreadable("x"), 1);
+        }
+        figures.accepted(2);
+        assert_eq!((figures.count_of("unreadable"), figures.count_of("accepted")), (3, 2));
+    }
+}

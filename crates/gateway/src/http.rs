@@ -1,0 +1,155 @@
+//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON.
+//!
+//! The answer comes when everything that is accepted is durable. A body that has begun is never answered "too busy": when
+//! the engine is behind, the body is read more slowly. This module has a route, not a listener; who has the listener tells
+//! the engine that this way in is attended.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use axum::routing::post;
+use base::limits::JSON_BODY_BYTES_MAX;
+use base::{Problem, WayIn};
+use engine::{Engine, Intake, Outcome};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::decode::{self, Rules};
+use crate::figures::{ByResult, ReportFigures};
+
+mod answer;
+mod lines;
+mod ndjson;
+
+/// The content type whose bodies are many reports.
+const NDJSON: &str = "application/x-ndjson";
+
+/// The route, for the router that serves the API. Its figures go into `registry`.
+pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
+    let figures = Figures::default();
+    figures.register(registry);
+    let shared = Shared { intake: engine.intake(WayIn::Http), engine: engine.clone(), figures };
+    Router::new().route("/v1/reports", post(take)).with_state(Arc::new(shared))
+}
+
+/// What every request needs.
+#[derive(Debug)]
+struct Shared {
+    engine: Engine,
+    intake: Intake,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct Figures {
+    reports: ReportFigures,
+    bodies: ByResult,
+    received_bytes: Counter,
+    slices_in_flight: Gauge,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            reports: ReportFigures::new(WayIn::Http),
+            bodies: ByResult::default(),
+            received_bytes: Counter::default(),
+            slices_in_flight: Gauge::default(),
+        }
+    }
+}
+
+impl Figures {
+    fn register(&self, registry: &mut Registry) {
+        self.reports.register(registry);
+        self.bodies.register(
+            registry,
+            "fieldpost_http_report_bodies",
+            "Bodies of POST /v1/reports by result: answered, broken off, too_large, not_accepting",
+        );
+        registry.register(
+            "fieldpost_http_reports_received_bytes",
+            "Bytes of bodies of POST /v1/reports",
+            self.received_bytes.clone(),
+        );
+        registry.register(
+            "fieldpost_http_report_slices_in_flight",
+            "Slices of reports handed in over HTTP whose durability is awaited",
+            self.slices_in_flight.clone(),
+        );
+    }
+}
+
+async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let many = is_ndjson(&request);
+    let body = request.into_body();
+    let taken = if many { ndjson::take(&shared, body).await } else { take_one(&shared, body).await };
+    let (result, response) = match taken {
+        Ok(tally) => ("answered", answer::tally(&tally)),
+        Err(Refused::NotTaken(result, problem)) => (result, answer::problem(&problem)),
+        Err(Refused::Report(problem)) => ("answered", answer::problem(&problem)),
+    };
+    shared.figures.bodies.count(result);
+    response
+}
+
+/// Why a request gets a problem and not a tally.
+#[derive(Debug)]
+enum Refused {
+    /// The body could not be taken; the word is the label it is counted under.
+    NotTaken(&'static str, Problem),
+    /// The single report was refused.
+    Report(Problem),
+}
+
+impl From<engine::intake::NotAccepting> for Refused {
+    fn from(not: engine::intake::NotAccepting) -> Self {
+        Self::NotTaken("not_accepting", not.into())
+    }
+}
+
+/// NDJSON only with that very content type; parameters such as a charset do not matter.
+fn is_ndjson(request: &Request) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = content_type.unwrap_or_default().split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(NDJSON)
+}
+
+async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused> {
+    let bytes =
+        Limited::new(body, JSON_BODY_BYTES_MAX).collect().await.map_err(|error| unread(&*error))?.to_bytes();
+    shared.figures.received_bytes.inc_by(bytes.len() as u64);
+    let refused = |problem| {
+        shared.figures.reports.refused(&problem, 1);
+        Refused::Report(problem)
+    };
+    let report = decode::object(&bytes, Rules::of(&shared.engine)).map_err(refused)?;
+    let Outcome { accepted, rejected } = shared.intake.submit(vec![report]).await?.durable().await?;
+    if let Some(rejection) = rejected.into_iter().next() {
+        return Err(refused(rejection.problem));
+    }
+    shared.figures.reports.accepted(accepted.into());
+    let mut tally = answer::Tally::default();
+    tally.accept(accepted.into());
+    Ok(tally)
+}
+
+fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Refused {
+    if error.is::<LengthLimitError>() {
+        let detail =
+            format!("a JSON body has at most {JSON_BODY_BYTES_MAX} bytes; send many reports as {NDJSON}");
+        return Refused::NotTaken("too_large", Problem::new(413, "body_too_large", detail));
+    }
+    broken_off(error)
+}
+
+/// The sender is gone, so nobody will read this; it names the request in a log of the layer above.
+fn broken_off(error: impl std::fmt::Display) -> Refused {
+    Refused::NotTaken("broken_off", Problem::unreadable(format!("the body broke off: {error}")))
+}

@@ -1,0 +1,206 @@
+//! Cuts a body that comes in chunks into lines, holding no more than one line of it.
+//!
+//! Lines count from 1, blank ones too. A line that is too long is told once and thrown away as it comes.
+
+use base::limits::NDJSON_LINE_BYTES_MAX;
+
+/// Where in the body we are.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    number: u64,
+    /// The beginning of the line that the next chunk goes on with.
+    begun: Vec<u8>,
+    /// `begun` was the last line given out, or too much was thrown away.
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Within,
+    GivenOut,
+    TooLong,
+}
+
+/// A line that is not blank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    Whole(&'a [u8]),
+    TooLong,
+}
+
+/// What a step through a chunk came to.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    /// A blank line.
+    Blank,
+    /// A line within the chunk.
+    Within(&'a [u8]),
+    /// A line that an earlier chunk began.
+    Begun,
+    TooLong,
+}
+
+impl Lines {
+    /// The next line and its number; `None` when the chunk is used up.
+    pub(super) fn next<'a, 'chunk: 'a>(&'a mut self, chunk: &mut &'chunk [u8]) -> Option<(u64, Line<'a>)> {
+        let step = loop {
+            match self.step(chunk)? {
+                Step::Blank => {}
+                step => break step,
+            }
+        };
+        self.given(step)
+    }
+
+    /// The last line, if the body did not end with a line end.
+    pub(super) fn last(&mut self) -> Option<(u64, Line<'_>)> {
+        let ended = match self.state {
+            State::GivenOut => true,
+            State::Within => self.begun.is_empty(),
+            State::TooLong => false,
+        };
+        if ended {
+            return None;
+        }
+        self.number += 1;
+        let step = self.end();
+        self.given(step)
+    }
+
+    fn given<'a>(&'a self, step: Step<'a>) -> Option<(u64, Line<'a>)> {
+        let line = match step {
+            Step::Blank => return None,
+            Step::Within(line) => Line::Whole(line),
+            Step::Begun => Line::Whole(&self.begun),
+            Step::TooLong => Line::TooLong,
+        };
+        Some((self.number, line))
+    }
+
+    fn step<'chunk>(&mut self, chunk: &mut &'chunk [u8]) -> Option<Step<'chunk>> {
+        if self.state == State::GivenOut {
+            self.begun.clear();
+            self.state = State::Within;
+        }
+        let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
+            self.begin(std::mem::take(chunk));
+            return None;
+        };
+        let piece = &chunk[..end];
+        *chunk = &chunk[end + 1..];
+        self.number += 1;
+        let within = self.state == State::Within && self.begun.is_empty();
+        if within && piece.len() <= NDJSON_LINE_BYTES_MAX {
+            return Some(if is_blank(piece) { Step::Blank } else { Step::Within(piece) });
+        }
+        self.begin(piece);
+        Some(self.end())
+    }
+
+    fn begin(&mut self, piece: &[u8]) {
+        if self.state == State::TooLong {
+            return;
+        }
+        if self.begun.len() + piece.len() > NDJSON_LINE_BYTES_MAX {
+            self.begun = Vec::new();
+            self.state = State::TooLong;
+        } else {
+            self.begun.extend_from_slice(piece);
+        }
+    }
+
+    /// Ends the line that was begun.
+    fn end(&mut self) -> Step<'static> {
+        let too_long = self.state == State::TooLong;
+        self.state = State::GivenOut;
+        match too_long {
+            true => Step::TooLong,
+            false if is_blank(&self.begun) => Step::Blank,
+            false => Step::Begun,
+        }
+    }
+}
+
+fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn told(line: Line<'_>) -> String {
+        match line {
+            Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Line::TooLong => "TOO LONG".into(),
+        }
+    }
+
+    fn cut(chunks: &[&[u8]]) -> Vec<(u64, String)> {
+        let mut lines = Lines::default();
+        let mut all = Vec::new();
+        for chunk in chunks {
+            let mut chunk = *chunk;
+            while let Some((number, line)) = lines.next(&mut chunk) {
+                all.push((number, told(line)));
+            }
+        }
+        all.extend(lines.last().map(|(number, line)| (number, told(line))));
+        all
+    }
+
+    #[test]
+    fn lines_are_cut_where_they_end() {
+        let long = [b'x'; NDJSON_LINE_BYTES_MAX + 1];
+        let check = |chunks: &[&[u8]], expect: &[(u64, &str)]| {
+            let expect: Vec<_> = expect.iter().map(|(number, line)| (*number, (*line).to_owned())).collect();
+            assert_eq!(cut(chunks), expect);
+        };
+        check(&[], &[]);
+        check(&[b"a\nb\n"], &[(1, "a"), (2, "b")]);
+        check(&[b"a\nb"], &[(1, "a"), (2, "b")]);
+        check(&[b"\n \r\na\r\n\nb\n\n"], &[(3, "a\r"), (5, "b")]);
+        check(&[b"a", b"b", b"\n", b"c"], &[(1, "ab"), (2, "c")]);
+        check(&[b"ab\n", b"", b"\n", b"c\n"], &[(1, "ab"), (3, "c")]);
+        check(&[b" ", b"\n", b"a\n", b" "], &[(2, "a")]);
+        check(&[&long, b"\na\n"], &[(1, "TOO LONG"), (2, "a")]);
+        check(&[b"a\n", &long, b"more", b"\nb"], &[(1, "a"), (2, "TOO LONG"), (3, "b")]);
+        check(&[&long], &[(1, "TOO LONG")]);
+        let mut within = long[1..].to_vec();
+        assert_eq!(cut(&[&within])[0].1.len(), NDJSON_LINE_BYTES_MAX);
+        within.extend_from_slice(b"\n");
+        assert_eq!(cut(&[&within])[0].1.len(), NDJSON_LINE_BYTES_MAX);
+        let (head, tail) = long.split_at(NDJSON_LINE_BYTES_MAX / 2);
+        check(&[head, tail, b"\n"], &[(1, "TOO LONG")]);
+    }
+
+    #[test]
+    fn a_long_line_is_not_kept() {
+        let mut lines = Lines::default();
+        for _ in 0..100 {
+            assert_eq!(lines.next(&mut [b'x'; 10_000].as_slice()), None);
+            assert!(lines.begun.capacity() <= 2 * NDJSON_LINE_BYTES_MAX);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(body in "[ab \n]{0,40}", cuts in prop::collection::vec(0_usize..40, 0..6)) {
+            let bytes = body.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|at| at.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            let expect: Vec<(u64, String)> = body
+                .split('\n')
+                .zip(1..)
+                .filter(|(line, _)| !line.trim().is_empty())
+                .map(|(line, number)| (number, line.to_owned()))
+                .collect();
+            prop_assert_eq!(cut(&chunks), expect);
+        }
+    }
+}

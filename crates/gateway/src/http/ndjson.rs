@@ -1,0 +1,168 @@
+//! An NDJSON body as it comes: lines are gathered into slices, slices are handed in, and a bounded number of them is
+//! under way. When that many are, the body is not read on.
+
+use std::collections::VecDeque;
+
+use axum::body::{Body, Bytes};
+use base::Problem;
+use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
+use engine::intake::NotAccepting;
+use engine::{Outcome, Pending, Report};
+use http_body_util::BodyExt;
+
+use super::answer::Tally;
+use super::lines::{Line, Lines};
+use super::{Refused, Shared, broken_off};
+use crate::decode::{self, Rules};
+
+/// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
+const SLICES_IN_FLIGHT_MAX: usize = 8;
+/// A slice is handed in when its lines have this many bytes, even if it has few lines.
+const SLICE_BYTES_MAX: usize = 256 * 1_024;
+
+const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
+
+/// Takes the whole body.
+pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refused> {
+    let mut run = Run { shared, open: Slice::default(), in_flight: VecDeque::new(), tally: Tally::default() };
+    let mut lines = Lines::default();
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            // The sender pauses: what has come so far does not wait for it.
+            () = std::future::ready(()), if !run.open.is_empty() => {
+                run.hand_in().await?;
+                continue;
+            }
+        };
+        let Some(frame) = frame.transpose().map_err(broken_off)? else { break };
+        if let Ok(chunk) = frame.into_data() {
+            run.take_chunk(&mut lines, &chunk).await?;
+        }
+    }
+    if let Some((number, line)) = lines.last() {
+        run.open.add(number, line, Rules::of(&shared.engine));
+    }
+    run.finish().await
+}
+
+struct Run<'a> {
+    shared: &'a Shared,
+    open: Slice,
+    in_flight: VecDeque<InFlight<'a>>,
+    tally: Tally,
+}
+
+impl Run<'_> {
+    async fn take_chunk(&mut self, lines: &mut Lines, chunk: &Bytes) -> Result<(), NotAccepting> {
+        self.shared.figures.received_bytes.inc_by(chunk.len() as u64);
+        let rules = Rules::of(&self.shared.engine);
+        let mut rest = &chunk[..];
+        while let Some((number, line)) = lines.next(&mut rest) {
+            self.open.add(number, line, rules);
+            if self.open.is_full() {
+                self.hand_in().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn hand_in(&mut self) -> Result<(), NotAccepting> {
+        while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
+            self.settle_oldest().await?;
+        }
+        let Slice { reports, lines, refused, .. } = std::mem::take(&mut self.open);
+        let pending = if reports.is_empty() { None } else { Some(self.shared.intake.submit(reports).await?) };
+        self.shared.figures.slices_in_flight.inc();
+        self.in_flight.push_back(InFlight { shared: self.shared, pending, lines, refused });
+        Ok(())
+    }
+
+    /// Waits for the oldest slice; so rejections come in order of their lines.
+    async fn settle_oldest(&mut self) -> Result<(), NotAccepting> {
+        let Some(mut slice) = self.in_flight.pop_front() else { return Ok(()) };
+        let outcome = match slice.pending.take() {
+            Some(pending) => pending.durable().await?,
+            None => Outcome::default(),
+        };
+        let mut refused = std::mem::take(&mut slice.refused);
+        refused.extend(outcome.rejected.into_iter().map(|r| (slice.lines[r.index as usize], r.problem)));
+        refused.sort_unstable_by_key(|(line, _)| *line);
+        let reports = &self.shared.figures.reports;
+        for (line, problem) in refused {
+            reports.refused(&problem, line);
+            self.tally.reject(line, problem);
+        }
+        reports.accepted(outcome.accepted.into());
+        self.tally.accept(outcome.accepted.into());
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Tally, Refused> {
+        if !self.open.is_empty() {
+            self.hand_in().await?;
+        }
+        while !self.in_flight.is_empty() {
+            self.settle_oldest().await?;
+        }
+        Ok(self.tally)
+    }
+}
+
+/// Lines that will be handed in together.
+#[derive(Default)]
+struct Slice {
+    reports: Vec<Report>,
+    /// The line of each report.
+    lines: Vec<u64>,
+    /// Lines that are not handed in.
+    refused: Vec<(u64, Problem)>,
+    bytes: usize,
+}
+
+impl Slice {
+    fn add(&mut self, number: u64, line: Line<'_>, rules: Rules) {
+        let decoded = match line {
+            Line::Whole(bytes) => {
+                self.bytes += bytes.len();
+                decode::object(bytes, rules)
+            }
+            Line::TooLong => Err(line_too_long()),
+        };
+        match decoded {
+            Ok(report) => {
+                self.reports.push(report);
+                self.lines.push(number);
+            }
+            Err(problem) => self.refused.push((number, problem)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.refused.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.reports.len() + self.refused.len() >= SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
+    }
+}
+
+fn line_too_long() -> Problem {
+    Problem::not_allowed("line_too_long", format!("a line has at most {NDJSON_LINE_BYTES_MAX} bytes"))
+}
+
+/// A slice that is handed in.
+struct InFlight<'a> {
+    shared: &'a Shared,
+    /// `None` if every line of it was refused.
+    pending: Option<Pending>,
+    lines: Vec<u64>,
+    refused: Vec<(u64, Problem)>,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.shared.figures.slices_in_flight.dec();
+    }
+}

@@ -1,0 +1,108 @@
+//! Why a connection ends, and what follows from it: the reason that MQTT 5 has for it, the label it is counted under, and
+//! whether the will is applied.
+
+use rmqtt_codec::v5::DisconnectReasonCode as Code;
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The client said goodbye; with MQTT 5 it may ask for its will all the same.
+    Goodbye { with_will: bool },
+    /// The network connection is gone.
+    Gone,
+    /// Nothing came for one and a half times the keep-alive.
+    Silent,
+    /// Another connection came with the same client id.
+    TakenOver,
+    /// The client broke the rules of the protocol.
+    Broke(Violation),
+    /// The engine accepts nothing more; what is not acknowledged is unknown.
+    NotAccepting,
+    /// The listener stops.
+    Stopping,
+}
+
+/// Which rule a client broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Violation {
+    Malformed,
+    Protocol,
+    PacketTooLarge,
+    TopicInvalid,
+    TopicAliasInvalid,
+    QosNotSupported,
+    SubscriptionIdNotSupported,
+}
+
+impl Ending {
+    /// What the client is told with MQTT 5; `None` if there is nobody to tell, or nothing.
+    pub(super) fn code(self) -> Option<Code> {
+        match self {
+            Self::Goodbye { .. } | Self::Gone => None,
+            Self::Silent => Some(Code::KeepAliveTimeout),
+            Self::TakenOver => Some(Code::SessionTakenOver),
+            Self::Broke(violation) => Some(violation.code()),
+            Self::NotAccepting => Some(Code::ServerBusy),
+            Self::Stopping => Some(Code::ServerShuttingDown),
+        }
+    }
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Goodbye { .. } => "goodbye",
+            Self::Gone => "gone",
+            Self::Silent => "keep_alive",
+            Self::TakenOver => "taken_over",
+            Self::Broke(violation) => violation.label(),
+            Self::NotAccepting => "not_accepting",
+            Self::Stopping => "stopping",
+        }
+    }
+
+    /// A will speaks of a client that was lost. When it is the server that goes, nothing is known of the client.
+    pub(super) fn applies_will(self) -> bool {
+        match self {
+            Self::Goodbye { with_will } => with_will,
+            Self::Gone | Self::Silent | Self::TakenOver | Self::Broke(_) => true,
+            Self::NotAccepting | Self::Stopping => false,
+        }
+    }
+}
+
+impl Violation {
+    fn code(self) -> Code {
+        match self {
+            Self::Malformed => Code::MalformedPacket,
+            Self::Protocol => Code::ProtocolError,
+            Self::PacketTooLarge => Code::PacketTooLarge,
+            Self::TopicInvalid => Code::TopicNameInvalid,
+            Self::TopicAliasInvalid => Code::TopicAliasInvalid,
+            Self::QosNotSupported => Code::QosNotSupported,
+            Self::SubscriptionIdNotSupported => Code::SubscriptionIdentifiersNotSupported,
+        }
+    }
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Protocol => "protocol_error",
+            Self::PacketTooLarge => "packet_too_large",
+            Self::TopicInvalid => "topic_invalid",
+            Self::TopicAliasInvalid => "topic_alias_invalid",
+            Self::QosNotSupported => "qos_not_supported",
+            Self::SubscriptionIdNotSupported => "subscription_id_not_supported",
+        }
+    }
+}
+
+impl From<Violation> for Ending {
+    fn from(violation: Violation) -> Self {
+        Self::Broke(violation)
+    }
+}
+
+impl From<engine::intake::NotAccepting> for Ending {
+    fn from(_: engine::intake::NotAccepting) -> Self {
+        Self::NotAccepting
+    }
+}

@@ -1,0 +1,80 @@
+//! What one connection has subscribed to. Nothing is routed from one connection to another: only the server publishes.
+
+use rmqtt_codec::types::QoS;
+
+use super::topic_rules;
+
+/// The subscriptions of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions(Vec<Subscription>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Subscription {
+    filter: Box<str>,
+    qos: QoS,
+}
+
+/// How a filter of a SUBSCRIBE was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Granted {
+    Qos(QoS),
+    FilterInvalid,
+    TooMany,
+    SharedNotSupported,
+}
+
+impl Subscriptions {
+    /// Adds a subscription, or changes the one with the same filter. We publish with QoS 1 at most.
+    pub(super) fn add(&mut self, filter: &str, qos: QoS, max: usize) -> Granted {
+        if topic_rules::is_shared(filter) {
+            return Granted::SharedNotSupported;
+        }
+        if !topic_rules::is_filter(filter) {
+            return Granted::FilterInvalid;
+        }
+        let qos = qos.less_value(QoS::AtLeastOnce);
+        if let Some(known) = self.0.iter_mut().find(|known| &*known.filter == filter) {
+            known.qos = qos;
+        } else if self.0.len() < max {
+            self.0.push(Subscription { filter: filter.into(), qos });
+        } else {
+            return Granted::TooMany;
+        }
+        Granted::Qos(qos)
+    }
+
+    /// Removes a subscription: whether there was one.
+    pub(super) fn remove(&mut self, filter: &str) -> bool {
+        let before = self.0.len();
+        self.0.retain(|known| &*known.filter != filter);
+        self.0.len() < before
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscriptions_are_counted_by_filter() {
+        let mut subscriptions = Subscriptions::default();
+        for (filter, qos, expect, len) in [
+            ("a", QoS::AtMostOnce, Granted::Qos(QoS::AtMostOnce), 1),
+            ("a", QoS::ExactlyOnce, Granted::Qos(QoS::AtLeastOnce), 1),
+            ("b/#", QoS::AtLeastOnce, Granted::Qos(QoS::AtLeastOnce), 2),
+            ("c", QoS::AtLeastOnce, Granted::TooMany, 2),
+            ("b#", QoS::AtLeastOnce, Granted::FilterInvalid, 2),
+            ("$share/g/a", QoS::AtLeastOnce, Granted::SharedNotSupported, 2),
+        ] {
+            assert_eq!(subscriptions.add(filter, qos, 2), expect, "{filter}");
+            assert_eq!(subscriptions.len(), len, "{filter}");
+        }
+        assert!(subscriptions.remove("a"));
+        assert!(!subscriptions.remove("a"));
+        assert_eq!(subscriptions.add("c", QoS::AtMostOnce, 2), Granted::Qos(QoS::AtMostOnce));
+    }
+}

@@ -1,0 +1,244 @@
+//! Packets on the wire: where one ends, and what a PUBLISH says, read in place.
+//!
+//! PUBLISH is nearly all there is, so it is read here without a copy; every other packet goes through the codec
+//! (`connect.rs`, `control.rs`). The codec lets NUL and wildcards through: text is checked here.
+
+use super::Version;
+use super::ending::Violation;
+use super::topic_rules;
+
+/// A whole packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet<'a> {
+    /// Type and flags.
+    pub(super) first: u8,
+    /// Everything behind the fixed header.
+    pub(super) body: &'a [u8],
+    /// Everything.
+    pub(super) bytes: &'a [u8],
+}
+
+impl Packet<'_> {
+    pub(super) fn is_publish(self) -> bool {
+        self.first >> 4 == 3
+    }
+
+    pub(super) fn is_connect(self) -> bool {
+        self.first >> 4 == 1
+    }
+}
+
+/// The packet that `bytes` begins with; `None` if it is not all there.
+pub(super) fn packet(bytes: &[u8], bytes_max: u32) -> Result<Option<Packet<'_>>, Violation> {
+    let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
+    let mut rest = Reader(rest);
+    let length = match rest.variable() {
+        Ok(length) => length,
+        Err(_) if rest.0.is_empty() && bytes.len() < 5 => return Ok(None),
+        Err(violation) => return Err(violation),
+    };
+    let header = bytes.len() - rest.0.len();
+    let whole = header + length as usize;
+    if whole > bytes_max as usize {
+        return Err(Violation::PacketTooLarge);
+    }
+    Ok(bytes.get(..whole).map(|bytes| Packet { first, body: &bytes[header..], bytes }))
+}
+
+/// A PUBLISH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Publish<'a> {
+    pub(super) topic: &'a str,
+    /// 0 with QoS 0.
+    pub(super) packet_id: u16,
+    /// The MQTT 5 user property `id`.
+    pub(super) id: Option<&'a str>,
+    pub(super) payload: &'a [u8],
+}
+
+/// Reads a PUBLISH; DUP and RETAIN are without effect.
+pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_>, Violation> {
+    let qos = packet.first >> 1 & 3;
+    match qos {
+        0 | 1 => {}
+        2 => return Err(Violation::QosNotSupported),
+        _ => return Err(Violation::Malformed),
+    }
+    let mut body = Reader(packet.body);
+    let topic = body.text()?;
+    let packet_id = if qos == 0 { 0 } else { body.u16()? };
+    if qos == 1 && packet_id == 0 {
+        return Err(Violation::Malformed);
+    }
+    let id = if version == Version::V5 { publish_properties(&mut body)? } else { None };
+    if !topic_rules::is_name(topic) {
+        return Err(Violation::TopicInvalid);
+    }
+    Ok(Publish { topic, packet_id, id, payload: body.0 })
+}
+
+/// Properties of a PUBLISH (MQTT 5, 3.3.2.3), by identifier.
+mod property {
+    pub(super) const PAYLOAD_FORMAT: u8 = 0x01;
+    pub(super) const MESSAGE_EXPIRY: u8 = 0x02;
+    pub(super) const CONTENT_TYPE: u8 = 0x03;
+    pub(super) const RESPONSE_TOPIC: u8 = 0x08;
+    pub(super) const CORRELATION_DATA: u8 = 0x09;
+    pub(super) const TOPIC_ALIAS: u8 = 0x23;
+    pub(super) const USER: u8 = 0x26;
+}
+
+/// Checks the properties and gives the first user property `id`; the others are without effect.
+fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Option<&'a str>, Violation> {
+    let length = body.variable()? as usize;
+    let mut properties = Reader(body.take(length)?);
+    let mut id = None;
+    let mut seen = 0_u64;
+    while !properties.0.is_empty() {
+        let property = properties.u8()?;
+        let once = 1_u64.checked_shl(property.into()).unwrap_or(0);
+        if seen & once != 0 {
+            return Err(Violation::Protocol);
+        }
+        match property {
+            property::PAYLOAD_FORMAT => drop(properties.take(1)?),
+            property::MESSAGE_EXPIRY => drop(properties.take(4)?),
+            property::CONTENT_TYPE | property::RESPONSE_TOPIC => drop(properties.text()?),
+            property::CORRELATION_DATA => drop(properties.binary()?),
+            // We allow none: the CONNACK says so.
+            property::TOPIC_ALIAS => return Err(Violation::TopicAliasInvalid),
+            property::USER => {
+                let (key, value) = (properties.text()?, properties.text()?);
+                if key == "id" {
+                    id = id.or(Some(value));
+                }
+                continue;
+            }
+            _ => return Err(Violation::Malformed),
+        }
+        seen |= once;
+    }
+    Ok(id)
+}
+
+/// Reads from the front of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Violation> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Violation::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, Violation> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Result<u16, Violation> {
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn binary(&mut self) -> Result<&'a [u8], Violation> {
+        let length = self.u16()?;
+        self.take(length.into())
+    }
+
+    fn text(&mut self) -> Result<&'a str, Violation> {
+        let text = std::str::from_utf8(self.binary()?).map_err(|_| Violation::Malformed)?;
+        if text.as_bytes().contains(&0) { Err(Violation::Malformed) } else { Ok(text) }
+    }
+
+    /// A variable byte integer: at most four bytes of seven bits, the lowest first.
+    fn variable(&mut self) -> Result<u32, Violation> {
+        let mut number = 0;
+        for shift in [0, 7, 14, 21] {
+            let byte = self.u8()?;
+            number |= u32::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(Violation::Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn first(bytes: &[u8]) -> Result<Option<usize>, Violation> {
+        packet(bytes, 100).map(|found| found.map(|packet| packet.bytes.len()))
+    }
+
+    #[test]
+    fn a_packet_ends_where_its_header_says() {
+        assert_eq!(first(b""), Ok(None));
+        assert_eq!(first(b"\xc0"), Ok(None));
+        assert_eq!(first(b"\xc0\x00"), Ok(Some(2)));
+        assert_eq!(first(b"\xc0\x00rest"), Ok(Some(2)));
+        assert_eq!(first(b"\x30\x03ab"), Ok(None));
+        assert_eq!(first(b"\x30\x03abc"), Ok(Some(5)));
+        assert_eq!(first(b"\x30\x80"), Ok(None));
+        assert_eq!(first(b"\x30\x83\x00abc"), Ok(Some(6)));
+        assert_eq!(first(b"\x30\x80\x80\x80"), Ok(None));
+        assert_eq!(first(b"\x30\x80\x80\x80\x80"), Err(Violation::Malformed));
+        assert_eq!(first(b"\x30\x62"), Ok(None));
+        assert_eq!(first(b"\x30\x63"), Err(Violation::PacketTooLarge), "101 bytes with the header");
+    }
+
+    fn read(version: Version, first: u8, body: &[u8]) -> Result<Publish<'_>, Violation> {
+        publish(version, Packet { first, body, bytes: body })
+    }
+
+    #[test]
+    fn a_publish_is_read_in_place() {
+        let plain = Publish { topic: "ab", packet_id: 0, id: None, payload: b"xy" };
+        let v311 = |first, body| read(Version::V311, first, body);
+        assert_eq!(v311(0x30, b"\0\x02abxy"), Ok(plain));
+        assert_eq!(v311(0x31, b"\0\x02abxy"), Ok(plain), "RETAIN is without effect");
+        assert_eq!(v311(0x3a, b"\0\x02ab\x01\x02xy"), Ok(Publish { packet_id: 0x102, ..plain }), "so is DUP");
+        assert_eq!(v311(0x30, b"\0\x02ab"), Ok(Publish { payload: b"", ..plain }));
+        let v5 = |first, body| read(Version::V5, first, body);
+        assert_eq!(v5(0x30, b"\0\x02ab\0xy"), Ok(plain));
+        let properties =
+            b"\0\x02ab\0\x07\x23\x01\x01\x02\0\0\0\x09\x03\0\x01c\x08\0\x01r\x09\0\x01d\x26\0\x01k\0\x01v\x26\0\x02id\0\x02i7xy";
+        assert_eq!(v5(0x32, properties), Ok(Publish { packet_id: 7, id: Some("i7"), ..plain }));
+    }
+
+    #[test]
+    fn a_publish_that_breaks_the_rules_says_which() {
+        for (version, first, body, expect) in [
+            (Version::V311, 0x34, &b"\0\x02ab\0\x01xy"[..], Violation::QosNotSupported),
+            (Version::V311, 0x36, b"\0\x02ab\0\x01xy", Violation::Malformed),
+            (Version::V311, 0x32, b"\0\x02ab\0\0xy", Violation::Malformed),
+            (Version::V311, 0x32, b"\0\x02ab\0", Violation::Malformed),
+            (Version::V311, 0x30, b"\0\x03ab", Violation::Malformed),
+            (Version::V311, 0x30, b"\0\0xy", Violation::TopicInvalid),
+            (Version::V311, 0x30, b"\0\x02a+xy", Violation::TopicInvalid),
+            (Version::V311, 0x30, b"\0\x02#axy", Violation::TopicInvalid),
+            (Version::V311, 0x30, b"\0\x02a\0xy", Violation::Malformed),
+            (Version::V311, 0x30, b"\0\x02a\xffxy", Violation::Malformed),
+            (Version::V5, 0x30, b"\0\x02ab", Violation::Malformed),
+            (Version::V5, 0x30, b"\0\x02ab\x05\x01", Violation::Malformed),
+            (Version::V5, 0x30, b"\0\0\x03\x23\0\x01xy", Violation::TopicAliasInvalid),
+            (Version::V5, 0x30, b"\0\x02ab\x04\x01\x01\x01\x01xy", Violation::Protocol),
+            (Version::V5, 0x30, b"\0\x02ab\x02\x0b\x01xy", Violation::Malformed),
+        ] {
+            assert_eq!(read(version, first, body), Err(expect), "{first:x} {body:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_reading_panic(bytes: Vec<u8>, first: u8) {
+            let _ = packet(&bytes, 64);
+            for version in [Version::V311, Version::V5] {
+                let _ = read(version, first, &bytes);
+            }
+        }
+    }
+}
