@@ -121,3 +121,45 @@ impl EncodeLabelValue for AttemptResult {
         name.encode(encoder)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_have_the_names_that_operators_use() {
+        let mut registry = Registry::default();
+        let metrics = register_metrics(&mut registry);
+        let took = Duration::from_millis(3);
+        metrics.attempt(Answer::Status { code: 204, retry_after: None }, took);
+        metrics.attempt(Answer::Error(AttemptError::TlsFailed), took);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("written");
+        for line in [
+            "fieldpost_notify_attempts_total{result=\"delivered\"} 1",
+            "fieldpost_notify_attempts_total{result=\"tls_failed\"} 1",
+            "fieldpost_notify_attempt_duration_seconds_bucket{le=\"0.004\"} 2",
+            "fieldpost_notify_in_flight 0",
+            "fieldpost_notify_lanes_due 0",
+            "fieldpost_notify_idle_connections 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_status_has_a_result() {
+        use AttemptResult as R;
+        for (code, expect) in [
+            (199, R::OtherStatus),
+            (200, R::Delivered),
+            (299, R::Delivered),
+            (302, R::Redirect),
+            (410, R::ClientError),
+            (503, R::ServerError),
+            (600, R::OtherStatus),
+        ] {
+            assert_eq!(R::from(Answer::Status { code, retry_after: None }), expect, "{code}");
+        }
+    }
+}

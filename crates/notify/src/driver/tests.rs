@@ -252,3 +252,23 @@ async fn a_stop_lets_attempts_under_way_end() {
     let (delivery, _) = shown(&running.stop().await, &request);
     assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
 }
+
+#[test]
+fn a_task_that_fails_gives_back_what_it_held() {
+    let (tell, mut told) = mpsc::channel(8);
+    let client = base::Incarnation(1);
+    let places = |held| Places { tell: &tell, client, held };
+    let lease = || Lease { partition: base::PartitionId(0), client, max: 3 };
+
+    drop(places(Held::Lease(lease())));
+    assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 0, .. })));
+    let mut half_way = places(Held::Lease(lease()));
+    half_way.leased(3);
+    half_way.finished();
+    drop(half_way);
+    assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 3, .. })));
+    for expect in [1, 2] {
+        assert!(matches!(told.try_recv(), Ok(Progress::Finished { sends, .. }) if sends == expect));
+    }
+    assert!(told.try_recv().is_err());
+}
