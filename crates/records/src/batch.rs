@@ -72,6 +72,8 @@ pub struct Sign {
     pub way: WayIn,
     /// Readings kept of the device after it; with `reading`, the number of that reading.
     pub readings: u32,
+    /// The newest `ts` that any report of the device carried, this one included.
+    pub newest_ts: Option<Timestamp>,
     /// What was reported; `None` for a heartbeat or a refused report.
     pub reading: Option<SignReading>,
 }

@@ -73,7 +73,7 @@ impl Connection {
     }
 }
 
-/// What a device is like now, as far as it changes with an event or a newer `ts`. What every report moves is in [`Seen`].
+/// What a device is like now, as far as it changes with an event. What every report moves is in [`Seen`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceState {
     /// The present value; `None` before the first report.
@@ -84,8 +84,6 @@ pub struct DeviceState {
     pub connection: Connection,
     /// The number of its latest event, from 1; 0 before the first.
     pub sequence: u64,
-    /// The newest `ts` that a report carried.
-    pub newest_ts: Option<Timestamp>,
 }
 
 /// A device's latest sign of life. Moves with every report, and dirties nothing else.
@@ -99,6 +97,8 @@ pub struct Seen {
     pub attended: Attended,
     /// The readings kept of the device so far; the number of the latest one.
     pub readings: u32,
+    /// The newest `ts` that any report of the device carried.
+    pub newest_ts: Option<Timestamp>,
 }
 
 /// A stored report.

@@ -40,7 +40,7 @@ impl Device {
         Self {
             value: state.value,
             changed_at: state.changed_at.into(),
-            newest_ts: state.newest_ts.into(),
+            newest_ts: seen.and_then(|seen| seen.newest_ts).into(),
             sequence: state.sequence,
             seen_at: seen.map_or(Timestamp(0), |seen| seen.at),
             silent_from: seen.map_or(profile.expected_from, |seen| seen.attended),
@@ -58,7 +58,6 @@ impl Device {
             changed_at: self.changed_at.into(),
             connection: self.connection,
             sequence: self.sequence,
-            newest_ts: self.newest_ts.into(),
         }
     }
 
@@ -68,6 +67,7 @@ impl Device {
             way,
             attended: self.silent_from,
             readings: self.readings,
+            newest_ts: self.newest_ts.into(),
         })
     }
 
@@ -78,6 +78,11 @@ impl Device {
     /// The readings kept of it.
     pub(crate) fn readings(&self) -> u32 {
         self.readings
+    }
+
+    /// The newest `ts` that a report of it carried.
+    pub(crate) fn newest_ts(&self) -> Option<Timestamp> {
+        self.newest_ts.into()
     }
 
     /// The clock that its silence is measured by.
@@ -117,7 +122,7 @@ impl Device {
         self.notice(slot, EventKind::Lost, self.value.clone())
     }
 
-    /// A report is kept, and becomes the device's value unless it is older than what is known. Also whether the state moved.
+    /// A report is kept, and becomes the device's value unless it is older than what is known. Also whether it changed.
     pub(crate) fn take_report(
         &mut self,
         slot: DeviceSlot,
@@ -127,19 +132,16 @@ impl Device {
         noticed: &mut Vec<Noticed>,
     ) -> (Option<SignReading>, bool) {
         self.readings = self.readings.wrapping_add(1);
-        let newest = Option::from(self.newest_ts);
+        let newest = self.newest_ts();
         let for_history_only = ts.is_some_and(|ts| Some(ts) < newest);
-        let newer = ts.is_some_and(|ts| Some(ts) > newest);
         let changed = !for_history_only && self.value.as_ref() != Some(&value);
-        if newer {
-            self.newest_ts = ts.into();
-        }
+        self.newest_ts = newest.max(ts).into();
         if changed {
             let previous = self.value.replace(value.clone());
             self.changed_at = Some(ts.unwrap_or(now)).into();
             noticed.push(self.notice(slot, EventKind::Changed, previous));
         }
-        (Some(SignReading { ts, value, changed }), newer || changed)
+        (Some(SignReading { ts, value, changed }), changed)
     }
 
     fn notice(&mut self, slot: DeviceSlot, kind: EventKind, previous: Option<Value>) -> Noticed {

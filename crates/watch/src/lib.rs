@@ -158,12 +158,13 @@ impl Watch {
         let was = device.connection();
         device.see(now, way, self.clocks.reading(Some(way)));
         device.greet(slot, noticed);
-        let (reading, moved) = match sign {
+        let (reading, changed) = match sign {
             SignOfLife::Report { value, ts } => device.take_report(slot, now, value, ts, noticed),
             SignOfLife::Alive => (None, false),
         };
-        batch.ops.push(Op::Sign(Sign { slot, way, readings: device.readings(), reading }));
-        if moved || was != Connection::Online {
+        let (readings, newest_ts) = (device.readings(), device.newest_ts());
+        batch.ops.push(Op::Sign(Sign { slot, way, readings, newest_ts, reading }));
+        if changed || was != Connection::Online {
             batch.ops.push(Op::PutState(slot, device.state()));
         }
         self.silence.heard(&mut self.roster, slot);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 use records::{Batch, DeviceSlot, JobId, Op, PartitionHead, Sign, SignReading};
 
-use super::bytes::{Reader, put_bytes, put_i64, put_u64};
+use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
 use super::delivery::{get_delivery_key, put_delivery_key};
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
@@ -43,6 +43,10 @@ const SIGN_VALUE_SHIFT: u32 = 5;
 const SIGN_VALUE_ZERO: u8 = 0;
 const SIGN_VALUE_ONE: u8 = 1;
 const SIGN_VALUE_FOLLOWS: u8 = 2;
+/// A reading without a `ts` of its own, of a device that gave one earlier: the newest follows, then the value.
+const SIGN_NEWEST_AND_VALUE_FOLLOW: u8 = 3;
+/// In a sign without a reading: the newest `ts` follows.
+const SIGN_NEWEST_FOLLOWS: u8 = SIGN_OWN_TS;
 
 /// The frame of a batch.
 #[must_use]
@@ -164,12 +168,14 @@ fn get_job_id(reader: &mut Reader<'_>) -> Result<JobId, CodecError> {
 fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     let way = sign.way.index() as u8;
     let Some(reading) = &sign.reading else {
-        out.push(SIGN | way);
+        out.push(SIGN | way | if sign.newest_ts.is_some() { SIGN_NEWEST_FOLLOWS } else { 0 });
         put_slot(out, sign.slot);
         put_u64(out, u64::from(sign.readings));
+        sign.newest_ts.iter().for_each(|ts| put_i64(out, ts.0));
         return;
     };
     let value = match &reading.value {
+        _ if reading.ts.is_none() && sign.newest_ts.is_some() => SIGN_NEWEST_AND_VALUE_FOLLOW,
         Value::Number(number) if *number == 0.0 => SIGN_VALUE_ZERO,
         Value::Number(number) if *number == 1.0 => SIGN_VALUE_ONE,
         _ => SIGN_VALUE_FOLLOWS,
@@ -181,8 +187,12 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     put_u64(out, u64::from(sign.readings));
     if let Some(ts) = reading.ts {
         put_i64(out, ts.0);
+        let ahead = sign.newest_ts.map(|newest| newest.0.wrapping_sub(ts.0));
+        put_option(out, ahead.as_ref(), |out, ahead| put_i64(out, *ahead));
+    } else if let Some(newest) = sign.newest_ts {
+        put_i64(out, newest.0);
     }
-    if value == SIGN_VALUE_FOLLOWS {
+    if value >= SIGN_VALUE_FOLLOWS {
         put_value(out, &reading.value);
     }
 }
@@ -194,21 +204,33 @@ fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
     let readings = reader.u32("a number of readings")?;
     let bare = SIGN | SIGN_WAY;
     if tag & SIGN_HAS_READING == 0 {
-        return match tag & !bare {
-            0 => Ok(Sign { slot, way, readings, reading: None }),
-            _ => Err(reader.invalid("a sign of life")),
+        let newest_ts = match tag & !bare {
+            0 => None,
+            SIGN_NEWEST_FOLLOWS => Some(get_time(reader)?),
+            _ => return Err(reader.invalid("a sign of life")),
         };
+        return Ok(Sign { slot, way, readings, newest_ts, reading: None });
     }
-    let ts = match tag & SIGN_OWN_TS {
-        0 => None,
-        _ => Some(Timestamp(reader.i64("a time")?)),
+    let value_form = (tag & !SIGN) >> SIGN_VALUE_SHIFT;
+    let (ts, newest_ts) = match (tag & SIGN_OWN_TS, value_form) {
+        (0, SIGN_NEWEST_AND_VALUE_FOLLOW) => (None, Some(get_time(reader)?)),
+        (0, _) => (None, None),
+        (_, SIGN_NEWEST_AND_VALUE_FOLLOW) => return Err(reader.invalid("a sign of life")),
+        _ => {
+            let ts = get_time(reader)?;
+            let ahead = reader.option("a newest ts", |reader| reader.i64("a newest ts"))?;
+            (Some(ts), ahead.map(|ahead| Timestamp(ts.0.wrapping_add(ahead))))
+        }
     };
-    let value = match (tag & !SIGN) >> SIGN_VALUE_SHIFT {
+    let value = match value_form {
         SIGN_VALUE_ZERO => bit(false),
         SIGN_VALUE_ONE => bit(true),
-        SIGN_VALUE_FOLLOWS => get_value(reader)?,
-        _ => return Err(reader.invalid("a value")),
+        _ => get_value(reader)?,
     };
     let reading = SignReading { ts, value, changed: tag & SIGN_CHANGED != 0 };
-    Ok(Sign { slot, way, readings, reading: Some(reading) })
+    Ok(Sign { slot, way, readings, newest_ts, reading: Some(reading) })
+}
+
+fn get_time(reader: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
+    Ok(Timestamp(reader.i64("a time")?))
 }

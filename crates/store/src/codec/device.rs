@@ -49,7 +49,6 @@ impl Stored for DeviceProfile {
 const CONNECTIONS: [Connection; 3] = [Connection::NeverSeen, Connection::Online, Connection::Lost];
 const HAS_VALUE: u8 = 1 << 2;
 const HAS_CHANGED_AT: u8 = 1 << 3;
-const HAS_NEWEST_TS: u8 = 1 << 4;
 
 /// Version 1: a byte with the connection and what is there, then what is there, and the sequence.
 impl Stored for DeviceState {
@@ -66,20 +65,21 @@ impl Stored for DeviceState {
         out.push(
             connection
                 | flag(self.value.is_some(), HAS_VALUE)
-                | flag(self.changed_at.is_some(), HAS_CHANGED_AT)
-                | flag(self.newest_ts.is_some(), HAS_NEWEST_TS),
+                | flag(self.changed_at.is_some(), HAS_CHANGED_AT),
         );
         put_u64(out, self.sequence);
         if let Some(value) = &self.value {
             put_value(out, value);
         }
-        self.changed_at.iter().chain(&self.newest_ts).for_each(|time| put_i64(out, time.0));
+        if let Some(changed_at) = self.changed_at {
+            put_i64(out, changed_at.0);
+        }
     }
 
     fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
         let flags = reader.u8(Self::NAME)?;
         let connection = CONNECTIONS.get(usize::from(flags & 3)).copied();
-        if flags >= HAS_NEWEST_TS << 1 {
+        if flags >= HAS_CHANGED_AT << 1 {
             return Err(reader.invalid(Self::NAME));
         }
         let sequence = reader.u64("a sequence")?;
@@ -90,7 +90,6 @@ impl Stored for DeviceState {
             sequence,
             value,
             changed_at: present(reader, flags, HAS_CHANGED_AT, time)?,
-            newest_ts: present(reader, flags, HAS_NEWEST_TS, time)?,
         })
     }
 }

@@ -5,7 +5,7 @@ use base::{Attended, Timestamp, WayIn};
 use records::{DeviceSlot, Seen};
 
 use super::CodecError;
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{Reader, put_i64, put_option, put_u64};
 
 /// What was seen of each device of a slice, by [`DeviceSlot::within_slice`].
 pub(crate) type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];
@@ -17,7 +17,8 @@ const NEVER: u8 = 3;
 const MARKS_PER_BYTE: usize = 4;
 
 /// Version 1: a version byte; a mark of two bits for each device; then, for each device that was seen, its time and
-/// attended time as differences from those of the device before that was seen the same way, and its readings.
+/// attended time as differences from those of the device before that was seen the same way, its readings, and the newest
+/// `ts` of its reports, if any carried one, as a difference from its time.
 ///
 /// To change it: see the module above.
 pub(crate) fn encode_seen_slice(slice: &SeenSlice) -> Vec<u8> {
@@ -33,6 +34,8 @@ pub(crate) fn encode_seen_slice(slice: &SeenSlice) -> Vec<u8> {
         put_i64(&mut out, seen.at.0.wrapping_sub(before.at));
         put_i64(&mut out, seen.attended.0.wrapping_sub(before.attended));
         put_u64(&mut out, u64::from(seen.readings));
+        let ahead = seen.newest_ts.map(|ts| ts.0.wrapping_sub(seen.at.0));
+        put_option(&mut out, ahead.as_ref(), |out, ahead| put_i64(out, *ahead));
         *before = Before { at: seen.at.0, attended: seen.attended.0 };
     }
     out
@@ -61,7 +64,10 @@ pub(crate) fn decode_seen_slice(bytes: &[u8]) -> Result<Box<SeenSlice>, CodecErr
         before.at = before.at.wrapping_add(reader.i64("a time")?);
         before.attended = before.attended.wrapping_add(reader.i64("an attended time")?);
         let readings = reader.u32("a number of readings")?;
-        *seen = Some(Seen { at: Timestamp(before.at), way, attended: Attended(before.attended), readings });
+        let ahead = reader.option("a newest ts", |reader| reader.i64("a newest ts"))?;
+        let newest_ts = ahead.map(|ahead| Timestamp(before.at.wrapping_add(ahead)));
+        let (at, attended) = (Timestamp(before.at), Attended(before.attended));
+        *seen = Some(Seen { at, way, attended, readings, newest_ts });
     }
     reader.end()?;
     Ok(slice)

@@ -27,7 +27,13 @@ fn every_batch_survives_its_frame() {
 fn an_equal_report_takes_at_most_eight_bytes() {
     let sign = |slot, readings, value| {
         let reading = SignReading { ts: None, value: Value::Number(value), changed: false };
-        Op::Sign(Sign { slot: DeviceSlot(slot), way: WayIn::Amqp, readings, reading: Some(reading) })
+        Op::Sign(Sign {
+            slot: DeviceSlot(slot),
+            way: WayIn::Amqp,
+            readings,
+            newest_ts: None,
+            reading: Some(reading),
+        })
     };
     let frame_of = |ops| encode_batch(&Batch { ops, ..Batch::new(PartitionId(0)) }).len();
     for (slot, readings, value, bytes) in
@@ -109,11 +115,12 @@ fn the_signs_of_life_of_a_slice_survive_and_are_small() {
                     way: WayIn::ALL[random.below(3) as usize],
                     attended: Attended(90_000_000_000 + random.below(60_000) as i64),
                     readings: random.below(100_000) as u32,
+                    newest_ts: None,
                 });
             }
         }
         let bytes = encode_seen_slice(&slice);
-        assert!(bytes.len() <= 256 * 10, "{}", bytes.len());
+        assert!(bytes.len() <= 256 * 11, "{}", bytes.len());
         assert_eq!(decode_seen_slice(&bytes).as_deref(), Ok(&slice));
     }
 }
@@ -122,8 +129,13 @@ fn the_signs_of_life_of_a_slice_survive_and_are_small() {
 fn extreme_signs_of_life_survive() {
     let mut slice: SeenSlice = [None; 256];
     for (seen, at) in slice.iter_mut().zip([i64::MIN, i64::MAX, 0, -1]) {
-        *seen =
-            Some(Seen { at: Timestamp(at), way: WayIn::Mqtt, attended: Attended(!at), readings: u32::MAX });
+        *seen = Some(Seen {
+            at: Timestamp(at),
+            way: WayIn::Mqtt,
+            attended: Attended(!at),
+            readings: u32::MAX,
+            newest_ts: Some(Timestamp(-at / 2)),
+        });
     }
     assert_eq!(decode_seen_slice(&encode_seen_slice(&slice)).as_deref(), Ok(&slice));
 }

@@ -177,9 +177,10 @@ impl Traffic {
             changed: self.below(3) == 0,
         });
         let way = self.way();
+        let newest_ts = self.maybe(Self::some_ts);
         let device = &mut self.devices[at];
         device.readings += u32::from(!heartbeat);
-        ops.push(Op::Sign(Sign { slot: device.slot, way, readings: device.readings, reading }));
+        ops.push(Op::Sign(Sign { slot: device.slot, way, readings: device.readings, newest_ts, reading }));
     }
 
     fn put_device(&mut self, ops: &mut Vec<Op>) {
@@ -222,7 +223,6 @@ impl Traffic {
             changed_at: self.maybe(Self::some_ts),
             connection: connection[self.below(3) as usize],
             sequence: self.below(1_000),
-            newest_ts: self.maybe(Self::some_ts),
         };
         ops.push(Op::PutState(device.slot, state));
     }

@@ -67,7 +67,13 @@ impl MemoryPartition {
 
     fn sign(&mut self, sign: Sign) {
         let attended = self.head.attended.ways[sign.way.index()];
-        let seen = Seen { at: self.head.now, way: sign.way, attended, readings: sign.readings };
+        let seen = Seen {
+            at: self.head.now,
+            way: sign.way,
+            attended,
+            readings: sign.readings,
+            newest_ts: sign.newest_ts,
+        };
         self.seen.insert(sign.slot, seen);
         if let Some(reading) = sign.reading {
             let ts = reading.ts.unwrap_or(self.head.now);

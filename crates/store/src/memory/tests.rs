@@ -13,6 +13,7 @@ fn sign(partition: u16, seq: u64) -> Batch {
         slot: DeviceSlot(0),
         way: WayIn::Http,
         readings: seq as u32,
+        newest_ts: None,
         reading: None,
     }));
     batch

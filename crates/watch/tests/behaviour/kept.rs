@@ -55,7 +55,13 @@ impl Kept {
                 Op::Sign(sign) => {
                     let (way, attended) = (sign.way, clocks.of(Some(sign.way)));
                     let device = self.devices.get_mut(&sign.slot).expect("a stored device");
-                    device.2 = Some(Seen { at: now, way, attended, readings: sign.readings });
+                    device.2 = Some(Seen {
+                        at: now,
+                        way,
+                        attended,
+                        readings: sign.readings,
+                        newest_ts: sign.newest_ts,
+                    });
                 }
                 Op::PutState(slot, state) => {
                     self.devices.get_mut(slot).expect("a stored device").1 = state.clone();

@@ -21,6 +21,7 @@ struct Device {
     /// How many stretches there were when it was last heard, or registered.
     heard_at: usize,
     last_seen: Option<Timestamp>,
+    newest_ts: Option<Timestamp>,
     allowed_ms: i64,
 }
 
@@ -69,7 +70,10 @@ impl Model {
         let state = DeviceState::default();
         let allowed_ms = self.allowed_ms(interval_ms);
         let heard_at = self.counted.len();
-        self.devices.insert(slot, Device { state, way: None, heard_at, last_seen: None, allowed_ms });
+        self.devices.insert(
+            slot,
+            Device { state, way: None, heard_at, last_seen: None, newest_ts: None, allowed_ms },
+        );
     }
 
     pub(crate) fn set_interval(&mut self, slot: DeviceSlot, interval_ms: Option<u64>) {
@@ -101,9 +105,9 @@ impl Model {
         }
         state.connection = Connection::Online;
         if let SignOfLife::Report { value, ts } = sign
-            && !is_late(state, *ts)
+            && !is_late(device.newest_ts, *ts)
         {
-            state.newest_ts = state.newest_ts.max(*ts);
+            device.newest_ts = device.newest_ts.max(*ts);
             if state.value.as_ref() != Some(value) {
                 state.changed_at = Some(ts.unwrap_or(now));
                 let previous = state.value.replace(value.clone());
@@ -165,8 +169,8 @@ impl Model {
     }
 }
 
-fn is_late(state: &DeviceState, ts: Option<Timestamp>) -> bool {
-    matches!((ts, state.newest_ts), (Some(ts), Some(newest)) if ts < newest)
+fn is_late(newest: Option<Timestamp>, ts: Option<Timestamp>) -> bool {
+    matches!((ts, newest), (Some(ts), Some(newest)) if ts < newest)
 }
 
 fn next(slot: DeviceSlot, state: &mut DeviceState, kind: EventKind, previous: Option<Value>) -> Noticed {
