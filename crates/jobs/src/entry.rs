@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     /// There if the job has an alias.
     pub(crate) claim: Option<Handle<Claim>>,
     pub(crate) links: Links,
+    /// The place's height in its heap, see there.
+    pub(crate) rank: u8,
     pub(crate) place: Place,
 }
 
@@ -99,7 +101,9 @@ impl Next {
         match self {
             Self::Nobody => None,
             Self::AfterJob(successor) => Some(**successor),
-            Self::AfterRun(successor) => Some(Successor { tries: successor.tries | AFTER_RUN, ..**successor }),
+            Self::AfterRun(successor) => {
+                Some(Successor { tries: successor.tries | AFTER_RUN, ..**successor })
+            }
         }
     }
 }

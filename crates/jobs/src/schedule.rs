@@ -59,8 +59,7 @@ impl Schedule {
         entries[job].place = Place::Ready;
         self.ready += 1;
         let key = entries[job].queue;
-        let place =
-            self.queues.entry(hash_of(key), |queue| queue.key == key, |queue| hash_of(queue.key));
+        let place = self.queues.entry(hash_of(key), |queue| queue.key == key, |queue| hash_of(queue.key));
         let queue = place.or_insert_with(|| Queue { key, ready: Heap::default() }).into_mut();
         queue.ready.insert(entries, job);
         queue.ready.len() == 1
@@ -77,8 +76,7 @@ impl Schedule {
 
     fn remove_ready(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>) {
         let key = entries[job].queue;
-        let place =
-            self.queues.entry(hash_of(key), |queue| queue.key == key, |queue| hash_of(queue.key));
+        let place = self.queues.entry(hash_of(key), |queue| queue.key == key, |queue| hash_of(queue.key));
         let QueuePlace::Occupied(mut place) = place else {
             unreachable!("a queue is kept while it has ready jobs")
         };

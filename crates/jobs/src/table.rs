@@ -41,7 +41,7 @@ pub(crate) struct Removed {
 
 impl Table {
     pub(crate) fn find(&self, id: JobId) -> Option<Found> {
-        self.ids.find(hash_of_id(id), |place| self.id_at(**place) == id).map(|place| place.found())
+        self.ids.find(hash_of_id(id), |place| self.id_at(*place) == id).map(|place| place.found())
     }
 
     pub(crate) fn by_alias(&self, queue: QueueKey, alias: AliasKey) -> Option<Handle<Entry>> {
@@ -60,7 +60,9 @@ impl Table {
         });
         let lease = match head.state {
             JobState::Waiting => None,
-            JobState::Reserved { lease: number, holder } => Some(self.leases.insert(Lease { number, holder })),
+            JobState::Reserved { lease: number, holder } => {
+                Some(self.leases.insert(Lease { number, holder }))
+            }
         };
         let job = self.entries.insert(Entry {
             id: head.id,
@@ -73,6 +75,7 @@ impl Table {
             lease,
             claim,
             links: Links::default(),
+            rank: 0,
             place: Place::Nowhere,
         });
         self.index_id(IdPlace::of_job(job));
@@ -87,11 +90,9 @@ impl Table {
     pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
         debug_assert_eq!(self.entries[job].place, Place::Nowhere, "a heap leads to entries that are there");
         let next = self.set_next(job, Next::Nobody);
-        let Entry { id, queue, lease, claim, .. } = self.entries[job];
+        let Entry { id, queue, claim, .. } = self.entries[job];
         self.forget_id(id);
-        if let Some(lease) = lease {
-            self.leases.remove(lease);
-        }
+        self.end_lease(job);
         if let Some(Claim { alias, .. }) = self.claim(job) {
             self.forget_alias(queue, *alias);
         }
@@ -129,6 +130,13 @@ impl Table {
 
     pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
         self.entries[job].lease.map(|lease| self.leases[lease])
+    }
+
+    /// Takes the lease from a job that was reserved.
+    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
+        if let Some(lease) = self.entries[job].lease.take() {
+            self.leases.remove(lease);
+        }
     }
 
     /// The job in its stored form.
@@ -172,7 +180,8 @@ impl Table {
     fn forget_id(&mut self, id: JobId) {
         let Self { entries, claims, ids, .. } = self;
         let found = ids.find_entry(hash_of_id(id), |place| id_at(entries, claims, *place) == id);
-        found.expect("every job is indexed by its id").remove();
+        let Ok(found) = found else { unreachable!("every job is indexed by its id") };
+        found.remove();
         if is_sparse(ids) {
             ids.shrink_to(2 * ids.len(), |place| hash_of_id(id_at(entries, claims, *place)));
         }
@@ -190,7 +199,8 @@ impl Table {
             entry.queue == queue && entry.claim.is_some_and(|claim| claims[claim].alias == alias)
         };
         let found = aliases.find_entry(hash_of_alias(queue, alias), holds);
-        found.expect("every alias that is held is indexed").remove();
+        let Ok(found) = found else { unreachable!("every alias that is held is indexed") };
+        found.remove();
         if is_sparse(aliases) {
             aliases.shrink_to(2 * aliases.len(), |job| hash_of_claim(entries, claims, *job));
         }

@@ -1,0 +1,137 @@
+//! New jobs, and what becomes of one whose alias is held.
+
+use base::Timestamp;
+use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Successor};
+
+use crate::entry::{Entry, Next, TRIES_MAX};
+use crate::jobs::{Jobs, Turn};
+use crate::slab::Handle;
+
+/// A job to be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// Its id, never given out before.
+    pub id: JobId,
+    /// The queue it goes to.
+    pub queue: QueueKey,
+    /// When it is due. A time in the past places it before what was due later.
+    pub run_at: Timestamp,
+    /// Attempts it may have; at most 2^31 - 1.
+    pub tries: u32,
+    /// The caller's own id.
+    pub alias: Option<AliasKey>,
+    /// What to do when the alias is held.
+    pub on_conflict: OnConflict,
+}
+
+/// What to do when the alias of a new job is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnConflict {
+    /// Refuse the new job.
+    #[default]
+    Reject,
+    /// The first wins: a waiting job stays as it is; behind a reserved one the new job waits.
+    Keep,
+    /// The newest wins: in place of a waiting job, or as soon as the run of a reserved one ends.
+    Replace,
+}
+
+/// What became of a new job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It was stored.
+    New,
+    /// This waiting job or successor stays; nothing was stored.
+    Kept(JobId),
+    /// It took the place of a waiting job, whose id it has: the caller stores the body under that id.
+    Replaced {
+        /// The waiting job.
+        job: JobId,
+        /// The waiting job's successor, which was deleted.
+        dropped: Option<JobId>,
+    },
+    /// It was stored as the successor of the reserved job that holds the alias.
+    Succeeds {
+        /// The successor that gave way, which was deleted.
+        replaced: Option<JobId>,
+    },
+    /// The alias is held by this job; nothing was stored.
+    Conflict(JobId),
+}
+
+impl Jobs {
+    /// Takes a new job in. Where the answer says that something was stored, its body is for the caller to put.
+    pub fn publish(
+        &mut self,
+        now: Timestamp,
+        job: NewJob,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) -> Published {
+        let job = NewJob { tries: job.tries.min(TRIES_MAX), ..job };
+        let mut turn = Turn { now, batch, wakes: Some(wakes) };
+        let holder = job.alias.and_then(|alias| self.table.by_alias(job.queue, alias));
+        if let Some(holder) = holder {
+            return self.publish_behind(holder, &job, &mut turn);
+        }
+        let head = JobHead {
+            id: job.id,
+            queue: job.queue,
+            number: self.numbers.take_job(),
+            run_at: job.run_at,
+            visible_at: job.run_at,
+            attempt: 0,
+            tries: job.tries,
+            state: JobState::Waiting,
+            alias: job.alias,
+            successor: None,
+        };
+        self.admit(&head, &mut turn);
+        Published::New
+    }
+
+    /// Publishes a job whose alias `holder` holds.
+    fn publish_behind(&mut self, holder: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
+        let successor = self.table.successor(holder).map(|successor| successor.id);
+        let is_reserved = self.table.entries[holder].lease.is_some();
+        let meant = successor.unwrap_or(self.table.entries[holder].id);
+        match job.on_conflict {
+            OnConflict::Reject => Published::Conflict(meant),
+            OnConflict::Keep if is_reserved && successor.is_none() => {
+                self.succeed(holder, job, Next::AfterJob, turn)
+            }
+            OnConflict::Keep => Published::Kept(meant),
+            OnConflict::Replace if is_reserved => self.succeed(holder, job, Next::AfterRun, turn),
+            OnConflict::Replace => self.replace(holder, job, turn),
+        }
+    }
+
+    fn succeed(
+        &mut self,
+        holder: Handle<Entry>,
+        job: &NewJob,
+        from: fn(Box<Successor>) -> Next,
+        turn: &mut Turn<'_>,
+    ) -> Published {
+        let number = self.numbers.take_job();
+        let successor = Successor { id: job.id, number, run_at: job.run_at, tries: job.tries };
+        let replaced = self.name_next(holder, from(Box::new(successor)), turn.batch);
+        self.put(holder, turn.batch);
+        Published::Succeeds { replaced }
+    }
+
+    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
+        let dropped = self.name_next(waiting, Next::Nobody, turn.batch);
+        self.schedule.remove(&mut self.table.entries, waiting);
+        let number = self.numbers.take_job();
+        let entry = &mut self.table.entries[waiting];
+        entry.number = number;
+        entry.run_at = job.run_at;
+        entry.visible_at = job.run_at;
+        entry.attempt = 0;
+        entry.tries = job.tries;
+        let replaced = entry.id;
+        self.settle(waiting, turn);
+        Published::Replaced { job: replaced, dropped }
+    }
+}
