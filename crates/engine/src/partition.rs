@@ -50,16 +50,10 @@ pub struct Partition {
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
     unsettled: Unsettled,
-    opening: Opening,
+    /// What loading found to be written; the first batch begins with it.
+    opening: Vec<Op>,
     /// The next step is the last: it records the clocks, so that silence before a stop counts to the end.
     closing: bool,
-}
-
-/// What loading found to be done; the first step begins with it.
-#[derive(Debug, Default)]
-struct Opening {
-    ops: Vec<Op>,
-    wakes: Vec<QueueKey>,
 }
 
 /// What one step collects.
@@ -128,8 +122,7 @@ impl Machine for Partition {
             noticed: Vec::new(),
             fetch,
         };
-        turn.batch.ops.append(&mut self.opening.ops);
-        turn.wakes.append(&mut self.opening.wakes);
+        turn.batch.ops.append(&mut self.opening);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         for input in inputs {
             self.apply(input, &mut turn)?;

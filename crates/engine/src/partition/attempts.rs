@@ -136,7 +136,7 @@ impl Partition {
     }
 
     pub(super) fn attempt_ended(&mut self, reservation: Reservation, end: &AttemptEnd, turn: &mut Turn<'_>) {
-        let Some((slot, client)) = self.held_by(reservation) else { return };
+        let Some((slot, client)) = self.held_by(turn.now, reservation) else { return };
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;
         };
@@ -171,8 +171,8 @@ impl Partition {
     }
 
     /// The pair whose attempt a reservation stands for, if it still does.
-    fn held_by(&self, reservation: Reservation) -> Option<(DeviceSlot, Incarnation)> {
-        let head = self.jobs.held(reservation)?;
+    fn held_by(&self, now: Timestamp, reservation: Reservation) -> Option<(DeviceSlot, Incarnation)> {
+        let head = self.jobs.held(now, reservation)?;
         Some((slot_of(head.alias?), client_of(head.queue)))
     }
 

@@ -13,7 +13,7 @@ use watch::Watch;
 
 use super::devices::Devices;
 use super::telling::slot_of;
-use super::{Opening, Partition, Turn, client_of};
+use super::{Partition, Turn, client_of};
 use crate::Directory;
 use crate::settings::Settings;
 use crate::unsettled::{FromStore, Unsettled};
@@ -53,7 +53,7 @@ impl Partition {
             pairs: HashMap::new(),
             clients: HashMap::new(),
             unsettled: Unsettled::default(),
-            opening: Opening::default(),
+            opening: Vec::new(),
             watch: Watch::new(watch_settings(settings), head.attended, now),
             closing: false,
             head,
@@ -89,13 +89,13 @@ impl Partition {
         for head in jobs {
             let (queue, alias) = (head.queue, head.alias);
             if let (Loaded::Interrupted { released, .. }, Some(alias)) =
-                (self.jobs.load(now, head, &mut turn.batch, &mut turn.wakes), alias)
+                (self.jobs.load(now, head, &mut turn.batch), alias)
             {
                 let (slot, client) = (slot_of(alias), client_of(queue));
                 self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);
             }
         }
-        self.opening = Opening { ops: turn.batch.ops, wakes: turn.wakes };
+        self.opening = turn.batch.ops;
     }
 }
 
