@@ -121,3 +121,96 @@ fn rank(entries: &mut Slab<Entry>, node: Handle<Entry>) -> bool {
     }
     std::mem::replace(&mut entry.rank, rank) != rank
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use base::{Timestamp, random::Random};
+    use records::{JobId, QueueKey};
+
+    use super::*;
+    use crate::entry::Place;
+
+    fn entry(at: i64, number: u64) -> Entry {
+        Entry {
+            id: JobId([0; 16]),
+            queue: QueueKey(0),
+            number,
+            run_at: Timestamp(at),
+            visible_at: Timestamp(at),
+            attempt: 0,
+            tries: 1,
+            lease: None,
+            claim: None,
+            links: Links::default(),
+            rank: 0,
+            place: Place::Nowhere,
+        }
+    }
+
+    /// Checks order, ranks and links below `node`; answers how many nodes there are.
+    fn check(entries: &Slab<Entry>, node: Handle<Entry>) -> usize {
+        let mut count = 0;
+        let mut open = vec![node];
+        while let Some(node) = open.pop() {
+            count += 1;
+            let Entry { links, rank, .. } = &entries[node];
+            let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
+            assert!(rank_of(links.left) >= rank_of(links.right), "the higher child is on the left");
+            assert_eq!(*rank, rank_of(links.right) + 1);
+            for child in [links.left, links.right].into_iter().flatten() {
+                assert!(entries[child].links.parent == Some(node));
+                assert!(entries[node].order() < entries[child].order());
+                open.push(child);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn the_first_is_the_least_after_any_adding_and_leaving() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let (mut entries, mut heap) = (Slab::default(), Heap::default());
+            let mut there = Vec::new();
+            let mut model = BTreeSet::new();
+            for number in 0..1_000 {
+                let leaving = random.below(100) < 45;
+                if leaving && !there.is_empty() {
+                    let first = random.chance(1, 2);
+                    let place = match heap.first().filter(|_| first) {
+                        Some(root) => there.iter().position(|it| *it == root).expect("it is there"),
+                        None => random.below(there.len() as u64) as usize,
+                    };
+                    let gone = there.swap_remove(place);
+                    heap.remove(&mut entries, gone);
+                    model.remove(&entries.remove(gone).order());
+                } else {
+                    let new = entries.insert(entry(random.below(40).cast_signed(), number));
+                    heap.insert(&mut entries, new);
+                    model.insert(entries[new].order());
+                    there.push(new);
+                }
+                assert_eq!(heap.first().map(|it| entries[it].order()), model.first().copied());
+                assert_eq!(heap.first().map_or(0, |root| check(&entries, root)), model.len());
+                assert_eq!(heap.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn the_path_that_is_walked_stays_short_in_every_order_of_adding() {
+        let orders: [fn(i64) -> i64; 4] = [|n| n, |n| -n, |n| (n * 7_919) % 10_007, |_| 0];
+        for order in orders {
+            let (mut entries, mut heap) = (Slab::default(), Heap::default());
+            for n in 0..10_000_i64 {
+                let new = entries.insert(entry(order(n), n.unsigned_abs()));
+                heap.insert(&mut entries, new);
+            }
+            let root = heap.first().expect("there are many");
+            assert!(entries[root].rank <= 13, "log2 of 10,001: {}", entries[root].rank);
+            assert_eq!(check(&entries, root), 10_000);
+        }
+    }
+}

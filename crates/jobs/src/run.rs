@@ -115,10 +115,10 @@ pub enum Loaded {
 impl Jobs {
     /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it while the partition is
     /// loaded again.
-    pub fn load(&mut self, now: Timestamp, head: JobHead, batch: &mut Batch) -> Loaded {
+    pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
         let mut turn = Turn { now, batch, wakes: None };
-        let job = self.table.insert(&head);
+        let job = self.table.insert(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
                 let (job_id, attempt) = (head.id, head.attempt);
