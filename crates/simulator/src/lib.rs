@@ -7,7 +7,7 @@
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is what was sent;
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
-//! - [`api_client`], [`endpoint`] and [`server`] reach the server, start it and kill it.
+//! - [`api_client`], [`endpoint`] and [`server`] reach the server, start it and kill it; [`registration`] fills it.
 
 pub mod account;
 pub mod api_client;
@@ -16,6 +16,7 @@ pub mod fleet;
 pub mod latency;
 pub mod random;
 pub mod receiver;
+pub mod registration;
 pub mod sent;
 pub mod server;
 pub mod traffic;

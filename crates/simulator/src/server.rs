@@ -54,7 +54,8 @@ struct ReadyFile {
     mqtt: SocketAddr,
 }
 
-/// A data directory and the program that serves it. Everything is removed when it is dropped, unless it is kept.
+/// A data directory and the program that serves it. Everything is removed when it is dropped, unless it is kept or a
+/// test fails.
 #[derive(Debug)]
 pub struct Site {
     binary: PathBuf,
@@ -156,6 +157,14 @@ impl Site {
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the server's data and log are kept in {}", self.keep().display());
+        }
     }
 }
 

@@ -5,8 +5,9 @@
 //! says it holds). The server's own counters are not asked. What does not agree is a [`Shortfall`] that names the
 //! device, the report or the notification.
 //!
-//! [`Picture::take`] asks the API, [`audit`] compares and is a pure function.
+//! [`Picture::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does both once things are quiet.
 
+mod closing;
 mod notifications;
 mod picture;
 mod reports;
@@ -24,6 +25,7 @@ use crate::latency::Latency;
 use crate::receiver::Ledger;
 use crate::sent::Sent;
 
+pub use closing::close;
 pub use picture::{Delivery, DevicePicture, Event, Picture, Reading, State, Status};
 
 /// A client and what its receiver was told. Every device of the run is linked to it, from before its first report.

@@ -28,6 +28,9 @@ use crate::traffic::{DeviceIds, Traffic};
 
 use lane::{Lane, LaneOutcome};
 
+/// Between two looks at the figures, which do not announce themselves: counting must cost nothing.
+const FIGURES_EVERY: Duration = Duration::from_millis(1);
+
 /// The way in that a fleet takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -167,6 +170,16 @@ impl Fleet {
     #[must_use]
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
+    }
+
+    /// Waits until the live figures satisfy `done`; false when they have not within `patience`.
+    pub async fn until(&self, patience: Duration, mut done: impl FnMut(Figures) -> bool) -> bool {
+        let satisfied = async {
+            while !done(self.progress.figures()) {
+                tokio::time::sleep(FIGURES_EVERY).await;
+            }
+        };
+        tokio::time::timeout(patience, satisfied).await.is_ok()
     }
 
     /// Waits until all traffic has finished and has been answered, or `patience` is over; what is unanswered then

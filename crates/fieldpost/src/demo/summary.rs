@@ -1,0 +1,132 @@
+//! The table at the end, and what is missing.
+
+use simulator::account::Audit;
+use simulator::fleet::Outcome;
+use simulator::latency::Latency;
+
+/// So many things that are missing are named; the others are counted.
+const NAMED_MAX: usize = 20;
+
+/// The figures; webhooks are timed at `client_id`, whose receiver was always well.
+pub(super) fn table(audit: &Audit, client_id: &str) -> Vec<String> {
+    let row = |what: &str, figures: &[(&str, u64)]| {
+        let cells: Vec<String> =
+            figures.iter().map(|(name, count)| format!("{name:>14} {:>7}", grouped(*count))).collect();
+        format!("  {what:<14}{}", cells.concat())
+    };
+    let to_webhook = audit.report_to_webhook.get(client_id).cloned().unwrap_or_default();
+    vec![
+        row(
+            "reports",
+            &[
+                ("sent", audit.reports_sent),
+                ("acknowledged", audit.reports_acknowledged),
+                ("in history", audit.reports_found),
+            ],
+        ),
+        row(
+            "events",
+            &[("changed", audit.changes), ("lost", audit.losses), ("restored", audit.restorations)],
+        ),
+        row(
+            "notifications",
+            &[
+                ("due", audit.notifications_due),
+                ("delivered", audit.delivered),
+                ("superseded", audit.superseded),
+                ("retried", audit.retried),
+            ],
+        ),
+        latency_row("report to acknowledgement", &audit.report_to_ack),
+        latency_row(&format!("report to webhook ({client_id})"), &to_webhook),
+        "  (latencies leave out the seconds around the SIGKILL)".to_owned(),
+    ]
+}
+
+/// Everything that should be so and is not, in words.
+pub(super) fn missing(audit: &Audit, outcome: &Outcome) -> Vec<String> {
+    let figures = outcome.figures;
+    let mut missing: Vec<String> = [
+        (outcome.unanswered, "reports were never answered"),
+        (figures.refused, "reports were refused"),
+        (figures.disordered, "acknowledgements came out of order"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("MISSING {} {what}", grouped(*count)))
+    .collect();
+    missing.extend(audit.shortfalls.iter().take(NAMED_MAX).map(|shortfall| format!("MISSING {shortfall}")));
+    let unnamed = audit.shortfalls.len().saturating_sub(NAMED_MAX);
+    if unnamed > 0 {
+        missing.push(format!("MISSING and {} more", grouped(unnamed as u64)));
+    }
+    missing
+}
+
+fn latency_row(what: &str, latency: &Latency) -> String {
+    format!("  {what:<28} {latency}")
+}
+
+/// A count with its thousands set apart: `12,345`.
+pub(super) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use simulator::account::Shortfall;
+    use simulator::fleet::Figures;
+    use simulator::sent::Sent;
+    use simulator::traffic::DeviceIds;
+
+    use super::*;
+
+    fn outcome(figures: Figures, unanswered: u64) -> Outcome {
+        Outcome {
+            figures,
+            unanswered,
+            latency: Latency::default(),
+            sent: Sent::nothing(DeviceIds::new("d", 1)),
+        }
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(count), text);
+        }
+    }
+
+    #[test]
+    fn the_table_tells_all_figures() {
+        let audit = Audit { reports_sent: 12_345, superseded: 77, ..Audit::default() };
+        let table = table(&audit, "acme").join("\n");
+        assert!(
+            table.contains("12,345") && table.contains("77") && table.contains("webhook (acme)"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn nothing_missing_is_said_of_a_good_run_only() {
+        assert_eq!(missing(&Audit::default(), &outcome(Figures::default(), 0)), [""; 0]);
+        let refused = Figures { refused: 2, ..Figures::default() };
+        assert_eq!(missing(&Audit::default(), &outcome(refused, 1)).len(), 2);
+    }
+
+    #[test]
+    fn many_shortfalls_are_named_in_part() {
+        let shortfall = Shortfall::DeviceWrong { device_id: "d0".into(), what: "gone".into() };
+        let audit = Audit { shortfalls: vec![shortfall; 30], ..Audit::default() };
+        let missing = missing(&audit, &outcome(Figures::default(), 0));
+        assert_eq!((missing.len(), missing[20].as_str()), (21, "MISSING and 10 more"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Closing an account: wait until things are quiet, ask the API, compare.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Audit, Expected, Picture, Told, audit};
+use crate::api_client::{Api, ApiError};
+use crate::receiver::Receiver;
+use crate::sent::Sent;
+
+/// The first page of the pending notifications.
+#[derive(Deserialize)]
+struct Pending {
+    items: Vec<Value>,
+}
+
+/// Waits until no notification is pending, then holds `sent` and what `clients` were told against the API.
+/// `clients` are ids and receivers; every device of the run is linked to each, from before its first report.
+///
+/// # Errors
+/// What the API refuses or cannot answer in time, also when notifications are still pending after `patience`.
+pub async fn close(
+    api: &Api,
+    sent: &Sent,
+    clients: &[(&str, &Receiver)],
+    expected: &Expected,
+    patience: Duration,
+) -> Result<Audit, ApiError> {
+    let nothing = |pending: &Pending| pending.items.is_empty();
+    api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
+    let was_taken = |id: &str| clients.iter().any(|(_, receiver)| is_taken(receiver, id));
+    let picture = Picture::take(api, sent.devices(), was_taken).await?;
+    let ledgers: Vec<_> =
+        clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
+    let told: Vec<_> = ledgers.iter().map(|(client_id, ledger)| Told { client_id, ledger }).collect();
+    Ok(audit(sent, &picture, &told, expected))
+}
+
+fn is_taken(receiver: &Receiver, webhook_id: &str) -> bool {
+    receiver.ledger().seen(webhook_id).is_some_and(|(_, taken)| taken)
+}
