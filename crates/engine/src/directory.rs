@@ -71,8 +71,8 @@ impl Directory {
         self.len() == 0
     }
 
-    /// Makes these the clients, and no others.
-    pub(crate) fn replace(&self, all: impl Iterator<Item = Client>) {
+    /// Makes these the clients, and no others: for whoever loads the registry partition.
+    pub fn replace(&self, all: impl Iterator<Item = Client>) {
         {
             let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
             *clients = Clients::default();

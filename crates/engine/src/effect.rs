@@ -17,7 +17,9 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
-    pub(crate) fn new() -> (Self, oneshot::Receiver<T>) {
+    /// A reply, and where its answer arrives: an error there says that the outcome is unknown.
+    #[must_use]
+    pub fn new() -> (Self, oneshot::Receiver<T>) {
         let (to, from) = oneshot::channel();
         (Self { to }, from)
     }

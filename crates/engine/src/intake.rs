@@ -154,8 +154,8 @@ pub struct SlicePart {
 }
 
 impl SlicePart {
-    /// The completion of a slice of `reports` in `parts` parts.
-    pub(crate) fn split(reports: u32, parts: usize) -> (Pending, impl Iterator<Item = Self>) {
+    /// The completion of a slice of `reports` in `parts` parts. [`Intake`] does this; the simulation drives partitions without one.
+    pub fn split(reports: u32, parts: usize) -> (Pending, impl Iterator<Item = Self>) {
         let shared = Arc::new(Slice {
             reports,
             left: AtomicUsize::new(parts),
