@@ -1,8 +1,8 @@
 //! The words that users see and that must not change unnoticed: codes of refusals, names of metrics.
 //!
-//! They are found by how the code writes them, so a new way of writing one needs a line here: a code is the text given to
-//! a constructor of `Problem` (or the constant given there), or stands in a function `code`; a metric is any text that
-//! begins with the program's name, with a `*` for what is formatted into it.
+//! They are found by how the code writes them, so a new way of writing one needs a line here. A code is the text given to
+//! a constructor of `Problem` (or the constant given there), follows `"code"` in a macro, or stands in a function `code`. A
+//! metric is any text that begins with the program's name, with a `*` for what is formatted into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,9 +117,11 @@ impl<'ast> Visit<'ast> for Finder {
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        for text in texts_in(&call.tokens) {
-            self.words.metrics.extend(metric(&text));
-        }
+        let texts = texts_in(&call.tokens);
+        self.words.metrics.extend(texts.iter().filter_map(|text| metric(text)));
+        // json!({"code": "starting"})
+        let codes = texts.windows(2).filter(|pair| pair[0] == "code" && is_code(&pair[1]));
+        self.words.codes.extend(codes.map(|pair| pair[1].clone()));
     }
 
     fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
