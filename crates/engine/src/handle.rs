@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::effect::Reply;
+use crate::feed_clock::WritingSince;
 use crate::input::{Addressed, Input, LinkedClient};
 use crate::intake::{NotAccepting, Pending, SlicePart};
 use crate::lanes::Answer;
@@ -25,7 +26,7 @@ use crate::partition::Partition;
 use crate::queries::Device;
 use crate::refusals::unknown_client;
 use crate::registry::{Registry, RegistryInput};
-use crate::runner::{Outside, Runner, WritingSince};
+use crate::runner::{Outside, Runner};
 use crate::{
     AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, Intake, NewClient, NewDevice,
     Queries, Report, Settings,
@@ -317,10 +318,10 @@ impl Engine {
         hash::partition_of(routing_hash, self.shared.partitions.len() as u16)
     }
 
-    /// Everything older than this is written in every partition, and nothing older will be.
-    pub(crate) fn written_before(&self) -> Timestamp {
-        let now = self.clock().now();
-        self.shared.partitions.iter().map(|door| door.writing_since.get()).fold(now, Timestamp::min)
+    /// Where a feed that is read now ends, exclusive.
+    pub(crate) fn feed_horizon(&self) -> Timestamp {
+        let writing = self.shared.partitions.iter().map(|door| &*door.writing_since);
+        self.shared.outside.feed_clock().horizon(self.clock().now(), writing)
     }
 
     fn door(&self, device: &DeviceId) -> &Door<Input> {
@@ -380,11 +381,11 @@ impl Starting {
         let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
         let (process, attended) = (self.process, Arc::clone(&self.attended));
         let load = move || {
-            let now = outside.clock.now();
+            let moment = outside.moment_of_load();
             let mut opened =
-                Partition::load(&*outside.store, id, &settings, process, now, &outside.directory)?;
+                Partition::load(&*outside.store, id, &settings, process, moment, &outside.directory)?;
             for way in WayIn::ALL {
-                opened.partition.attend(now, way, attended[way.index()].load(Ordering::SeqCst));
+                opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
             }
             Ok(opened)
         };

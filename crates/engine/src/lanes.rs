@@ -85,4 +85,6 @@ pub enum Answer {
     },
     /// There was no answer.
     Error(AttemptError),
+    /// Nothing was sent: the client was disabled, or deleted, between lease and attempt.
+    Withheld,
 }

@@ -17,11 +17,13 @@ pub mod unsettled;
 
 mod directory;
 mod driver;
+mod feed_clock;
 mod handle;
 mod metrics;
 mod refusals;
 
 pub use directory::Directory;
+pub use feed_clock::AHEAD_MS_MAX as STAMP_AHEAD_MS_MAX;
 pub use fleet::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
 pub use handle::Engine;
 pub use intake::{Intake, Outcome, Pending, Rejection, Report, Said};

@@ -18,13 +18,13 @@ pub trait Machine: Send + 'static {
     /// How much work an input is, in reports; a step takes inputs up to a budget of these.
     fn weight(input: &Self::Input) -> usize;
 
-    /// Applies the inputs, and what the passing of time brings, in order. `now` is never less than in the step before.
+    /// Applies the inputs, and what the passing of time brings, in order.
     ///
     /// # Errors
     /// When a record that is not resident could not be read. Then the machine is in an unknown state: drop it.
     fn step(
         &mut self,
-        now: Timestamp,
+        moment: Moment,
         inputs: &mut dyn Iterator<Item = Self::Input>,
         fetch: &dyn Fetch,
     ) -> Result<Step, StoreError>;
@@ -37,6 +37,15 @@ pub trait Machine: Send + 'static {
 
     /// When the passing of time brings something next; `None` if only an input can.
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp>;
+}
+
+/// When a step is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The engine clock: schedules, and stamps what is stored.
+    pub now: Timestamp,
+    /// The order of events and deliveries in feeds; see `feed_clock.rs`.
+    pub stamp: Timestamp,
 }
 
 /// What a step gives.

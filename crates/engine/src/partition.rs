@@ -23,7 +23,7 @@ use watch::{Noticed, Watch};
 
 use crate::effect::Effect;
 use crate::input::Input;
-use crate::machine::{Machine, Step};
+use crate::machine::{Machine, Moment, Step};
 use crate::settings::Settings;
 use crate::unsettled::{Fetch, Unsettled};
 use devices::Devices;
@@ -43,6 +43,8 @@ pub struct Partition {
     settings: Arc<Settings>,
     process: Process,
     head: PartitionHead,
+    /// The stamp of the latest step.
+    stamp: Timestamp,
     devices: Devices,
     watch: Watch,
     jobs: Jobs,
@@ -109,12 +111,13 @@ impl Machine for Partition {
 
     fn step(
         &mut self,
-        now: Timestamp,
+        moment: Moment,
         inputs: &mut dyn Iterator<Item = Input>,
         fetch: &dyn Fetch,
     ) -> Result<Step, StoreError> {
+        self.stamp = self.stamp.max(moment.stamp);
         let mut turn = Turn {
-            now: now.max(self.head.now),
+            now: moment.now.max(self.head.now),
             seq: self.head.seq + 1,
             batch: Batch::new(self.id),
             effects: Vec::new(),

@@ -250,7 +250,7 @@ impl Queries {
         page: Page<FeedKey<K>>,
         read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
     ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
-        let to = page.to.min(self.engine.written_before());
+        let to = page.to.min(self.engine.feed_horizon());
         let page = Page { to, ..page };
         let mut items = Vec::new();
         let mut gather = |view: &dyn View, partition, whose| -> Result<(), Problem> {

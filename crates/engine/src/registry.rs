@@ -9,7 +9,7 @@ use records::{Batch, Client, Op, PartitionHead};
 use store::{Resident, Store, StoreError};
 
 use crate::effect::{Answered, Effect, Reply};
-use crate::machine::{Machine, Step};
+use crate::machine::{Machine, Moment, Step};
 use crate::refusals::unknown_client;
 use crate::settings::Settings;
 use crate::unsettled::Fetch;
@@ -146,11 +146,11 @@ impl Machine for Registry {
 
     fn step(
         &mut self,
-        now: Timestamp,
+        moment: Moment,
         inputs: &mut dyn Iterator<Item = RegistryInput>,
         _: &dyn Fetch,
     ) -> Result<Step, StoreError> {
-        let now = now.max(self.head.now);
+        let now = moment.now.max(self.head.now);
         let mut batch = Batch::new(PartitionId::REGISTRY);
         let mut effects = Vec::new();
         for input in inputs {

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use base::{Clock, PartitionId, Timestamp};
 use store::{CommitOutcome, Store, StoreError};
 use tracing::warn;
 
 use crate::effect::Effect;
-use crate::machine::Machine;
+use crate::feed_clock::{FeedClock, WritingSince};
+use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
 use crate::unsettled::FromStore;
 use crate::{Directory, DueLanes};
@@ -31,6 +31,7 @@ pub struct Outside {
     /// Lanes with due work.
     pub lanes: DueLanes,
     metrics: Metrics,
+    feed_clock: FeedClock,
 }
 
 impl Outside {
@@ -43,7 +44,25 @@ impl Outside {
             directory: Directory::new(),
             lanes: DueLanes::default(),
             metrics: Metrics::default(),
+            feed_clock: FeedClock::default(),
         }
+    }
+
+    /// The present moment, for a step.
+    fn moment(&self) -> Moment {
+        let now = self.clock.now();
+        Moment { now, stamp: self.feed_clock.stamp(now) }
+    }
+
+    /// The moment of a load: behind every stamp that was given.
+    #[must_use]
+    pub fn moment_of_load(&self) -> Moment {
+        let now = self.clock.now();
+        Moment { now, stamp: self.feed_clock.latest().max(now) }
+    }
+
+    pub(crate) fn feed_clock(&self) -> &FeedClock {
+        &self.feed_clock
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -54,20 +73,6 @@ impl Outside {
 impl std::fmt::Debug for Outside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Outside")
-    }
-}
-
-/// From when on a partition may still be writing: feeds show only what is older.
-#[derive(Debug)]
-pub(crate) struct WritingSince(AtomicI64);
-
-impl WritingSince {
-    pub(crate) fn get(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn set(&self, since: Timestamp) {
-        self.0.store(since.0, Ordering::SeqCst);
     }
 }
 
@@ -103,7 +108,7 @@ pub struct Told {
 impl<M: Machine> Runner<M> {
     /// A machine with nothing on its way.
     pub fn new(id: PartitionId, machine: M, reload: Reload<M>, outside: Arc<Outside>) -> Self {
-        let writing_since = Arc::new(WritingSince(AtomicI64::new(i64::MAX)));
+        let writing_since = Arc::new(WritingSince::nothing());
         Self { id, machine, reload, outside, writing_since, in_flight: VecDeque::new(), life: 0 }
     }
 
@@ -155,13 +160,13 @@ impl<M: Machine> Runner<M> {
         inputs: &mut dyn Iterator<Item = M::Input>,
         tell: impl FnOnce(Told) + Send + 'static,
     ) -> Result<bool, StoreError> {
-        // Feeds stop before this moment from here on; the step's own time is read after it.
+        // Feeds end before this moment from here on; the step's own time and stamp are read after it.
         if self.in_flight.is_empty() {
             self.writing_since.set(self.outside.clock.now());
         }
-        let now = self.outside.clock.now();
+        let moment = self.outside.moment();
         let fetch = FromStore::new(&*self.outside.store, self.id);
-        let step = self.machine.step(now, inputs, &fetch)?;
+        let step = self.machine.step(moment, inputs, &fetch)?;
         match step.batch {
             Some(batch) => {
                 self.outside.metrics.batch(&batch);

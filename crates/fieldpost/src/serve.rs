@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex};
 use base::WayIn;
 use blocklog::RealDisk;
 use engine::Engine;
+use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
 use store::embedded::{EmbeddedStore, Options, Running};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::config::{Settings, UnknownDevice};
 use front::Front;
@@ -50,6 +51,7 @@ fn because<E: Display>(what: &str) -> impl FnOnce(E) -> Ended {
 
 async fn serve(settings: &Settings, ready_file: Option<PathBuf>, stop: &watch::Sender<bool>) -> Result<(), Ended> {
     let mut signals = Signals::listen()?;
+    raise_open_files_limit();
     let http = bind("http.listen", settings.http.listen).await?;
     let front = Arc::new(Front::default());
     let mut tasks = JoinSet::new();
@@ -110,17 +112,17 @@ async fn open_doors(
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let notify_metrics = notify::Metrics::default();
-    notify::register_metrics(&notify_metrics, &mut metrics);
-    doors.spawn(notify::run(engine.clone(), notify_settings(settings), notify_metrics, stop.subscribe()));
+    let sending = notify::register_metrics(&mut metrics);
+    doors.spawn(notify::run(engine.clone(), notify_settings(settings), sending, stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
-        let listener = gateway::mqtt::MqttListener::bind(listen, engine.clone(), gateway::mqtt::Limits::default(), &mut metrics)
+        let listener = MqttListener::bind(listen, engine.clone(), Limits::default())
             .await
             .map_err(because("mqtt.listen"))?;
-        addresses.mqtt = Some(listener.local_addr());
+        listener.register_metrics(&mut metrics);
+        addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine.clone(), &mut metrics);
+    let reports = gateway::http::routes(engine, &mut metrics);
     let api = api::router(api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))));
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api.merge(reports));
@@ -162,6 +164,13 @@ async fn bind(key: &str, address: std::net::SocketAddr) -> Result<TcpListener, E
     TcpListener::bind(address)
         .await
         .map_err(because(&format!("{key}: {address} cannot be listened on; is another server there?")))
+}
+
+/// Every connection is an open file, and the usual soft limit is too low for a fleet.
+fn raise_open_files_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        warn!(%error, "the limit of open files cannot be raised; many connections may be refused");
+    }
 }
 
 /// The signals that end the server.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Incarnation;
-use engine::records::AttemptError;
 use engine::{Answer, AttemptDue, AttemptEnd, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -172,7 +171,7 @@ impl Shared {
             _ => AttemptEnd {
                 at: self.engine.clock().now(),
                 took: Duration::ZERO,
-                answer: Answer::Error(AttemptError::Interrupted),
+                answer: Answer::Withheld,
             },
         };
         if self.engine.attempt_ended(&due, end).await.is_err() {

@@ -93,6 +93,7 @@ pub(crate) enum AttemptResult {
     ServerError,
     OtherStatus,
     NoAnswer(AttemptError),
+    Withheld,
 }
 
 impl From<Answer> for AttemptResult {
@@ -104,6 +105,7 @@ impl From<Answer> for AttemptResult {
             Answer::Status { code: 500..=599, .. } => Self::ServerError,
             Answer::Status { .. } => Self::OtherStatus,
             Answer::Error(error) => Self::NoAnswer(error),
+            Answer::Withheld => Self::Withheld,
         }
     }
 }
@@ -117,6 +119,7 @@ impl EncodeLabelValue for AttemptResult {
             Self::ServerError => "server_error",
             Self::OtherStatus => "other_status",
             Self::NoAnswer(error) => error.as_str(),
+            Self::Withheld => "withheld",
         };
         name.encode(encoder)
     }

@@ -143,6 +143,7 @@ impl Partition {
         let (status_code, error) = match end.answer {
             Answer::Status { code, .. } => (Some(code), None),
             Answer::Error(error) => (None, Some(error)),
+            Answer::Withheld => return self.withheld(slot, client, reservation, flight, turn),
         };
         turn.push(Op::PutAttempt(Attempt {
             delivery: DeliveryKey::from(flight.delivery),
@@ -163,11 +164,24 @@ impl Partition {
                 let retry = self.retry(reservation.job, &flight, patience);
                 self.failed(slot, client, reservation, &flight, retry, turn);
             }
-            Answer::Error(_) => {
+            Answer::Error(_) | Answer::Withheld => {
                 let retry = self.retry(reservation.job, &flight, None);
                 self.failed(slot, client, reservation, &flight, retry, turn);
             }
         }
+    }
+
+    /// Nothing was sent, so there was no attempt: the notification waits as before.
+    fn withheld(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        reservation: Reservation,
+        flight: Flight,
+        turn: &mut Turn<'_>,
+    ) {
+        let flight = Flight { attempts: flight.attempts.saturating_sub(1), ..flight };
+        self.failed(slot, client, reservation, &flight, jobs::Retry::uncounted(Duration::ZERO), turn);
     }
 
     /// The pair whose attempt a reservation stands for, if it still does.

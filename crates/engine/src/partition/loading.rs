@@ -15,6 +15,7 @@ use super::devices::Devices;
 use super::telling::slot_of;
 use super::{Partition, Turn, client_of};
 use crate::Directory;
+use crate::machine::Moment;
 use crate::settings::Settings;
 use crate::unsettled::{FromStore, Unsettled};
 
@@ -28,7 +29,7 @@ pub struct Opened {
 }
 
 impl Partition {
-    /// Loads a partition. `directory` must hold the clients already.
+    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before any that was given earlier.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -37,12 +38,12 @@ impl Partition {
         id: PartitionId,
         settings: &Arc<Settings>,
         process: Process,
-        now: Timestamp,
+        moment: Moment,
         directory: &Directory,
     ) -> Result<Opened, StoreError> {
         let mut residents = Residents::default();
         let head = store.load(id, &mut |resident| residents.take(resident))?;
-        let now = now.max(head.now);
+        let now = moment.now.max(head.now);
         let mut partition = Self {
             id,
             lineage: store.lineage(),
@@ -56,6 +57,7 @@ impl Partition {
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings), head.attended, now),
             closing: false,
+            stamp: moment.stamp,
             head,
         };
         let mut orphans = HashSet::new();
@@ -89,7 +91,7 @@ impl Partition {
         for head in jobs {
             let (queue, alias) = (head.queue, head.alias);
             if let (Loaded::Interrupted { released, .. }, Some(alias)) =
-                (self.jobs.load(now, head, &mut turn.batch), alias)
+                (self.jobs.load(now, &head, &mut turn.batch), alias)
             {
                 let (slot, client) = (slot_of(alias), client_of(queue));
                 self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);

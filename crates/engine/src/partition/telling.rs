@@ -28,7 +28,7 @@ impl Partition {
         let number = self.head.next_event;
         self.head.next_event = number.wrapping_add(1);
         let event = Event {
-            id: self.entity_id(device, turn, number, &[CAUSE_EVENT, noticed.sequence]),
+            id: self.entity_id(device, number, &[CAUSE_EVENT, noticed.sequence]),
             slot: noticed.slot,
             device: device.id.clone(),
             kind: noticed.kind,
@@ -61,7 +61,7 @@ impl Partition {
         let Some(device) = self.devices.get(slot) else { return };
         let number = self.head.next_delivery;
         self.head.next_delivery = number.wrapping_add(1);
-        let id = self.entity_id(device, turn, number, &[CAUSE_DELIVERY, client.0, sequence]);
+        let id = self.entity_id(device, number, &[CAUSE_DELIVERY, client.0, sequence]);
         let delivery = Delivery {
             id,
             slot,
@@ -115,9 +115,9 @@ impl Partition {
         JobId(bytes)
     }
 
-    fn entity_id(&self, device: &Device, turn: &Turn<'_>, number: u32, cause: &[u64]) -> EntityId {
+    fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
-        EntityId::derive(self.lineage, routing, device.incarnation, turn.now, number, cause)
+        EntityId::derive(self.lineage, routing, device.incarnation, self.stamp, number, cause)
     }
 }
 

@@ -187,6 +187,18 @@ fn gone_is_recorded_and_does_not_count() {
 }
 
 #[test]
+fn what_was_not_sent_was_no_attempt() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    let first = rig.lease_all().remove(0);
+    rig.ended(&first, Answer::Withheld);
+    assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 0)]);
+    assert!(rig.attempts(first.delivery).is_empty());
+    let second = rig.lease_all().remove(0);
+    assert_eq!((second.delivery, second.attempt), (first.delivery, 1));
+}
+
+#[test]
 fn a_client_that_is_unlinked_is_told_nothing_more() {
     let mut rig = Rig::linked();
     rig.report("0xA", number(1));

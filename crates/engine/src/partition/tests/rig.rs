@@ -19,7 +19,7 @@ use crate::effect::{Effect, Reply};
 use crate::input::{Addressed, Input, LinkedClient};
 use crate::intake::{Report, Said, SlicePart};
 use crate::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
-use crate::machine::Machine;
+use crate::machine::{Machine, Moment};
 use crate::settings::{Picture, Retry, Settings, UnknownDevice};
 use crate::unsettled::FromStore;
 
@@ -68,7 +68,10 @@ impl Rig {
     /// One step with these inputs; everything is durable at once.
     fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
         let fetch = FromStore::new(&self.store, PARTITION);
-        let step = self.partition.step(self.now, &mut inputs.into_iter(), &fetch).expect("readable");
+        let step = self
+            .partition
+            .step(Moment { now: self.now, stamp: self.now }, &mut inputs.into_iter(), &fetch)
+            .expect("readable");
         let mut ops = Vec::new();
         if let Some(batch) = step.batch {
             ops.clone_from(&batch.ops);
@@ -221,7 +224,10 @@ fn load(
     now: Timestamp,
     process: u64,
 ) -> Partition {
-    Partition::load(store, PARTITION, settings, Process(process), now, directory).expect("readable").partition
+    let moment = Moment { now, stamp: now };
+    Partition::load(store, PARTITION, settings, Process(process), moment, directory)
+        .expect("readable")
+        .partition
 }
 
 fn reports(id: &str, kind: Option<Kind>, said: Said) -> (crate::Pending, Input) {
