@@ -1,0 +1,77 @@
+//! An answer as status and bytes, which is also the form in which one is remembered for a repeated request.
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use base::Problem;
+use serde::Serialize;
+
+use crate::problem::Document;
+
+/// Seconds after which a caller that was told "not now" may come back.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+/// What is answered. JSON, a problem document when the status says so, or nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// 200 with the shape.
+    pub(crate) fn ok(shape: &impl Serialize) -> Self {
+        Self::json(StatusCode::OK, shape)
+    }
+
+    /// 201 with the shape.
+    pub(crate) fn created(shape: &impl Serialize) -> Self {
+        Self::json(StatusCode::CREATED, shape)
+    }
+
+    /// 204.
+    pub(crate) fn nothing() -> Self {
+        Self { status: StatusCode::NO_CONTENT, body: Bytes::new() }
+    }
+
+    /// 202: it will be done, and there is nothing to show yet.
+    pub(crate) fn accepted() -> Self {
+        Self { status: StatusCode::ACCEPTED, body: Bytes::new() }
+    }
+
+    /// The problem with its own status.
+    pub(crate) fn refused(problem: &Problem) -> Self {
+        let (status, document) = Document::of(problem);
+        Self::json(status, &document)
+    }
+
+    fn json(status: StatusCode, shape: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(shape).expect("a shape has text for keys and no infinite number");
+        Self { status, body: body.into() }
+    }
+
+    fn content_type(&self) -> Option<HeaderValue> {
+        if self.body.is_empty() {
+            return None;
+        }
+        let failed = self.status.is_client_error() || self.status.is_server_error();
+        let name = if failed { "application/problem+json" } else { "application/json" };
+        Some(HeaderValue::from_static(name))
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let content_type = self.content_type();
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        if let Some(content_type) = content_type {
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}

@@ -1,0 +1,156 @@
+//! Cursors: where a list goes on, in a form that is of use only to the list that gave it.
+//!
+//! `version, key, check` in base64url. The check is a hash of the rest, seeded with the list's path and filters, so that a
+//! cursor of another list, of other filters or with a flipped byte is told from a good one. Nothing else is remembered: a
+//! cursor holds across a restart and for as long as its list exists. It is no secret and gives no rights.
+
+use base::{ClientId, DeviceId, PartitionId, Problem, Timestamp, hash};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use engine::ReadingKey;
+use engine::queries::FeedKey;
+use engine::records::{DeliveryKey, EventKey};
+
+/// Changes with the layout of any key.
+const VERSION: u8 = 1;
+const CHECK_BYTES: usize = 8;
+/// Longer text is not looked at; the longest key is a device's or client's id.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// The place of an item in its list.
+pub(crate) trait Key: Sized {
+    fn write(&self, bytes: &mut Vec<u8>);
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+/// The cursor behind the item at `key`, in the list with that fingerprint.
+pub(crate) fn write(fingerprint: u64, key: &impl Key) -> String {
+    let mut bytes = vec![VERSION];
+    key.write(&mut bytes);
+    let check = hash::derived(fingerprint, &bytes);
+    bytes.extend_from_slice(&check.to_be_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The key in a cursor that the list with that fingerprint gave.
+///
+/// # Errors
+/// `invalid_cursor` for any other text.
+pub(crate) fn read<K: Key>(fingerprint: u64, text: &str) -> Result<K, Problem> {
+    key_in(fingerprint, text).ok_or_else(|| {
+        let detail = "cursor is not one that this list gave with these parameters; \
+                      use next_cursor as it was given, with the parameters of the first page";
+        Problem::new(400, "invalid_cursor", detail)
+    })
+}
+
+fn key_in<K: Key>(fingerprint: u64, text: &str) -> Option<K> {
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (content, check) = bytes.split_last_chunk::<CHECK_BYTES>()?;
+    let (version, key) = content.split_first()?;
+    let good = *version == VERSION && hash::derived(fingerprint, content) == u64::from_be_bytes(*check);
+    if good { K::read(key) } else { None }
+}
+
+impl Key for DeviceId {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_str().as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Self::new(std::str::from_utf8(bytes).ok()?)
+    }
+}
+
+impl Key for ClientId {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_str().as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        Self::new(std::str::from_utf8(bytes).ok()?)
+    }
+}
+
+fn write_moment(at: Timestamp, number: u32, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&at.0.to_be_bytes());
+    bytes.extend_from_slice(&number.to_be_bytes());
+}
+
+fn read_moment(bytes: &[u8]) -> Option<(Timestamp, u32, &[u8])> {
+    let (at, rest) = bytes.split_first_chunk()?;
+    let (number, rest) = rest.split_first_chunk()?;
+    Some((Timestamp(i64::from_be_bytes(*at)), u32::from_be_bytes(*number), rest))
+}
+
+impl Key for ReadingKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        write_moment(self.ts, self.number, bytes);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (ts, number, rest) = read_moment(bytes)?;
+        rest.is_empty().then_some(Self { ts, number })
+    }
+}
+
+macro_rules! feed_key {
+    ($($key:ident),*) => {$(
+        impl Key for FeedKey<$key> {
+            fn write(&self, bytes: &mut Vec<u8>) {
+                write_moment(self.key.at, self.key.number, bytes);
+                bytes.extend_from_slice(&self.partition.0.to_be_bytes());
+            }
+
+            fn read(bytes: &[u8]) -> Option<Self> {
+                let (at, number, rest) = read_moment(bytes)?;
+                let partition = PartitionId(u16::from_be_bytes(rest.try_into().ok()?));
+                Some(Self { key: $key { at, number }, partition })
+            }
+        }
+    )*};
+}
+feed_key!(EventKey, DeliveryKey);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device() -> DeviceId {
+        DeviceId::new("0xA").expect("an id")
+    }
+
+    #[test]
+    fn a_key_comes_back_from_its_own_list() {
+        let event = EventKey { at: Timestamp(1_800_000_000_000), number: u32::MAX };
+        let event = FeedKey { key: event, partition: PartitionId(15) };
+        assert_eq!(read(7, &write(7, &event)), Ok(event));
+        let reading = ReadingKey { ts: Timestamp(-1), number: 3 };
+        assert_eq!(read(7, &write(7, &reading)), Ok(reading));
+        assert_eq!(read(7, &write(7, &device())), Ok(device()));
+    }
+
+    #[test]
+    fn a_foreign_or_damaged_cursor_is_refused() {
+        let good = write(7, &device());
+        assert!(read::<DeviceId>(8, &good).is_err(), "of another list");
+        assert!(read::<ReadingKey>(7, &good).is_err(), "of another kind");
+        for text in ["", "A", "AQ", "not a cursor", "AAAAAAAAAAAAAAAA", &"A".repeat(10_000), "ééé"] {
+            assert_eq!(read::<DeviceId>(7, text).map_err(|problem| problem.status), Err(400), "{text:.20}");
+        }
+    }
+
+    #[test]
+    fn no_character_of_a_cursor_can_be_another() {
+        let good = write(7, &device());
+        for at in 0..good.len() {
+            let other = if &good[at..=at] == "A" { "B" } else { "A" };
+            let damaged = format!("{}{other}{}", &good[..at], &good[at + 1..]);
+            assert!(read::<DeviceId>(7, &damaged).is_err(), "{damaged}");
+            assert!(read::<DeviceId>(7, &good[..at]).is_err(), "cut at {at}");
+        }
+    }
+}

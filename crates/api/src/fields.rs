@@ -1,0 +1,214 @@
+//! Fields of a JSON object in a request: read one by one, so that each refusal names its field and what would be right.
+//!
+//! Values stay text until they are asked for: no tree is made of what nobody wants. A field that is there twice makes the
+//! body unreadable, an unknown one makes it refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use base::{Problem, duration};
+use engine::Patch;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::problem::quoted;
+
+/// Most members that are read of an object inside a body: far more than the labels that a device may have.
+const MEMBERS_MAX: usize = 1_000;
+
+/// The fields of an object.
+#[derive(Debug)]
+pub(crate) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    /// Reads an object that may have the fields in `known` and no others.
+    ///
+    /// # Errors
+    /// `unreadable`, `not_an_object` or `unknown_field`.
+    pub(crate) fn read(text: &'a str, known: &[&str]) -> Result<Self, Problem> {
+        let members = members(text, &|name| known.contains(&name)).map_err(|error| unreadable(&error))?;
+        let members = members.ok_or_else(|| {
+            Problem::not_allowed("not_an_object", format!("the body is {}; it must be an object", what(text)))
+        })?;
+        match members.left_out {
+            None => Ok(Self(members.kept)),
+            Some(name) => {
+                let detail = format!("there is no field {}; known are {}", quoted(&name), known.join(", "));
+                Err(Problem::not_allowed("unknown_field", detail))
+            }
+        }
+    }
+
+    /// The field, which has to be there.
+    ///
+    /// # Errors
+    /// `missing_field`, or what `read` says.
+    pub(crate) fn required<T>(&self, name: &str, read: Reader<T>) -> Result<T, Problem> {
+        self.optional(name, read)?
+            .ok_or_else(|| Problem::not_allowed("missing_field", format!("the field {name} has to be there")))
+    }
+
+    /// The field; null is as good as nothing.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(crate) fn optional<T>(&self, name: &str, read: Reader<T>) -> Result<Option<T>, Problem> {
+        match self.patch(name, read)? {
+            Patch::Set(value) => Ok(Some(value)),
+            Patch::Keep | Patch::Clear => Ok(None),
+        }
+    }
+
+    /// What a merge patch says of the field.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub(crate) fn patch<T>(&self, name: &str, read: Reader<T>) -> Result<Patch<T>, Problem> {
+        match self.0.get(name) {
+            None => Ok(Patch::Keep),
+            Some(raw) if raw.get() == "null" => Ok(Patch::Clear),
+            Some(raw) => read(name, raw.get()).map(Patch::Set),
+        }
+    }
+}
+
+/// Reads the JSON text of the field with that name, which is not null.
+pub(crate) type Reader<T> = fn(&str, &str) -> Result<T, Problem>;
+
+/// A string.
+pub(crate) fn string(name: &str, json: &str) -> Result<String, Problem> {
+    if !json.starts_with('"') {
+        return Err(wrong_type(name, json, "a string"));
+    }
+    serde_json::from_str(json).map_err(|error| Problem::unreadable(format!("{name}: {error}")))
+}
+
+/// True or false.
+pub(crate) fn boolean(name: &str, json: &str) -> Result<bool, Problem> {
+    match json {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(wrong_type(name, json, "true or false")),
+    }
+}
+
+/// A report interval: a duration as text. How long it may be is not decided here.
+pub(crate) fn report_interval(name: &str, json: &str) -> Result<Duration, Problem> {
+    if !json.starts_with('"') {
+        return Err(wrong_type(name, json, "a duration such as \"30s\" or \"1h30m\""));
+    }
+    let text = string(name, json)?;
+    duration::parse(&text).map_err(|error| {
+        Problem::not_allowed("invalid_interval", format!("{name} is {}, which is {error}", quoted(&text)))
+    })
+}
+
+/// Labels as a merge patch names them: an object of strings, null where a label goes.
+pub(crate) fn label_changes(name: &str, json: &str) -> Result<Vec<(String, Option<String>)>, Problem> {
+    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
+    let members = members.ok_or_else(|| wrong_type(name, json, "an object of strings"))?;
+    if members.left_out.is_some() {
+        let detail = format!("{name} has over {MEMBERS_MAX} members; a device may have far fewer labels");
+        return Err(Problem::not_allowed("too_many_labels", detail));
+    }
+    let change = |(key, value): (String, &RawValue)| {
+        let value = match value.get() {
+            "null" => None,
+            json => Some(string(&format!("{name}.{}", shortened(&key)), json)?),
+        };
+        Ok((key, value))
+    };
+    members.kept.into_iter().map(change).collect()
+}
+
+/// Labels: an object of strings.
+pub(crate) fn labels(name: &str, json: &str) -> Result<Vec<(String, String)>, Problem> {
+    let label = |(key, value): (String, Option<String>)| match value {
+        Some(value) => Ok((key, value)),
+        None => Err(wrong_type(&format!("{name}.{}", shortened(&key)), "null", "a string")),
+    };
+    label_changes(name, json)?.into_iter().map(label).collect()
+}
+
+fn shortened(key: &str) -> String {
+    quoted(key).replace('"', "")
+}
+
+fn wrong_type(name: &str, json: &str, right: &str) -> Problem {
+    Problem::not_allowed("wrong_type", format!("{name} is {}; it must be {right}", what(json)))
+}
+
+fn unreadable(error: &serde_json::Error) -> Problem {
+    Problem::unreadable(format!("the body is not JSON that can be read: {error}"))
+}
+
+/// The type of a JSON value, in words.
+fn what(json: &str) -> &'static str {
+    match json.trim_ascii_start().as_bytes().first() {
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        _ => "a number",
+    }
+}
+
+/// Some members of an object.
+struct Members<'a> {
+    kept: BTreeMap<String, &'a RawValue>,
+    /// The first that was left out, because nobody wants it or because there are too many.
+    left_out: Option<String>,
+}
+
+/// The members that `wanted` names; `None` if the text is JSON but not an object.
+fn members<'a>(
+    text: &'a str,
+    wanted: &dyn Fn(&str) -> bool,
+) -> Result<Option<Members<'a>>, serde_json::Error> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return serde_json::from_str::<IgnoredAny>(text).map(|_| None);
+    }
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let members = MembersOf { wanted }.deserialize(&mut parser)?;
+    parser.end()?;
+    Ok(Some(members))
+}
+
+struct MembersOf<'w> {
+    wanted: &'w dyn Fn(&str) -> bool,
+}
+
+impl<'de> DeserializeSeed<'de> for MembersOf<'_> {
+    type Value = Members<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Members<'de>, D::Error> {
+        parser.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersOf<'_> {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members { kept: BTreeMap::new(), left_out: None };
+        while let Some(name) = map.next_key::<String>()? {
+            if members.kept.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("{} is there twice", quoted(&name))));
+            }
+            if (self.wanted)(&name) && members.kept.len() < MEMBERS_MAX {
+                members.kept.insert(name, map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+                members.left_out.get_or_insert(name);
+            }
+        }
+        Ok(members)
+    }
+}

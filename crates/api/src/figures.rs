@@ -1,0 +1,116 @@
+//! The API's own figures for `/metrics`. Labels are routes as they are written in the code, never paths as they are called.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::idempotency::Remembered;
+use crate::reads::Reads;
+
+/// Upper ends of the buckets, in seconds: a point read is in the first ones, a synced write behind, a scan at the end.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+/// Requests, counted and timed.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    requests: Family<Answered, Counter>,
+    duration: Family<Called, Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    method: &'static str,
+    route: String,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "fieldpost_http_requests",
+            "Requests answered, by method, route and status",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "fieldpost_http_request_duration",
+            "How long requests took until their answer began, by method and route",
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+    }
+
+    pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
+        let (method, route) = (name(method), route.to_owned());
+        self.duration.get_or_create(&Called { method, route: route.clone() }).observe(took.as_secs_f64());
+        self.requests.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
+    }
+}
+
+/// The method as a label: callers may make up methods, and labels must not grow with that.
+fn name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Registers what is read off when `/metrics` is asked for.
+pub(crate) fn register_gauges(registry: &mut Registry, reads: &Arc<Reads>, remembered: &Arc<Remembered>) {
+    registry.register_collector(Box::new(Gauges {
+        reads: Arc::clone(reads),
+        remembered: Arc::clone(remembered),
+    }));
+}
+
+#[derive(Debug)]
+struct Gauges {
+    reads: Arc<Reads>,
+    remembered: Arc<Remembered>,
+}
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let size = self.remembered.size();
+        for (name, help, value) in [
+            ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait", self.reads.in_flight()),
+            ("fieldpost_http_idempotency_keys", "Idempotency keys that are remembered", size.keys),
+            ("fieldpost_http_idempotency_bytes", "Memory that their answers take, in bytes", size.bytes),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        let forgotten = ConstCounter::new(size.forgotten_early);
+        let help = "Idempotency keys forgotten before their time, because there were too many";
+        let name = "fieldpost_http_idempotency_forgotten";
+        forgotten.encode(encoder.encode_descriptor(name, help, None, forgotten.metric_type())?)
+    }
+}

@@ -1,0 +1,223 @@
+//! `Idempotency-Key`: a request that creates something and is repeated gets the answer of the first one.
+//!
+//! A key belongs to method, path and token. Its answer, refusals too, is remembered for 24 hours, in memory: a restart
+//! forgets it, and beyond the limits below the oldest are forgotten early, which a metric tells. "Not now" is not
+//! remembered. A repeat that comes while the first request is under way waits for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use base::{Problem, Timestamp};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::body::Text;
+use crate::problem::Refused;
+
+const HEADER: &str = "idempotency-key";
+/// Longest key, in characters: four times a UUID with room to spare.
+const KEY_CHARS_MAX: usize = 255;
+/// How long an answer is remembered.
+const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// Keys remembered at the same time.
+const KEYS_MAX: usize = 65_536;
+/// Bytes of all remembered answers. An answer is a few hundred bytes, so this and the limit on keys are met together.
+const ANSWERS_BYTES_MAX: usize = 32 * 1_024 * 1_024;
+
+type Digest = [u8; 32];
+
+/// A request that creates something, with its body read.
+#[derive(Debug)]
+pub(crate) struct Creation {
+    body: String,
+    /// Of method, path, token and key, if it has a key.
+    key: Option<Digest>,
+}
+
+impl FromRequest<ApiState> for Creation {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
+        let key = key(&request)?;
+        let Text(body) = Text::from_request(request, api).await?;
+        Ok(Self { body, key })
+    }
+}
+
+impl Creation {
+    /// Makes what the body asks for, or gives the answer that was given before.
+    ///
+    /// # Errors
+    /// `idempotency_key_reused` when the key came with another body before.
+    pub(crate) async fn once<F>(
+        self,
+        api: &ApiState,
+        make: impl FnOnce(ApiState, String) -> F,
+    ) -> Result<Answer, Refused>
+    where
+        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+    {
+        let Some(key) = self.key else { return Ok(make(api.clone(), self.body).await?) };
+        let (remembered, now) = (&api.shared.remembered, api.engine().clock().now());
+        let kept = remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
+        let made = make(api.clone(), self.body);
+        Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
+    }
+}
+
+/// The key of a request, made one with all that it belongs to.
+fn key(request: &Request) -> Result<Option<Digest>, Problem> {
+    let Some(key) = given_key(request.headers())? else { return Ok(None) };
+    let mut hash = Sha256::new();
+    let token = request.headers().get(AUTHORIZATION).map(|token| token.as_bytes()).unwrap_or_default();
+    for part in [request.method().as_str().as_bytes(), request.uri().path().as_bytes(), token, key] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    Ok(Some(hash.finalize().into()))
+}
+
+fn given_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
+    let mut keys = headers.get_all(HEADER).iter();
+    let Some(key) = keys.next().map(|key| key.as_bytes()) else { return Ok(None) };
+    let fits =
+        (1..=KEY_CHARS_MAX).contains(&key.len()) && key.iter().all(|byte| (b' '..=b'~').contains(byte));
+    if !fits || keys.next().is_some() {
+        let detail = format!(
+            "Idempotency-Key must be there once, with 1 to {KEY_CHARS_MAX} printable ASCII characters"
+        );
+        return Err(Problem::not_allowed("invalid_idempotency_key", detail));
+    }
+    Ok(Some(key))
+}
+
+/// The remembered answer, or else what `make` answers. On a task of its own: a caller who goes away changes nothing.
+async fn answer_of(
+    remembered: Arc<Remembered>,
+    key: Digest,
+    kept: Arc<Kept>,
+    make: impl Future<Output = Result<Answer, Problem>> + Send + 'static,
+) -> Answer {
+    let answering = tokio::spawn(async move {
+        let make = async {
+            let answer = make.await.unwrap_or_else(|problem| Answer::refused(&problem));
+            if answer.status.is_server_error() {
+                return Err(answer);
+            }
+            remembered.add(key, &kept, answer.body.len());
+            Ok(answer)
+        };
+        kept.answer.get_or_try_init(|| make).await.cloned().unwrap_or_else(|not_now| not_now)
+    });
+    match answering.await {
+        Ok(answer) => answer,
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => Answer::refused(&Problem::unavailable("the server is stopping")),
+    }
+}
+
+/// The keys that came, with their answers.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    kept: HashMap<Digest, Entry>,
+    /// Keys in the order in which they came.
+    oldest_first: VecDeque<(Timestamp, Digest)>,
+    answers_bytes: usize,
+    forgotten_early: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    kept: Arc<Kept>,
+    /// What its answer adds to `answers_bytes`; 0 until there is one.
+    answer_bytes: usize,
+}
+
+/// What is kept of one key.
+#[derive(Debug)]
+struct Kept {
+    body: Digest,
+    /// Set once the first request is answered.
+    answer: OnceCell<Answer>,
+}
+
+/// How much is remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub keys: usize,
+    pub bytes: usize,
+    pub forgotten_early: u64,
+}
+
+impl Remembered {
+    pub(crate) fn size(&self) -> Size {
+        let table = self.table();
+        let (keys, bytes) = (table.kept.len(), table.answers_bytes);
+        Size { keys, bytes, forgotten_early: table.forgotten_early }
+    }
+
+    /// What is kept of the key, from now on if it is new.
+    fn keep(&self, key: Digest, body: Digest, now: Timestamp) -> Result<Arc<Kept>, Problem> {
+        let mut table = self.table();
+        table.forget_expired(now);
+        if let Some(Entry { kept, .. }) = table.kept.get(&key) {
+            return if kept.body == body { Ok(Arc::clone(kept)) } else { Err(reused()) };
+        }
+        table.make_room(KEYS_MAX - 1);
+        let kept = Arc::new(Kept { body, answer: OnceCell::new() });
+        table.kept.insert(key, Entry { kept: Arc::clone(&kept), answer_bytes: 0 });
+        table.oldest_first.push_back((now, key));
+        Ok(kept)
+    }
+
+    /// Counts an answer, unless its key was forgotten meanwhile.
+    fn add(&self, key: Digest, kept: &Arc<Kept>, bytes: usize) {
+        let mut table = self.table();
+        let Some(entry) = table.kept.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.kept, kept)) else {
+            return;
+        };
+        entry.answer_bytes = bytes;
+        table.answers_bytes += bytes;
+        table.make_room(KEYS_MAX);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn forget_expired(&mut self, now: Timestamp) {
+        while self.oldest_first.front().is_some_and(|(since, _)| now.since(*since) >= REMEMBERED_FOR) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets the oldest until at most `keys` are left, and their answers fit.
+    fn make_room(&mut self, keys: usize) {
+        while self.kept.len() > keys || self.answers_bytes > ANSWERS_BYTES_MAX {
+            self.forget_oldest();
+            self.forgotten_early += 1;
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let (_, key) = self.oldest_first.pop_front().expect("every key is in the order");
+        let entry = self.kept.remove(&key).expect("every key in the order is kept");
+        self.answers_bytes -= entry.answer_bytes;
+    }
+}
+
+fn reused() -> Problem {
+    let detail = "the Idempotency-Key came with another body before; a new request needs a new key";
+    Problem::not_allowed("idempotency_key_reused", detail)
+}

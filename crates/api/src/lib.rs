@@ -1,0 +1,91 @@
+//! The HTTP API: registry, history, deliveries, health and metrics, and the form of every answer and refusal.
+//!
+//! It reads requests, asks the engine and writes answers; what may be registered, changed or told is the engine's to
+//! know. Reports are another crate's routes: they are merged in by [`router_with`], so that they keep the same habits.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use engine::{Engine, Queries};
+use prometheus_client::registry::Registry;
+
+mod answer;
+mod body;
+mod cursor;
+mod fields;
+mod figures;
+mod habits;
+mod idempotency;
+mod page;
+mod params;
+mod path;
+mod problem;
+mod reads;
+mod routes;
+mod shape;
+
+#[cfg(test)]
+mod tests;
+
+use body::LargeBodies;
+use figures::Figures;
+use idempotency::Remembered;
+use reads::Reads;
+
+/// What every request needs. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiState {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    metrics: Arc<Mutex<Registry>>,
+    figures: Figures,
+    reads: Arc<Reads>,
+    remembered: Arc<Remembered>,
+    large_bodies: LargeBodies,
+}
+
+impl ApiState {
+    /// The state of an API over `engine`. Its own figures go into `metrics`, and `/metrics` shows all that is there.
+    #[must_use]
+    pub fn new(engine: Engine, metrics: Arc<Mutex<Registry>>) -> Self {
+        let (reads, remembered) = (Arc::new(Reads::default()), Arc::new(Remembered::default()));
+        let figures = Figures::default();
+        {
+            let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            figures.register(&mut registry);
+            figures::register_gauges(&mut registry, &reads, &remembered);
+        }
+        let large_bodies = LargeBodies::default();
+        Self { shared: Arc::new(Shared { engine, metrics, figures, reads, remembered, large_bodies }) }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    fn queries(&self) -> Queries {
+        self.shared.engine.queries()
+    }
+}
+
+impl std::fmt::Debug for ApiState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ApiState")
+    }
+}
+
+/// The API's routes, with a problem for everything that is not one of them.
+///
+/// Routes that are merged into it afterwards work, but keep their own habits; give them to [`router_with`] instead.
+#[expect(clippy::needless_pass_by_value, reason = "the router holds the state from here on")]
+pub fn router(state: ApiState) -> Router {
+    router_with(&state, Router::new())
+}
+
+/// The API's routes and `more`, all of them counted, refusing in the same form, and with panics caught.
+pub fn router_with(state: &ApiState, more: Router) -> Router {
+    habits::keep(state, routes::all(state).merge(more))
+}

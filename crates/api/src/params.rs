@@ -1,0 +1,164 @@
+//! Query parameters: each is asked for by name, and what nobody asked for is refused.
+//!
+//! So a misspelt filter is told and not taken for "all of them".
+
+use std::fmt::Write;
+
+use axum::extract::{FromRequestParts, Query};
+use axum::http::request::Parts;
+use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+use base::{ClientId, DeviceId, Problem, Timestamp, hash};
+
+use crate::cursor::{self, Key};
+use crate::page::{Order, PageOf, Span};
+use crate::problem::{Refused, quoted};
+
+/// Parameters that do not say which list it is, but which part of it.
+const OF_THE_PAGE: [&str; 2] = ["limit", "cursor"];
+
+/// The parameters that were given and not yet taken.
+#[derive(Debug)]
+pub(crate) struct Params {
+    given: Vec<(String, String)>,
+    /// Of path and filters: what a cursor of this list is good for.
+    fingerprint: u64,
+    known: Vec<&'static str>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let given = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let Query(given) =
+            given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
+        let fingerprint = fingerprint(parts.uri.path(), &given);
+        Ok(Self { given, fingerprint, known: Vec::new() })
+    }
+}
+
+fn fingerprint(path: &str, given: &[(String, String)]) -> u64 {
+    let mut filters: Vec<_> =
+        given.iter().filter(|(name, _)| !OF_THE_PAGE.contains(&name.as_str())).collect();
+    filters.sort_unstable();
+    let mut list = path.to_owned();
+    for (name, value) in filters {
+        write!(list, " {name:?}={value:?}").expect("a String takes every write");
+    }
+    hash::derived(0, list.as_bytes())
+}
+
+impl Params {
+    /// The parameter, read by `read`.
+    ///
+    /// # Errors
+    /// `invalid_parameter` when it is there twice, or `read` does not know what to make of it: then `right` is told.
+    pub(crate) fn take<T>(
+        &mut self,
+        name: &'static str,
+        right: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        self.known.push(name);
+        let mut values = self.given.extract_if(.., |(given, _)| given == name).map(|(_, value)| value);
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(invalid(format!("{name} is there twice; it may be there once")));
+        }
+        match read(&value) {
+            Some(read) => Ok(Some(read)),
+            None => Err(invalid(format!("{name} is {}; it must be {right}", quoted(&value)))),
+        }
+    }
+
+    /// One of some words.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        name: &'static str,
+        words: &[T],
+        as_str: fn(T) -> &'static str,
+    ) -> Result<Option<T>, Problem> {
+        let right =
+            format!("one of {}", words.iter().map(|word| as_str(*word)).collect::<Vec<_>>().join(", "));
+        self.take(name, &right, |text| words.iter().copied().find(|word| as_str(*word) == text))
+    }
+
+    /// A device's id.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn device(&mut self, name: &'static str) -> Result<Option<DeviceId>, Problem> {
+        self.take(name, "a device's id: ASCII letters and digits", DeviceId::new)
+    }
+
+    /// A client's id.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn client(&mut self, name: &'static str) -> Result<Option<ClientId>, Problem> {
+        self.take(name, "a client's id: ASCII letters, digits, '_' and '-'", ClientId::new)
+    }
+
+    /// All parameters whose names begin with `prefix`, without it. `shown` stands for them where parameters are listed.
+    pub(crate) fn prefixed(&mut self, prefix: &str, shown: &'static str) -> Vec<(String, String)> {
+        self.known.push(shown);
+        let taken =
+            self.given.extract_if(.., |(name, _)| name.len() > prefix.len() && name.starts_with(prefix));
+        taken.map(|(name, value)| (name[prefix.len()..].to_owned(), value)).collect()
+    }
+
+    /// `from` and `to`.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn span(&mut self) -> Result<Span, Problem> {
+        Ok(Span { from: self.time("from")?, to: self.time("to")? })
+    }
+
+    /// `order`: newest first unless it is asked for otherwise.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn order(&mut self) -> Result<Order, Problem> {
+        Ok(self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending))
+    }
+
+    /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is unknown.
+    ///
+    /// # Errors
+    /// `invalid_parameter`, `invalid_cursor`, `unknown_parameter`.
+    pub(crate) fn page<K: Key>(mut self) -> Result<PageOf<K>, Problem> {
+        let right = format!("a number from 1 to {PAGE_ITEMS_MAX}");
+        let limit = self.take("limit", &right, |text| {
+            text.parse().ok().filter(|limit| (1..=PAGE_ITEMS_MAX).contains(limit))
+        })?;
+        let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
+        self.end()?;
+        let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;
+        Ok(PageOf { limit: limit.unwrap_or(PAGE_ITEMS_DEFAULT), after, fingerprint: self.fingerprint })
+    }
+
+    fn end(&self) -> Result<(), Problem> {
+        let Some((name, _)) = self.given.first() else { return Ok(()) };
+        let known = self.known.join(", ");
+        let detail = format!("there is no parameter {} here; known are {known}", quoted(name));
+        Err(Problem::not_allowed("unknown_parameter", detail))
+    }
+
+    fn time(&mut self, name: &'static str) -> Result<Option<Timestamp>, Problem> {
+        self.take(name, "an RFC 3339 time such as 2026-11-21T01:02:03.456Z", moment)
+    }
+}
+
+/// A time; the `+` of an offset, which is a space where a URL was put together without escaping, is meant as it was written.
+fn moment(text: &str) -> Option<Timestamp> {
+    let unescaped = || text.rsplit_once(' ').map(|(moment, offset)| format!("{moment}+{offset}"));
+    Timestamp::parse(text).ok().or_else(|| Timestamp::parse(&unescaped()?).ok())
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::not_allowed("invalid_parameter", detail)
+}

@@ -1,0 +1,94 @@
+//! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use base::id::DELIVERY_ID_PREFIX;
+use base::{ClientId, DeviceId, EntityId, Problem};
+
+use crate::problem::{Refused, quoted};
+
+/// `/v1/clients/{id}`
+#[derive(Debug)]
+pub(crate) struct ClientInPath(pub ClientId);
+
+/// `/v1/devices/{id}`
+#[derive(Debug)]
+pub(crate) struct DeviceInPath(pub DeviceId);
+
+/// `/v1/devices/{id}/clients/{client_id}`
+#[derive(Debug)]
+pub(crate) struct LinkInPath(pub DeviceId, pub ClientId);
+
+/// `/v1/deliveries/{id}`
+#[derive(Debug)]
+pub(crate) struct DeliveryInPath(pub EntityId);
+
+impl<S: Send + Sync> FromRequestParts<S> for ClientInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        Ok(Self(client(&id)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DeviceInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        Ok(Self(device(&id)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for LinkInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let (id, client_id): (String, String) = in_path(parts, state).await?;
+        Ok(Self(device(&id)?, client(&client_id)?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DeliveryInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_delivery(&id)))
+    }
+}
+
+/// A delivery that is not there.
+pub(crate) fn unknown_delivery(id: &str) -> Problem {
+    Problem::unknown("unknown_delivery", format!("there is no delivery {}", quoted(id)))
+}
+
+/// A device that is not there.
+pub(crate) fn unknown_device(id: &str) -> Problem {
+    let detail = format!("device {} is not registered; POST /v1/devices registers one", quoted(id));
+    Problem::unknown("unknown_device", detail)
+}
+
+/// A client that is not there.
+pub(crate) fn unknown_client(id: &str) -> Problem {
+    let detail = format!("client {} is not registered; POST /v1/clients registers one", quoted(id));
+    Problem::unknown("unknown_client", detail)
+}
+
+fn device(id: &str) -> Result<DeviceId, Problem> {
+    DeviceId::new(id).ok_or_else(|| unknown_device(id))
+}
+
+fn client(id: &str) -> Result<ClientId, Problem> {
+    ClientId::new(id).ok_or_else(|| unknown_client(id))
+}
+
+async fn in_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, Problem>
+where
+    T: serde::de::DeserializeOwned + Send,
+    S: Send + Sync,
+{
+    let path = Path::<T>::from_request_parts(parts, state).await;
+    path.map(|Path(ids)| ids).map_err(|rejection| Problem::unreadable(format!("the path: {rejection}")))
+}

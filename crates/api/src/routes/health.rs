@@ -1,0 +1,50 @@
+//! `/healthz`, `/readyz` and `/metrics`: for those who keep the server running. They answer when nothing else does.
+
+use std::sync::{Arc, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use base::Problem;
+use prometheus_client::encoding::text::encode;
+
+use crate::ApiState;
+use crate::problem::Refused;
+
+/// The text form that Prometheus reads, by its name in content types.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(super) fn routes() -> Router<ApiState> {
+    Router::new().route("/healthz", get(alive)).route("/readyz", get(ready)).route("/metrics", get(metrics))
+}
+
+/// The process lives and answers.
+async fn alive() -> &'static str {
+    "alive\n"
+}
+
+/// What is accepted can be made durable.
+async fn ready(State(api): State<ApiState>) -> Result<&'static str, Refused> {
+    match api.engine().failure() {
+        None => Ok("ready\n"),
+        Some(failure) => Err(Problem::unavailable(format!("the store has failed: {failure}")).into()),
+    }
+}
+
+/// Collectors look at the store, so this is a read like any other; but it does not queue behind them.
+async fn metrics(State(api): State<ApiState>) -> Result<impl IntoResponse, Refused> {
+    let registry = Arc::clone(&api.shared.metrics);
+    let encoding = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        encode(&mut text, &registry).map(|()| text)
+    });
+    match encoding.await {
+        Ok(Ok(text)) => Ok(([(CONTENT_TYPE, METRICS_TYPE)], text)),
+        Ok(Err(error)) => Err(Problem::unavailable(format!("the figures cannot be written: {error}")).into()),
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => Err(Problem::unavailable("the server is stopping").into()),
+    }
+}

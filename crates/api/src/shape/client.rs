@@ -1,0 +1,90 @@
+//! A client in requests and answers. Its secret is in the answer to its registration and in no other.
+
+use base::Problem;
+use base64::Engine as _;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use engine::records::Client;
+use engine::{ClientPatch, NewClient};
+use serde::Serialize;
+
+use super::text::Time;
+use crate::fields::{Fields, boolean, string};
+
+/// What a secret's text begins with, by Standard Webhooks.
+const SECRET_PREFIX: &str = "whsec_";
+/// Secrets made elsewhere come with and without padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A client.
+#[derive(Serialize)]
+pub(crate) struct ClientShape<'a> {
+    id: &'a str,
+    name: &'a str,
+    url: &'a str,
+    enabled: bool,
+    created_at: Time,
+}
+
+/// A client that was just registered.
+#[derive(Serialize)]
+pub(crate) struct NewClientShape<'a> {
+    #[serde(flatten)]
+    client: ClientShape<'a>,
+    secret: String,
+}
+
+impl<'a> From<&'a Client> for ClientShape<'a> {
+    fn from(client: &'a Client) -> Self {
+        Self {
+            id: client.id.as_str(),
+            name: &client.name,
+            url: &client.url,
+            enabled: client.enabled,
+            created_at: Time(client.created_at),
+        }
+    }
+}
+
+impl<'a> From<&'a Client> for NewClientShape<'a> {
+    fn from(client: &'a Client) -> Self {
+        let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(&client.secret));
+        Self { client: client.into(), secret }
+    }
+}
+
+/// A client as the body of a request asks for it.
+pub(crate) fn new_client(text: &str) -> Result<NewClient, Problem> {
+    let fields = Fields::read(text, &["id", "name", "url", "secret"])?;
+    Ok(NewClient {
+        id: fields.optional("id", string)?,
+        name: fields.required("name", string)?,
+        url: fields.required("url", string)?,
+        secret: fields.optional("secret", secret)?,
+    })
+}
+
+/// A change of a client as the body of a request asks for it.
+pub(crate) fn change_of_client(text: &str) -> Result<ClientPatch, Problem> {
+    let fields = Fields::read(text, &["id", "name", "url", "enabled"])?;
+    Ok(ClientPatch {
+        id: fields.patch("id", string)?,
+        name: fields.patch("name", string)?,
+        url: fields.patch("url", string)?,
+        enabled: fields.patch("enabled", boolean)?,
+    })
+}
+
+/// The bytes of a secret. What was given is not shown: refusals are logged.
+fn secret(name: &str, json: &str) -> Result<Vec<u8>, Problem> {
+    let text = string(name, json)?;
+    let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|digits| LENIENT.decode(digits).ok());
+    bytes.ok_or_else(|| {
+        let detail = format!("{name} must be \"{SECRET_PREFIX}\" and base64 behind it");
+        Problem::not_allowed("invalid_secret", detail)
+    })
+}
