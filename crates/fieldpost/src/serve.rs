@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use base::WayIn;
+use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
-use store::embedded::{EmbeddedStore, Options, Running};
+use store::{EmbeddedOptions, EmbeddedStore, Running, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -49,7 +49,11 @@ fn because<E: Display>(what: &str) -> impl FnOnce(E) -> Ended {
     move |error| Ended(format!("{what}: {error}"))
 }
 
-async fn serve(settings: &Settings, ready_file: Option<PathBuf>, stop: &watch::Sender<bool>) -> Result<(), Ended> {
+async fn serve(
+    settings: &Settings,
+    ready_file: Option<PathBuf>,
+    stop: &watch::Sender<bool>,
+) -> Result<(), Ended> {
     let mut signals = Signals::listen()?;
     raise_open_files_limit();
     let http = bind("http.listen", settings.http.listen).await?;
@@ -59,13 +63,19 @@ async fn serve(settings: &Settings, ready_file: Option<PathBuf>, stop: &watch::S
     tasks.spawn(front::serve(http, Arc::clone(&front), stop.subscribe()));
 
     let store = open_store(settings)?;
-    let started = tokio::select! {
-        started = start(settings, &store, &front) => Some(started?),
+    let clock = tokio::select! {
+        clock = clock::start(store.recorded_now(), &front) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
     };
-    if let Some((engine, metrics)) = started {
+    if let Some(clock) = clock {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let threads =
+            Running::start(Arc::clone(&store), Arc::clone(&clock)).map_err(because("no threads"))?;
+        let engine = Engine::start(engine_settings(settings), store, clock)
+            .await
+            .map_err(because("the data cannot be loaded"))?;
         let mut doors = JoinSet::new();
-        open_doors(settings, &engine, metrics, &front, &mut addresses, &mut doors, stop).await?;
+        open_doors(settings, &engine, &front, &mut addresses, &mut doors, stop).await?;
         if let Some(file) = ready_file {
             ready_file::write(&file, &addresses).map_err(because("the ready file cannot be written"))?;
         }
@@ -75,43 +85,36 @@ async fn serve(settings: &Settings, ready_file: Option<PathBuf>, stop: &watch::S
         stop.send_replace(true);
         while doors.join_next().await.is_some() {}
         engine.stop().await;
+        threads.stop();
+        if let Some(failure) = engine.failure() {
+            return Err(Ended(format!("the store had failed: {failure}")));
+        }
     }
     stop.send_replace(true);
     while tasks.join_next().await.is_some() {}
-    store.stop().map_err(because("the store did not stop well"))?;
     info!("stopped");
     Ok(())
 }
 
-fn open_store(settings: &Settings) -> Result<Running, Ended> {
+fn open_store(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
     let directory = settings.data_dir.display();
     let disk = RealDisk::open_dir(&settings.data_dir, true)
         .map_err(because(&format!("the data directory {directory} cannot be opened")))?;
-    let store = EmbeddedStore::open(Arc::new(disk), Options::default()).map_err(because("the data directory is refused"))?;
-    Ok(Running::start(Arc::new(store)))
-}
-
-/// Starts the engine, once the wall clock can be believed.
-async fn start(settings: &Settings, store: &Running, front: &Front) -> Result<(Engine, Registry), Ended> {
-    let store: Arc<dyn engine::Store> = store.store();
-    let clock = clock::start(store.recorded_now(), front).await.map_err(Ended)?;
-    let engine = Engine::start(engine_settings(settings), store, Arc::new(clock))
-        .await
-        .map_err(because("the data cannot be loaded"))?;
-    let mut metrics = Registry::default();
-    engine.register_metrics(&mut metrics);
-    Ok((engine, metrics))
+    let store = EmbeddedStore::open(Arc::new(disk), EmbeddedOptions::default())
+        .map_err(because(&format!("the data directory {directory} is refused")))?;
+    Ok(Arc::new(store))
 }
 
 async fn open_doors(
     settings: &Settings,
     engine: &Engine,
-    mut metrics: Registry,
     front: &Arc<Front>,
     addresses: &mut Addresses,
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
+    let mut metrics = Registry::default();
+    engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     doors.spawn(notify::run(engine.clone(), notify_settings(settings), sending, stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {

@@ -72,11 +72,15 @@ mod tests {
 
     #[test]
     fn an_unset_clock_waits_and_a_wrong_one_is_refused() {
-        let verdict = |wall: i64, recorded: i64| judge(Timestamp(wall), Timestamp(100 * HOUR), Timestamp(recorded));
+        let verdict =
+            |wall: i64, recorded: i64| judge(Timestamp(wall), Timestamp(100 * HOUR), Timestamp(recorded));
         assert!(matches!(verdict(99 * HOUR, 0), Verdict::TooEarly(_)));
         assert_eq!(verdict(100 * HOUR, 0), Verdict::Believed);
         assert_eq!(verdict(100 * HOUR, 124 * HOUR), Verdict::Believed);
         let Verdict::Refused(why) = verdict(100 * HOUR, 124 * HOUR + 1) else { panic!("not refused") };
-        assert!(why.contains("1970-01-05T04:00:00.000Z") && why.contains("1970-01-06T04:00:00.001Z"), "{why}");
+        assert!(
+            why.contains("1970-01-05T04:00:00.000Z") && why.contains("1970-01-06T04:00:00.001Z"),
+            "{why}"
+        );
     }
 }

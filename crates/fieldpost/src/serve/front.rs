@@ -1,7 +1,7 @@
 //! The HTTP listener before and after the API is there: until the engine runs it answers health questions and 503.
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock, RwLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use axum::Router;
 use axum::body::Body;
