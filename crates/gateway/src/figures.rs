@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::{Problem, WayIn};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -15,32 +14,30 @@ use prometheus_client::registry::Registry;
 /// At most one line about refused reports in this time.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// A word of a fixed set: every value of a label is written in this crate or is a [`Problem::code`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
+/// Counts things by a word of a fixed set: every one is written in this crate or is a [`Problem::code`].
+#[derive(Clone, Debug)]
+pub(crate) struct ByWord {
+    label: &'static str,
+    family: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-/// Counts things by how they went.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ByResult(Family<ResultLabel, Counter>);
-
-impl ByResult {
-    pub(crate) fn count(&self, result: &'static str) {
-        self.add(result, 1);
+impl ByWord {
+    /// Counted under the label `label`.
+    pub(crate) fn new(label: &'static str) -> Self {
+        Self { label, family: Family::default() }
     }
 
-    pub(crate) fn add(&self, result: &'static str, number: u64) {
-        self.0.get_or_create(&ResultLabel { result }).inc_by(number);
+    pub(crate) fn count(&self, word: &'static str) {
+        self.family.get_or_create(&[(self.label, word)]).inc();
     }
 
     pub(crate) fn register(&self, registry: &mut Registry, name: &str, help: &str) {
-        registry.register(name, help, self.0.clone());
+        registry.register(name, help, self.family.clone());
     }
 
-    #[cfg(test)]
-    pub(crate) fn get(&self, result: &'static str) -> u64 {
-        self.0.get(&ResultLabel { result }).map_or(0, |counter| counter.get())
+    /// The counter of one word, for what is counted often.
+    fn counter(&self, word: &'static str) -> Counter {
+        self.family.get_or_create_owned(&[(self.label, word)])
     }
 }
 
@@ -48,15 +45,15 @@ impl ByResult {
 #[derive(Debug)]
 pub(crate) struct ReportFigures {
     way: WayIn,
-    results: ByResult,
+    results: ByWord,
     accepted: Counter,
     log: Quota,
 }
 
 impl ReportFigures {
     pub(crate) fn new(way: WayIn) -> Self {
-        let results = ByResult::default();
-        let accepted = results.0.get_or_create_owned(&ResultLabel { result: "accepted" });
+        let results = ByWord::new("result");
+        let accepted = results.counter("accepted");
         Self { way, results, accepted, log: Quota::new() }
     }
 
@@ -82,11 +79,6 @@ impl ReportFigures {
                 "refused a report"
             );
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn count_of(&self, result: &'static str) -> u64 {
-        self.results.get(result)
     }
 }
 
@@ -141,6 +133,7 @@ mod tests {
             figures.refused(&Problem::unreadable("x"), 1);
         }
         figures.accepted(2);
-        assert_eq!((figures.count_of("unreadable"), figures.count_of("accepted")), (3, 2));
+        let count = |word| figures.results.counter(word).get();
+        assert_eq!((count("unreadable"), count("accepted")), (3, 2));
     }
 }

@@ -12,18 +12,18 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use axum::routing::post;
-use base::limits::JSON_BODY_BYTES_MAX;
 use base::{Problem, WayIn};
 use engine::{Engine, Intake, Outcome};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use self::body::LargeBodies;
 use crate::decode::{self, Rules};
-use crate::figures::{ByResult, ReportFigures};
+use crate::figures::{ByWord, ReportFigures};
 
 mod answer;
+mod body;
 mod lines;
 mod ndjson;
 
@@ -34,7 +34,8 @@ const NDJSON: &str = "application/x-ndjson";
 pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
     let figures = Figures::default();
     figures.register(registry);
-    let shared = Shared { intake: engine.intake(WayIn::Http), engine: engine.clone(), figures };
+    let intake = engine.intake(WayIn::Http);
+    let shared = Shared { engine: engine.clone(), intake, figures, large_bodies: LargeBodies::default() };
     Router::new().route("/v1/reports", post(take)).with_state(Arc::new(shared))
 }
 
@@ -44,12 +45,13 @@ struct Shared {
     engine: Engine,
     intake: Intake,
     figures: Figures,
+    large_bodies: LargeBodies,
 }
 
 #[derive(Debug)]
 struct Figures {
     reports: ReportFigures,
-    bodies: ByResult,
+    bodies: ByWord,
     received_bytes: Counter,
     slices_in_flight: Gauge,
 }
@@ -58,7 +60,7 @@ impl Default for Figures {
     fn default() -> Self {
         Self {
             reports: ReportFigures::new(WayIn::Http),
-            bodies: ByResult::default(),
+            bodies: ByWord::new("result"),
             received_bytes: Counter::default(),
             slices_in_flight: Gauge::default(),
         }
@@ -71,7 +73,7 @@ impl Figures {
         self.bodies.register(
             registry,
             "fieldpost_http_report_bodies",
-            "Bodies of POST /v1/reports by result: answered, broken off, too_large, not_accepting",
+            "Bodies of POST /v1/reports by result: answered, broken_off, too_large, too_slow, not_accepting",
         );
         registry.register(
             "fieldpost_http_reports_received_bytes",
@@ -122,8 +124,7 @@ fn is_ndjson(request: &Request) -> bool {
 }
 
 async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused> {
-    let bytes =
-        Limited::new(body, JSON_BODY_BYTES_MAX).collect().await.map_err(|error| unread(&*error))?.to_bytes();
+    let bytes = body::whole(body, &shared.large_bodies).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
     let refused = |problem| {
         shared.figures.reports.refused(&problem, 1);
@@ -138,18 +139,4 @@ async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused>
     let mut tally = answer::Tally::default();
     tally.accept(accepted.into());
     Ok(tally)
-}
-
-fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Refused {
-    if error.is::<LengthLimitError>() {
-        let detail =
-            format!("a JSON body has at most {JSON_BODY_BYTES_MAX} bytes; send many reports as {NDJSON}");
-        return Refused::NotTaken("too_large", Problem::new(413, "body_too_large", detail));
-    }
-    broken_off(error)
-}
-
-/// The sender is gone, so nobody will read this; it names the request in a log of the layer above.
-fn broken_off(error: impl std::fmt::Display) -> Refused {
-    Refused::NotTaken("broken_off", Problem::unreadable(format!("the body broke off: {error}")))
 }

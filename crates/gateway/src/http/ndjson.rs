@@ -8,11 +8,11 @@ use base::Problem;
 use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
 use engine::intake::NotAccepting;
 use engine::{Outcome, Pending, Report};
-use http_body_util::BodyExt;
 
 use super::answer::Tally;
+use super::body::{self, STREAM_SILENCE_MAX};
 use super::lines::{Line, Lines};
-use super::{Refused, Shared, broken_off};
+use super::{Refused, Shared};
 use crate::decode::{self, Rules};
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
@@ -27,18 +27,18 @@ pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refus
     let mut run = Run { shared, open: Slice::default(), in_flight: VecDeque::new(), tally: Tally::default() };
     let mut lines = Lines::default();
     loop {
-        let frame = tokio::select! {
+        let piece = tokio::select! {
             biased;
-            frame = body.frame() => frame,
+            piece = body::next(&mut body, STREAM_SILENCE_MAX) => piece?,
             // The sender pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
                 run.hand_in().await?;
                 continue;
             }
         };
-        let Some(frame) = frame.transpose().map_err(broken_off)? else { break };
-        if let Ok(chunk) = frame.into_data() {
-            run.take_chunk(&mut lines, &chunk).await?;
+        match piece {
+            Some(chunk) => run.take_chunk(&mut lines, &chunk).await?,
+            None => break,
         }
     }
     if let Some((number, line)) = lines.last() {

@@ -5,14 +5,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{ByResult, ReportFigures};
+use crate::figures::{ByWord, ReportFigures};
 
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) reports: ReportFigures,
     pub(super) connections: Gauge,
-    pub(super) connects: ByResult,
-    pub(super) disconnects: ByResult,
+    pub(super) connects: ByWord,
+    pub(super) disconnects: ByWord,
     pub(super) subscriptions: Gauge,
     pub(super) unacknowledged: Gauge,
     pub(super) acks: Counter,
@@ -26,8 +26,8 @@ impl Default for Figures {
         Self {
             reports: ReportFigures::new(WayIn::Mqtt),
             connections: Gauge::default(),
-            connects: ByResult::default(),
-            disconnects: ByResult::default(),
+            connects: ByWord::new("result"),
+            disconnects: ByWord::new("reason"),
             subscriptions: Gauge::default(),
             unacknowledged: Gauge::default(),
             acks: Counter::default(),

@@ -87,6 +87,10 @@ async fn receive_hello(stream: &mut TcpStream, shared: &Shared) -> Result<Receiv
             return Err("gone");
         }
         shared.figures.received_bytes.inc_by(read as u64);
+        if bytes[0] >> 4 != wire::CONNECT {
+            // What it says is not MQTT, so its length says nothing either.
+            return Ok(Err(None));
+        }
         match wire::packet(&bytes, CONNECT_BYTES_MAX) {
             Ok(None) => {}
             Ok(Some(packet)) => {

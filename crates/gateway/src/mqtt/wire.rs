@@ -7,6 +7,10 @@ use super::Version;
 use super::ending::Violation;
 use super::topic_rules;
 
+/// Types of packets, as in the high bits of their first byte.
+pub(super) const CONNECT: u8 = 1;
+const PUBLISH: u8 = 3;
+
 /// A whole packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet<'a> {
@@ -20,11 +24,11 @@ pub(super) struct Packet<'a> {
 
 impl Packet<'_> {
     pub(super) fn is_publish(self) -> bool {
-        self.first >> 4 == 3
+        self.first >> 4 == PUBLISH
     }
 
     pub(super) fn is_connect(self) -> bool {
-        self.first >> 4 == 1
+        self.first >> 4 == CONNECT
     }
 }
 

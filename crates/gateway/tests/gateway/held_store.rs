@@ -1,0 +1,115 @@
+//! A store in memory whose commits wait until the test lets them through: so a test knows that something is not durable yet.
+
+use std::sync::{Arc, Mutex};
+
+use base::{Lineage, PartitionId, Timestamp};
+use engine::records::{Batch, PartitionHead};
+use store::{CommitDone, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+
+pub(crate) struct HeldStore {
+    inner: MemoryStore,
+    gate: Mutex<Gate>,
+    waiting: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+struct Gate {
+    held: bool,
+    waiting: Vec<(Batch, CommitDone)>,
+}
+
+impl HeldStore {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inner: MemoryStore::new(Lineage(7), 4),
+            gate: Mutex::default(),
+            waiting: watch::Sender::new(0),
+        })
+    }
+
+    /// From now on commits wait.
+    pub(crate) fn hold(&self) {
+        self.gate.lock().expect("no panic").held = true;
+    }
+
+    /// Waits until so many commits do.
+    pub(crate) async fn holds(&self, commits: usize) {
+        let mut waiting = self.waiting.subscribe();
+        let enough = timeout(PATIENCE, waiting.wait_for(|waiting| *waiting >= commits)).await;
+        enough.expect("in time").expect("a sender");
+    }
+
+    /// Lets the commit through that came last; the others wait on.
+    pub(crate) fn release_last(&self) {
+        let (batch, done) = self.gate.lock().expect("no panic").waiting.pop().expect("a commit waits");
+        self.inner.commit(batch, done);
+    }
+
+    /// Lets everything through, and commits no longer wait.
+    pub(crate) fn release(&self) {
+        let waiting = {
+            let mut gate = self.gate.lock().expect("no panic");
+            gate.held = false;
+            std::mem::take(&mut gate.waiting)
+        };
+        for (batch, done) in waiting {
+            self.inner.commit(batch, done);
+        }
+    }
+
+    /// The next commit of every partition fails, and the store with it.
+    pub(crate) fn fail(&self) {
+        for partition in 0..self.inner.partitions() {
+            self.inner.plan(PartitionId(partition), Planned::Failed);
+        }
+    }
+}
+
+impl Store for HeldStore {
+    fn lineage(&self) -> Lineage {
+        self.inner.lineage()
+    }
+
+    fn partitions(&self) -> u16 {
+        self.inner.partitions()
+    }
+
+    fn recorded_now(&self) -> Timestamp {
+        self.inner.recorded_now()
+    }
+
+    fn load(
+        &self,
+        partition: PartitionId,
+        resident: &mut dyn FnMut(Resident),
+    ) -> Result<PartitionHead, StoreError> {
+        self.inner.load(partition, resident)
+    }
+
+    fn commit(&self, batch: Batch, done: CommitDone) {
+        let mut gate = self.gate.lock().expect("no panic");
+        if gate.held {
+            gate.waiting.push((batch, done));
+            self.waiting.send_replace(gate.waiting.len());
+        } else {
+            drop(gate);
+            self.inner.commit(batch, done);
+        }
+    }
+
+    fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        self.inner.view(partition)
+    }
+
+    fn failure(&self) -> Option<Arc<StoreError>> {
+        self.inner.failure()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.inner.figures()
+    }
+}

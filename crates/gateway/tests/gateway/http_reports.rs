@@ -1,0 +1,240 @@
+//! `POST /v1/reports` over a real connection: one object, and NDJSON in any pieces.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+use crate::rig::{LOCKS, METER, Rig};
+
+const NDJSON: &str = "application/x-ndjson";
+const JSON: &str = "application/json";
+
+/// Serves the route on a free port.
+async fn serve(rig: &Rig) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let router = rig.http.clone();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// A request whose body is sent piece by piece.
+struct Post(TcpStream);
+
+impl Post {
+    async fn begin(address: SocketAddr, content_type: &str) -> Self {
+        let mut stream = TcpStream::connect(address).await.expect("a server");
+        let head = format!(
+            "POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n\
+             transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.expect("open");
+        Self(stream)
+    }
+
+    async fn send(&mut self, piece: &[u8]) {
+        let chunk = [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat();
+        self.0.write_all(&chunk).await.expect("open");
+    }
+
+    /// Ends the body: status and answer.
+    async fn end(mut self) -> (u16, serde_json::Value) {
+        self.0.write_all(b"0\r\n\r\n").await.expect("open");
+        let mut answer = String::new();
+        timeout(PATIENCE, self.0.read_to_string(&mut answer)).await.expect("in time").expect("UTF-8");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        if status != 200 {
+            assert!(head.contains("application/problem+json"), "{head}");
+        }
+        (status, serde_json::from_str(body).expect("JSON"))
+    }
+}
+
+async fn post(address: SocketAddr, content_type: &str, body: &str) -> (u16, serde_json::Value) {
+    let mut post = Post::begin(address, content_type).await;
+    if !body.is_empty() {
+        post.send(body.as_bytes()).await;
+    }
+    post.end().await
+}
+
+#[tokio::test]
+async fn one_object_is_answered_for_itself() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    let accepted = serde_json::json!({"accepted": 1, "rejected_count": 0, "rejected": []});
+    for content_type in [JSON, "", "application/json; charset=utf-8", "text/plain", "application/ndjson"] {
+        let answer = post(http, content_type, " {\n\"device_id\": \"0xA\",\n\"data\": 1}\n").await;
+        assert_eq!(answer, (200, accepted.clone()), "{content_type}");
+    }
+    assert_eq!(rig.readings("0xA").len(), 5);
+    for (body, status, code) in [
+        (r#"{"device_id":"0xF","data":1}"#, 404, "unknown_device"),
+        (r#"{"device_id":"0xA","data":2}"#, 422, "value_not_allowed"),
+        (r#"{"device_id":"0xA"}"#, 422, "missing_field"),
+        (r#"{"data":1}"#, 422, "missing_field"),
+        (r#"{"device_id":"0xA","data":1,"ts":"2100-01-01T00:00:00Z"}"#, 422, "ts_ahead"),
+        (r#"{"device_id":"0xA","data":{"a":1,"a":1}}"#, 400, "unreadable"),
+        ("{\"device_id\":\"0xA\",\"data\":1}\n{\"device_id\":\"0xA\",\"data\":0}", 400, "unreadable"),
+        ("", 400, "unreadable"),
+        ("[]", 422, "not_an_object"),
+    ] {
+        let (got, answer) = post(http, JSON, body).await;
+        assert_eq!((got, &answer["code"]), (status, &code.into()), "{body}");
+        assert_eq!(answer["status"], status);
+        for member in ["type", "title", "detail"] {
+            assert!(answer[member].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+        }
+    }
+    assert_eq!(rig.readings("0xA").len(), 5);
+    assert_eq!(rig.figure("fieldpost_http_reports_total{result=\"missing_field\"}"), 2);
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_413() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    let padding = " ".repeat(16 * 1_024 * 1_024);
+    let mut post = Post::begin(http, JSON).await;
+    post.send(&padding.as_bytes()[..padding.len() - 28]).await;
+    post.send(br#"{"device_id":"0xA","data":1}"#).await;
+    assert_eq!(post.end().await.0, 200, "16 MiB to the byte");
+    let mut stream = TcpStream::connect(http).await.expect("a server");
+    let head =
+        format!("POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", padding.len() + 1);
+    stream.write_all(head.as_bytes()).await.expect("open");
+    let mut answer = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("in time").expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 413", "without waiting for the body");
+}
+
+#[tokio::test]
+async fn every_line_is_answered_by_its_number() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    let long = format!(r#"{{"device_id":"m1","data":"{}"}}"#, "x".repeat(70_000));
+    let lines = [
+        r#"{"device_id":"0xA","data":0}"#,
+        "",
+        "not json",
+        r#"{"sensor_id":"m1","data":{"b":1,"a":[]},"more":1}"#,
+        "  \t",
+        r#"{"device_id":"0xF","data":0}"#,
+        &long,
+        r#"{"device_id":"0xA","data":2}"#,
+        "{\"device_id\":\"0xA\",\"data\":1}\r",
+    ];
+    let (status, answer) = post(http, "Application/X-NDJSON; charset=utf-8", &lines.join("\n")).await;
+    assert_eq!((status, &answer["accepted"], &answer["rejected_count"]), (200, &3.into(), &4.into()));
+    let rejected: Vec<_> = answer["rejected"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| (one["line"].as_u64().expect("a number"), one["code"].as_str().expect("a code")))
+        .collect();
+    assert_eq!(
+        rejected,
+        [(3, "unreadable"), (6, "unknown_device"), (7, "line_too_long"), (8, "value_not_allowed")]
+    );
+    assert_eq!(rig.readings("0xA"), ["0", "1"]);
+    assert_eq!(rig.readings(METER), [r#"{"a":[],"b":1}"#]);
+}
+
+#[tokio::test]
+async fn an_empty_body_is_nothing() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    for body in ["", "\n\n \n"] {
+        let (status, answer) = post(http, NDJSON, body).await;
+        assert_eq!((status, &answer["accepted"], &answer["rejected_count"]), (200, &0.into(), &0.into()));
+    }
+}
+
+#[tokio::test]
+async fn only_the_first_thousand_rejections_are_listed() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    let body: String =
+        (0..2_500).map(|at| format!("{{\"device_id\":\"none{at}\",\"data\":0}}\nx\n")).collect();
+    let (status, answer) = post(http, NDJSON, &body).await;
+    assert_eq!((status, &answer["accepted"], &answer["rejected_count"]), (200, &0.into(), &5_000.into()));
+    let lines: Vec<_> =
+        answer["rejected"].as_array().expect("a list").iter().map(|one| &one["line"]).collect();
+    assert_eq!(lines.len(), 1_000);
+    assert!(lines.iter().zip(1_u64..).all(|(line, number)| **line == number), "in order, from the first");
+}
+
+#[tokio::test]
+async fn the_answer_waits_until_all_lines_are_durable() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    rig.store.hold();
+    let mut slow = Post::begin(http, NDJSON).await;
+    slow.send(b"{\"device_id\":\"0xA\",\"data\":1}\n{\"device_id\":\"0xA\",").await;
+    // Whole lines are handed in although the body goes on.
+    rig.store.holds(1).await;
+    assert_eq!(rig.figure("fieldpost_http_report_slices_in_flight"), 1);
+    slow.send(b"\"data\":0}").await;
+    let answered = tokio::spawn(slow.end());
+    rig.store.holds(1).await;
+    assert!(!answered.is_finished());
+    rig.store.release();
+    let (status, answer) = answered.await.expect("no panic");
+    assert_eq!((status, &answer["accepted"]), (200, &2.into()));
+    assert_eq!(rig.readings("0xA"), ["1", "0"]);
+}
+
+#[tokio::test]
+async fn a_long_body_is_read_no_faster_than_it_becomes_durable() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    rig.store.hold();
+    let sending = tokio::spawn(async move {
+        let mut post = Post::begin(http, NDJSON).await;
+        for _ in 0..40 {
+            let lines: String = (0..1_000)
+                .map(|at| format!("{{\"device_id\":\"{}\",\"data\":{}}}\n", LOCKS[at % 3], at / 3 % 2))
+                .collect();
+            post.send(lines.as_bytes()).await;
+        }
+        post.end().await
+    });
+    rig.store.holds(2).await;
+    assert!(rig.figure("fieldpost_http_report_slices_in_flight") <= 8);
+    rig.store.release();
+    let (status, answer) = sending.await.expect("no panic");
+    assert_eq!((status, &answer["accepted"]), (200, &40_000.into()));
+    assert_eq!(rig.figure("fieldpost_http_reports_total{result=\"accepted\"}"), 40_000);
+    assert_eq!(rig.figure("fieldpost_http_report_slices_in_flight"), 0);
+}
+
+#[tokio::test]
+async fn a_broken_connection_keeps_what_came_before() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    rig.store.hold();
+    let mut cut = Post::begin(http, NDJSON).await;
+    cut.send(b"{\"device_id\":\"0xA\",\"data\":1}\n").await;
+    rig.store.holds(1).await;
+    drop(cut);
+    rig.store.release();
+    let (_, answer) = post(http, NDJSON, "{\"device_id\":\"0xA\",\"data\":0}\n").await;
+    assert_eq!(answer["accepted"], 1);
+    assert_eq!(rig.readings("0xA"), ["1", "0"]);
+}
+
+#[tokio::test]
+async fn a_failed_store_is_503() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    rig.store.fail();
+    for content_type in [JSON, NDJSON] {
+        let (status, answer) = post(http, content_type, r#"{"device_id":"0xA","data":1}"#).await;
+        assert_eq!((status, &answer["code"]), (503, &"unavailable".into()));
+    }
+    assert_eq!(rig.figure("fieldpost_http_report_bodies_total{result=\"not_accepting\"}"), 2);
+}

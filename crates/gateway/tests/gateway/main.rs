@@ -1,0 +1,12 @@
+//! The ways in from outside: a running engine over a store in memory, a bound listener, and clients that speak the protocols.
+
+mod held_store;
+mod http_reports;
+mod mqtt_clients;
+mod mqtt_endings;
+mod mqtt_reports;
+mod raw_client;
+mod rig;
+
+/// Nothing on this machine takes longer; a test that waits so long has failed.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
