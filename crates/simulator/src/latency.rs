@@ -54,14 +54,14 @@ impl Latency {
     }
 }
 
-/// `p50 1.2 ms, p99 5.0 ms, max 7.9 ms`, or a dash when nothing was counted.
+/// `p50 1.20 ms, p99 5.01 ms, max 7.94 ms`, or a dash when nothing was counted.
 impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.micros.is_empty() {
             return write!(f, "-");
         }
         let ms = |percent| self.percentile(percent).as_secs_f64() * 1e3;
-        write!(f, "p50 {:.1} ms, p99 {:.1} ms, max {:.1} ms", ms(50.0), ms(99.0), ms(100.0))
+        write!(f, "p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms", ms(50.0), ms(99.0), ms(100.0))
     }
 }
 

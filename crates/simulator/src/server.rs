@@ -20,6 +20,9 @@ use crate::endpoint::Endpoint;
 /// Between two looks at the ready file.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// Settings of whoever runs this are not the server's.
+const SETTING_PREFIX: &str = "FIELDPOST_";
+
 /// The server did not do as it should.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -107,7 +110,13 @@ impl Site {
             return Err(error.into());
         }
         let log = File::options().create(true).append(true).open(self.log_path())?;
-        let mut child = Command::new(&self.binary)
+        let mut command = Command::new(&self.binary);
+        for (key, _) in
+            std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with(SETTING_PREFIX))
+        {
+            command.env_remove(key);
+        }
+        let mut child = command
             .arg("serve")
             .arg("--data-dir")
             .arg(self.directory.path().join("data"))
@@ -206,5 +215,59 @@ impl Server {
         self.http.lose();
         self.mqtt.lose();
         tokio::time::timeout(patience, self.child.wait()).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const READY: &str =
+        r#"printf '{"http":"127.0.0.1:1","mqtt":"127.0.0.1:2"}' > "$4.tmp"; mv "$4.tmp" "$4""#;
+    const FOR_EVER: &str = "exec tail -f /dev/null";
+
+    /// A site whose program is this shell script: the shell runs the file `serve`, which it takes for its argument.
+    fn site(script: &str) -> Site {
+        let site = Site::new(Path::new("/bin/sh"), &[("FIELDPOST_A__B", "set")]).unwrap();
+        fs::write(site.directory.path().join("serve"), script).unwrap();
+        site
+    }
+
+    #[tokio::test]
+    async fn a_server_is_reachable_from_ready_to_kill() {
+        let site = site(&format!("echo $FIELDPOST_A__B >&2; {READY}; {FOR_EVER}"));
+        let server = site.start(PATIENCE).await.unwrap();
+        assert_eq!((site.http.address().await.port(), site.mqtt.address().await.port()), (1, 2));
+        assert_eq!(site.log_tail(), "set");
+        server.kill().await.unwrap();
+        let gone = tokio::time::timeout(Duration::from_millis(1), site.http.address()).await;
+        assert!(gone.is_err(), "{gone:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_is_asked_to_stop_with_sigterm() {
+        let server = site(&format!("{READY}; {FOR_EVER}")).start(PATIENCE).await.unwrap();
+        assert_eq!(server.stop(PATIENCE).await.unwrap().signal(), Some(15));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_or_hangs_at_the_start_is_told_with_its_log() {
+        let error = site("echo no such key >&2; exit 2").start(PATIENCE).await.unwrap_err();
+        assert!(
+            matches!(&error, ServerError::Ended { log_tail, .. } if log_tail == "no such key"),
+            "{error}"
+        );
+        let error = site(FOR_EVER).start(Duration::from_millis(20)).await.unwrap_err();
+        assert!(matches!(error, ServerError::NotReady { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_died_by_itself_cannot_be_killed() {
+        let mut server = site(READY).start(PATIENCE).await.unwrap();
+        server.child.wait().await.unwrap();
+        assert!(server.kill().await.unwrap_err().to_string().contains("ended by itself"));
     }
 }

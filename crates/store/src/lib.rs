@@ -10,6 +10,7 @@ mod history;
 mod memory;
 pub mod port;
 
+pub use embedded::{EmbeddedOptions, EmbeddedStore, Progress, Running};
 pub use memory::{MemoryStore, Planned};
 pub use port::{
     CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, View, Whose,

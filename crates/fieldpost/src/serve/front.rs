@@ -23,13 +23,13 @@ pub(super) struct Front {
 
 impl Front {
     /// The API answers from now on.
-    pub fn open(&self, api: Router) {
+    pub(super) fn open(&self, api: Router) {
         // A front is opened once; a second call would find the first API in place.
         let _already_open = self.api.set(api);
     }
 
     /// The start waits: `/readyz` says for what.
-    pub fn waits_for(&self, what: String) {
+    pub(super) fn waits_for(&self, what: String) {
         *self.waits_for.write().unwrap_or_else(PoisonError::into_inner) = Some(what);
     }
 

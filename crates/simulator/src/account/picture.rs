@@ -12,6 +12,9 @@ use crate::traffic::DeviceIds;
 
 pub use wire::{Event, Status};
 
+#[cfg(test)]
+mod tests;
+
 /// Devices asked about at the same time.
 const ASKED_AT_ONCE: usize = 4;
 

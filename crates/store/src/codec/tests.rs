@@ -134,7 +134,7 @@ fn extreme_signs_of_life_survive() {
             way: WayIn::Mqtt,
             attended: Attended(!at),
             readings: u32::MAX,
-            newest_ts: Some(Timestamp(-at / 2)),
+            newest_ts: Some(Timestamp(!at / 2)),
         });
     }
     assert_eq!(decode_seen_slice(&encode_seen_slice(&slice)).as_deref(), Ok(&slice));

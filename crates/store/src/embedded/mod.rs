@@ -1,5 +1,245 @@
-//! The embedded store.
+//! The port on one machine: a write-ahead log, an overlay in memory, and tables behind both.
+//!
+//! A batch is encoded on its caller's thread and waits in the [inbox]. One committer ([`EmbeddedStore::commit_step`])
+//! appends what waits to the log, syncs once, applies it to the overlays and only then tells the callers. A checkpointer
+//! ([`EmbeddedStore::checkpoint_step`]) moves one partition's overlay at a time into the tables and frees the log behind
+//! all of them. The store itself has no thread and no clock: the steps are called by a [`Running`] driver, or by a
+//! simulation.
+//!
+//! After the first failed write, sync or checkpoint nothing more is accepted: every commit and every view is refused,
+//! and only [`Store::failure`] and [`Store::figures`] still answer.
+
+mod change;
+mod checkpoint;
+mod commit;
+mod directory;
+mod driver;
+mod figures;
+mod health;
+mod inbox;
 mod key_range;
+mod load;
 mod locks;
+mod open;
+mod overlay;
 mod pages;
+mod partition;
+mod presence;
 mod tables;
+mod view;
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base::{Lineage, PartitionId, Timestamp};
+use blocklog::{LogId, LogOptions, Position};
+use records::{Batch, PartitionHead};
+
+use crate::port::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
+use change::Prepared;
+use checkpoint::Checkpointer;
+use commit::Committer;
+use directory::Directory;
+use figures::Counters;
+use health::Health;
+use inbox::{Inbox, Waiting};
+use partition::Partition;
+use tables::Tables;
+use view::EmbeddedView;
+
+pub use driver::Running;
+
+/// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
+pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
+/// Age of a change after which its partition is checkpointed even if the log is short.
+pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
+/// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints.
+pub const LOG_BYTES_FACTOR_MAX: u64 = 3;
+/// Memory for pages of the tables.
+pub const TABLE_CACHE_BYTES: usize = 64 << 20;
+/// Device partitions of a new data directory.
+pub const PARTITIONS: u16 = 16;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct EmbeddedOptions {
+    /// Device partitions of a data directory that is made; one that is there keeps its own number.
+    pub partitions: u16,
+    /// Memory for pages of the tables.
+    pub table_cache_bytes: usize,
+    /// Bytes of log after which checkpoints begin.
+    pub checkpoint_log_bytes: u64,
+    /// Age of a change after which its partition is checkpointed.
+    pub checkpoint_age: Duration,
+    /// The log's files.
+    pub log: LogOptions,
+    /// Lineage and log id of a data directory that is made; `None` draws them.
+    pub identity: Option<(Lineage, LogId)>,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self {
+            partitions: PARTITIONS,
+            table_cache_bytes: TABLE_CACHE_BYTES,
+            checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
+            checkpoint_age: CHECKPOINT_AGE,
+            log: LogOptions::default(),
+            identity: None,
+        }
+    }
+}
+
+/// What a step found to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing.
+    Idle,
+    /// Something; there may be more.
+    Worked,
+    /// Batches wait, and the log has no room until a checkpoint has been made.
+    Full,
+}
+
+/// The embedded store. See the module.
+pub struct EmbeddedStore {
+    options: EmbeddedOptions,
+    directory: Directory,
+    /// Device partitions by number, then the registry.
+    partitions: Vec<Partition>,
+    inbox: Inbox,
+    committer: Mutex<Committer>,
+    checkpointer: Mutex<Checkpointer>,
+    tables: Tables,
+    health: Arc<Health>,
+    counters: Counters,
+    /// The latest engine time of any batch.
+    recorded_now: AtomicI64,
+    /// Every frame up to this position is in the overlays or the tables.
+    applied: AtomicU64,
+    /// Every frame up to this position is in the tables.
+    covered: AtomicU64,
+    /// Bytes of the log after it.
+    log_bytes: AtomicU64,
+    /// Released last.
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl EmbeddedStore {
+    /// The place of a partition in [`EmbeddedStore::partitions`].
+    fn index(&self, partition: PartitionId) -> usize {
+        let index = partition_index(partition, self.directory.partitions);
+        index.unwrap_or_else(|| panic!("there is no partition {partition}"))
+    }
+
+    fn partition(&self, partition: PartitionId) -> &Partition {
+        &self.partitions[self.index(partition)]
+    }
+
+    /// A failure of a step: noted, and the end of all further steps.
+    fn failed(&self, error: StoreError) {
+        let told = self.health.fail(error);
+        debug_assert!(matches!(told, StoreError::Poisoned(_)), "a failure is noted");
+    }
+
+    fn moment(&self, partition: PartitionId) -> Result<EmbeddedView, StoreError> {
+        let partition = self.partition(partition);
+        self.health.check()?;
+        Ok(EmbeddedView::new(partition.moment(), Arc::clone(&self.health)))
+    }
+}
+
+/// Device partitions come first, then the registry.
+fn partition_index(partition: PartitionId, partitions: u16) -> Option<usize> {
+    match partition {
+        PartitionId::REGISTRY => Some(usize::from(partitions)),
+        partition => (partition.0 < partitions).then_some(usize::from(partition.0)),
+    }
+}
+
+impl Store for EmbeddedStore {
+    fn lineage(&self) -> Lineage {
+        self.directory.lineage
+    }
+
+    fn partitions(&self) -> u16 {
+        self.directory.partitions
+    }
+
+    fn recorded_now(&self) -> Timestamp {
+        Timestamp(self.recorded_now.load(Ordering::Acquire))
+    }
+
+    fn load(
+        &self,
+        partition: PartitionId,
+        resident: &mut dyn FnMut(Resident),
+    ) -> Result<PartitionHead, StoreError> {
+        let view = self.moment(partition)?;
+        let loaded = load::load(&view, resident);
+        loaded.map_err(|error| self.health.fail(error)).map(|()| view.head().clone())
+    }
+
+    /// Encodes on the caller's thread. How many batches wait is bounded by the callers: an engine has no more than a few
+    /// of each partition under way.
+    fn commit(&self, batch: Batch, done: CommitDone) {
+        let index = self.index(batch.partition);
+        if let Some(failure) = self.health.failure() {
+            done(CommitOutcome::Failed(failure));
+            return;
+        }
+        let (prepared, frame) = Prepared::with_frame(batch);
+        if let Err(done) = self.inbox.push(Waiting { index, prepared, frame, done }) {
+            let stopped = StoreError::Refused("the store was stopped".to_owned());
+            done(CommitOutcome::Failed(Arc::new(stopped)));
+        }
+    }
+
+    fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        Ok(Box::new(self.moment(partition)?))
+    }
+
+    fn failure(&self) -> Option<Arc<StoreError>> {
+        self.health.failure()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        figures::figures(self)
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// What an operator is told of the log.
+fn log_failure(error: blocklog::LogError) -> StoreError {
+    use blocklog::LogError;
+    let text = error.to_string();
+    match error {
+        LogError::Io { action, file, source } => {
+            StoreError::Disk { what: format!("{action} {file}"), source }
+        }
+        LogError::Corrupt { file, offset, position } => StoreError::Damaged {
+            file,
+            at: format!("offset {offset}"),
+            what: format!(
+                "the frame at position {position} was durable and does not verify; check the disk and restore a backup"
+            ),
+        },
+        LogError::Poisoned { first } => StoreError::Poisoned(first),
+        _ => StoreError::Refused(text),
+    }
+}
+
+/// The place of a batch in the log, from its atomic.
+fn position(of: &AtomicU64) -> Position {
+    Position(of.load(Ordering::Acquire))
+}
+
+#[cfg(test)]
+mod tests;

@@ -318,22 +318,28 @@ impl TableWriter<'_> {
         removed.map_err(|error| failure(self.name, "writing", error.into()))
     }
 
-    /// The first rows of a range, at most `limit`.
+    /// The first rows of a range that are wanted, at most `limit`.
     pub(super) fn first(
         &self,
         partition: PartitionId,
         range: &KeyRange,
         limit: usize,
+        mut wanted: impl FnMut(&Key, &[u8]) -> Result<bool, StoreError>,
     ) -> Result<Vec<Row>, StoreError> {
         let failed = |error: redb::StorageError| failure(self.name, "writing", error.into());
         let (low, high) = range.in_partition(partition);
-        let found = self.table.range::<&[u8]>((as_slice(&low), as_slice(&high))).map_err(failed)?;
-        let row = |found: Result<(AccessGuard<'_, _>, AccessGuard<'_, _>), _>| {
+        let mut rows = Vec::new();
+        for found in self.table.range::<&[u8]>((as_slice(&low), as_slice(&high))).map_err(failed)? {
+            if rows.len() >= limit {
+                break;
+            }
             let (key, value) = found.map_err(failed)?;
-            let (key, value): (AccessGuard<'_, &[u8]>, AccessGuard<'_, &[u8]>) = (key, value);
-            Ok((without_partition(key.value()), value.value().to_vec()))
-        };
-        found.take(limit).map(row).collect()
+            let key = without_partition(key.value());
+            if wanted(&key, value.value())? {
+                rows.push((key, value.value().to_vec()));
+            }
+        }
+        Ok(rows)
     }
 
     /// The last key of a range.
@@ -391,6 +397,12 @@ fn failure(name: &str, doing: &str, error: redb::Error) -> StoreError {
         }
         redb::Error::PreviousIo => StoreError::Poisoned(format!("{name} could not be read or written")),
         other => damaged("an unknown place".to_owned(), other.to_string()),
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

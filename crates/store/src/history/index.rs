@@ -17,6 +17,14 @@ pub(crate) fn day_of(ts: Timestamp) -> i32 {
     i32::try_from(day).unwrap_or(if day < 0 { i32::MIN } else { i32::MAX })
 }
 
+/// The times of a day.
+pub(crate) fn span_of_day(day: i32) -> Span {
+    let start = i64::from(day) * DAY_MS;
+    let min = if day == i32::MIN { i64::MIN } else { start };
+    let max = if day == i32::MAX { i64::MAX } else { start + DAY_MS - 1 };
+    Span { min: Timestamp(min), max: Timestamp(max) }
+}
+
 /// All that has to be known of a blob to pass it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlobIndex {

@@ -17,7 +17,7 @@ use records::Reading;
 pub(crate) use blob::{Blob, encode_blob};
 pub(crate) use chunk::{Chunk, ChunkReadings};
 pub(crate) use device_set::DeviceSet;
-pub(crate) use index::{BlobIndex, Sealed, day_of, seal};
+pub(crate) use index::{BlobIndex, Sealed, day_of, seal, span_of_day};
 pub(crate) use page::{ReadingPage, Span};
 
 /// A reading of a device of a slice.

@@ -41,7 +41,7 @@ impl ReadingPage {
     }
 
     /// The times that may still be on the page: a source outside need not be read.
-    fn open_span(&self) -> Span {
+    pub(crate) fn open_span(&self) -> Span {
         let mut span = Span { min: self.page.from, max: Timestamp(self.page.to.0.saturating_sub(1)) };
         let full = self.found.len() >= self.page.limit;
         let worst = self.found.last().filter(|_| full).map(|reading| reading.ts);
