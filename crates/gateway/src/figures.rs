@@ -3,6 +3,7 @@
 //! A flood of bad reports must not become a flood of log lines: at most one a second is written, and it says how many were
 //! left out. The counters miss none.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -66,15 +67,15 @@ impl ReportFigures {
         self.accepted.inc_by(reports);
     }
 
-    /// Counts a refused report; `place` says where it was: a line, a packet.
-    pub(crate) fn refused(&self, problem: &Problem, place: u64) {
+    /// Counts a refused report; `from` says for the log where it came from.
+    pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
         self.results.count(problem.code);
         if let Some(left_out) = self.log.take() {
             tracing::info!(
                 way = self.way.as_str(),
                 code = problem.code,
                 detail = problem.detail,
-                place,
+                %from,
                 left_out,
                 "refused a report"
             );
@@ -130,7 +131,7 @@ mod tests {
     fn every_refusal_is_counted() {
         let figures = ReportFigures::new(WayIn::Mqtt);
         for _ in 0..3 {
-            figures.refused(&Problem::unreadable("x"), 1);
+            figures.refused(&Problem::unreadable("x"), "a test");
         }
         figures.accepted(2);
         let count = |word| figures.results.counter(word).get();

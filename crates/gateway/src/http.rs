@@ -9,8 +9,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::response::Response;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use base::{Problem, WayIn};
 use engine::{Engine, Intake, Outcome};
@@ -36,7 +36,7 @@ pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
     figures.register(registry);
     let intake = engine.intake(WayIn::Http);
     let shared = Shared { engine: engine.clone(), intake, figures, large_bodies: LargeBodies::default() };
-    Router::new().route("/v1/reports", post(take)).with_state(Arc::new(shared))
+    Router::new().route("/v1/reports", post(take).fallback(wrong_method)).with_state(Arc::new(shared))
 }
 
 /// What every request needs.
@@ -101,6 +101,11 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     response
 }
 
+async fn wrong_method() -> impl IntoResponse {
+    let problem = Problem::new(405, "method_not_allowed", "reports are sent with POST");
+    ([(ALLOW, "POST")], answer::problem(&problem))
+}
+
 /// Why a request gets a problem and not a tally.
 #[derive(Debug)]
 enum Refused {
@@ -127,7 +132,7 @@ async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused>
     let bytes = body::whole(body, &shared.large_bodies).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
     let refused = |problem| {
-        shared.figures.reports.refused(&problem, 1);
+        shared.figures.reports.refused(&problem, "a single report");
         Refused::Report(problem)
     };
     let report = decode::object(&bytes, Rules::of(&shared.engine)).map_err(refused)?;

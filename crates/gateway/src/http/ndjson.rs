@@ -91,7 +91,7 @@ impl Run<'_> {
         refused.sort_unstable_by_key(|(line, _)| *line);
         let reports = &self.shared.figures.reports;
         for (line, problem) in refused {
-            reports.refused(&problem, line);
+            reports.refused(&problem, format_args!("line {line}"));
             self.tally.reject(line, problem);
         }
         reports.accepted(outcome.accepted.into());

@@ -54,7 +54,7 @@ impl Session {
             return Poll::Ready(ending);
         }
         loop {
-            if let Err(not) = self.talk.acknowledge(cx) {
+            if let Err(not) = self.talk.acknowledge(cx, self.seat.client_id()) {
                 return Poll::Ready(not.into());
             }
             if let Poll::Ready(Err(error)) = self.poll_write(cx) {
@@ -136,7 +136,7 @@ impl Session {
             return Err(NotAccepting);
         }
         poll_fn(|cx| {
-            self.talk.acknowledge(cx)?;
+            self.talk.acknowledge(cx, self.seat.client_id())?;
             if let Poll::Ready(Err(_)) = self.poll_write(cx) {
                 // Nobody takes these bytes any more.
                 self.talk.out.clear();
@@ -145,27 +145,27 @@ impl Session {
         })
         .await?;
         match self.will.take() {
-            Some(will) if ending.applies_will() => apply(&will, &self.shared).await,
+            Some(will) if ending.applies_will() => apply(&will, self.seat.client_id(), &self.shared).await,
             _ => Ok(()),
         }
     }
 }
 
 /// Takes the will for a publish of this client.
-async fn apply(will: &Will, shared: &Shared) -> Result<(), NotAccepting> {
+async fn apply(will: &Will, client_id: &str, shared: &Shared) -> Result<(), NotAccepting> {
     let figures = &shared.figures.reports;
     let rules = Rules::of(&shared.engine);
     let report = match decode::publish(&will.topic, &will.payload, None, rules) {
         Ok(report) => report,
         Err(problem) => {
-            figures.refused(&problem, 0);
+            figures.refused(&problem, format_args!("the will of {client_id}"));
             return Ok(());
         }
     };
     let outcome = shared.intake.submit(vec![report]).await?.durable().await?;
     figures.accepted(outcome.accepted.into());
     for rejection in &outcome.rejected {
-        figures.refused(&rejection.problem, 0);
+        figures.refused(&rejection.problem, format_args!("the will of {client_id}"));
     }
     Ok(())
 }

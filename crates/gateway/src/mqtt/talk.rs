@@ -154,8 +154,8 @@ impl Talk {
         self.client.unsuback(packet_id, removed.into_iter(), &mut self.out)
     }
 
-    /// Writes the acknowledgements of everything that has become durable, in order.
-    pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>) -> Result<(), NotAccepting> {
+    /// Writes the acknowledgements of everything that has become durable, in order. The client's id is for the log.
+    pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>, client_id: &str) -> Result<(), NotAccepting> {
         while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
             let settled = settled?;
             let figures = &self.shared.figures;
@@ -163,7 +163,7 @@ impl Talk {
             let mut acks = 0;
             for (packet_id, problem) in settled.receipts() {
                 if let Some(problem) = problem {
-                    figures.reports.refused(problem, packet_id.into());
+                    figures.reports.refused(problem, format_args!("{client_id}, packet {packet_id}"));
                 }
                 if packet_id != 0 {
                     self.client.puback(packet_id, problem, &mut self.out);

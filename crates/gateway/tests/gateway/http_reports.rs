@@ -145,6 +145,20 @@ async fn every_line_is_answered_by_its_number() {
 }
 
 #[tokio::test]
+async fn only_post_is_there() {
+    let rig = Rig::start().await;
+    let mut stream = TcpStream::connect(serve(&rig).await).await.expect("a server");
+    stream
+        .write_all(b"GET /v1/reports HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("open");
+    let mut answer = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("in time").expect("UTF-8");
+    assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("\r\nallow: POST\r\n"), "{answer}");
+    assert!(answer.contains("\"code\":\"method_not_allowed\""), "{answer}");
+}
+
+#[tokio::test]
 async fn an_empty_body_is_nothing() {
     let rig = Rig::start().await;
     let http = serve(&rig).await;
