@@ -103,7 +103,11 @@ impl Collector for Gauges {
         for (name, help, value) in [
             ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait", self.reads.in_flight()),
             ("fieldpost_http_idempotency_keys", "Idempotency keys that are remembered", size.keys),
-            ("fieldpost_http_idempotency_bytes", "Memory that their answers take, in bytes", size.bytes),
+            (
+                "fieldpost_http_idempotency_answers_bytes",
+                "Memory that their answers take, in bytes",
+                size.bytes,
+            ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

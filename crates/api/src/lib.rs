@@ -24,9 +24,6 @@ mod reads;
 mod routes;
 mod shape;
 
-#[cfg(test)]
-mod tests;
-
 use body::LargeBodies;
 use figures::Figures;
 use idempotency::Remembered;

@@ -1,0 +1,10 @@
+//! The API from outside: requests into its router, over an engine and a store in memory, and what is answered.
+
+mod bodies;
+mod health;
+mod history;
+mod lists;
+mod refusals;
+mod registry;
+mod repeats;
+mod rig;

@@ -1,0 +1,131 @@
+//! `Idempotency-Key`: the same request gets the same answer, and another one is told.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use base::PartitionId;
+use store::Planned;
+
+use crate::rig::{Answer, Server, check_form, request};
+
+const CLIENT: &str = r#"{"name":"A","url":"https://a.example"}"#;
+
+fn keyed(call: &str, key: &str, body: &str) -> Request<Body> {
+    let request = request(call, body).header("idempotency-key", key);
+    request.body(Body::from(body.to_owned())).expect("a request")
+}
+
+async fn send(server: &Server, call: &str, key: &str, body: &str) -> Answer {
+    let answer = server.send(keyed(call, key, body)).await;
+    check_form(call, &answer);
+    answer
+}
+
+async fn clients(server: &Server) -> usize {
+    server.get("/v1/clients").await["items"].as_array().expect("a list").len()
+}
+
+#[tokio::test]
+async fn a_repeated_creation_gets_the_same_answer() {
+    let server = Server::start().await;
+    let first = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    let again = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
+    assert_eq!(clients(&server).await, 1);
+    let other = send(&server, "POST /v1/clients", "l", CLIENT).await;
+    assert_ne!(first.text, other.text);
+    assert_eq!(clients(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_key_with_another_body_is_refused() {
+    let server = Server::start().await;
+    send(&server, "POST /v1/clients", "k", CLIENT).await;
+    let answer = send(&server, "POST /v1/clients", "k", &CLIENT.replace("\"A\"", "\"B\"")).await;
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (422, Some("idempotency_key_reused")));
+    assert_eq!(clients(&server).await, 1);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_path_and_token() {
+    let server = Server::start().await;
+    send(&server, "POST /v1/clients", "k", CLIENT).await;
+    let device = send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
+    assert_eq!(device.status, 201, "{}", device.text);
+    let mut request = keyed("POST /v1/clients", "k", CLIENT);
+    request.headers_mut().insert("authorization", "Bearer other".parse().expect("a header"));
+    assert_eq!(server.send(request).await.status, 201);
+    assert_eq!(clients(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_refusal_is_repeated_too() {
+    let server = Server::start().await;
+    server.add_device("a").await;
+    let first = send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
+    assert_eq!(first.status, 409);
+    server.check("DELETE /v1/devices/a", "", 204, "").await;
+    let again = send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
+    assert_eq!((again.status, again.text), (409, first.text));
+}
+
+#[tokio::test]
+async fn a_key_is_forgotten_after_a_day() {
+    let server = Server::start().await;
+    send(&server, "POST /v1/clients", "k", CLIENT).await;
+    server.clock.advance(Duration::from_secs(24 * 3_600 - 1));
+    send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!(clients(&server).await, 1);
+    server.clock.advance(Duration::from_secs(1));
+    send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!(clients(&server).await, 2);
+}
+
+#[tokio::test]
+async fn requests_at_the_same_time_create_one_thing() {
+    let server = Server::start().await;
+    let sends = (0..20).map(|_| send(&server, "POST /v1/clients", "k", CLIENT));
+    let answers = futures_util::future::join_all(sends).await;
+    assert_eq!(clients(&server).await, 1);
+    for answer in &answers {
+        assert_eq!((answer.status, &answer.text), (201, &answers[0].text));
+    }
+}
+
+#[tokio::test]
+async fn not_now_is_not_remembered() {
+    let server = Server::start().await;
+    server.store.plan(PartitionId::REGISTRY, Planned::UnknownLost);
+    let refused = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("unavailable")));
+    let again = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!(again.status, 201, "{}", again.text);
+}
+
+#[tokio::test]
+async fn a_key_that_is_none_is_refused() {
+    let server = Server::start().await;
+    for key in ["", &"k".repeat(256), "k\tk"] {
+        let answer = send(&server, "POST /v1/clients", key, CLIENT).await;
+        assert_eq!((answer.status, answer.json()["code"].as_str()), (422, Some("invalid_idempotency_key")));
+    }
+    let mut request = keyed("POST /v1/clients", "k", CLIENT);
+    request.headers_mut().append("idempotency-key", "l".parse().expect("a header"));
+    assert_eq!(server.send(request).await.status, 422);
+    assert_eq!(send(&server, "POST /v1/clients", &"k".repeat(255), CLIENT).await.status, 201);
+}
+
+/// The caller goes away before the answer; the repeat gets it.
+#[tokio::test]
+async fn what_was_begun_for_a_caller_who_went_away_is_finished() {
+    let server = Server::start().await;
+    let answered = tokio::select! {
+        biased;
+        _ = send(&server, "POST /v1/clients", "k", CLIENT) => true,
+        () = std::future::ready(()) => false,
+    };
+    assert!(!answered, "the caller went away too late");
+    assert_eq!(send(&server, "POST /v1/clients", "k", CLIENT).await.status, 201);
+    assert_eq!(clients(&server).await, 1);
+}

@@ -1,0 +1,243 @@
+//! A server without a socket, and `check`: one request and what is expected of its answer.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::{ApiState, router_with};
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Request};
+use base::id::DELIVERY_ID_PREFIX;
+use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
+use engine::settings::{Retry, UnknownDevice};
+use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, Settings};
+use http_body_util::BodyExt;
+use serde_json::Value as Json;
+use store::MemoryStore;
+use tower_service::Service;
+
+/// When every test begins: 2026-11-21T00:00:00Z.
+const BEGIN: i64 = 1_795_219_200_000;
+
+/// A clock that goes on by a millisecond whenever it is read, and by more when a test says so.
+#[derive(Debug)]
+pub(crate) struct TickingClock(AtomicI64);
+
+impl TickingClock {
+    pub(crate) fn advance(&self, span: Duration) {
+        self.0.fetch_add(base::time::millis(span), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TickingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A running engine with the API in front.
+pub(crate) struct Server {
+    router: Router,
+    pub engine: Engine,
+    pub store: Arc<MemoryStore>,
+    pub clock: Arc<TickingClock>,
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    /// The body as JSON; null when it is empty.
+    pub(crate) fn json(&self) -> Json {
+        if self.text.is_empty() {
+            return Json::Null;
+        }
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("ASCII"))
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(4, Router::new()).await
+    }
+
+    /// With that many partitions, and routes beside those of the API.
+    pub(crate) async fn start_with(partitions: u16, more: Router) -> Self {
+        let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
+        let clock = Arc::new(TickingClock(AtomicI64::new(BEGIN)));
+        let (port, engine_clock) = (Arc::clone(&store), Arc::clone(&clock));
+        let engine = Engine::start(settings(), port, engine_clock).await.expect("an empty store loads");
+        engine.intake(WayIn::Http).attend(true).await;
+        let state = ApiState::new(engine.clone(), Arc::new(Mutex::default()));
+        Self { router: router_with(&state, more), engine, store, clock }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.router.clone().call(request).await.expect("a router never fails");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body").to_bytes();
+        let text = String::from_utf8(body.to_vec()).expect("UTF-8");
+        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+    }
+
+    /// `call` is a method and a path.
+    pub(crate) async fn call(&self, call: &str, body: &str) -> Answer {
+        self.send(request(call, body).body(Body::from(body.to_owned())).expect("a request")).await
+    }
+
+    /// The answer to a GET that succeeds.
+    pub(crate) async fn get(&self, path: &str) -> Json {
+        let answer = self.call(&format!("GET {path}"), "").await;
+        assert_eq!(answer.status, 200, "GET {path}: {}", answer.text);
+        answer.json()
+    }
+
+    /// Makes a call; the answer has that status, and covers `expect`. Of a problem `expect` is the code.
+    pub(crate) async fn check(&self, call: &str, body: &str, status: u16, expect: &str) -> Json {
+        let answer = self.call(call, body).await;
+        check_form(call, &answer);
+        assert_eq!(answer.status, status, "{call} {body}: {}", answer.text);
+        let json = answer.json();
+        if status >= 400 {
+            assert_eq!(json["code"], expect, "{call} {body}: {}", answer.text);
+        } else if expect.is_empty() {
+            assert_eq!(answer.text, "", "{call} {body}");
+        } else {
+            let expect = serde_json::from_str(expect).unwrap_or_else(|error| panic!("{error}: {expect}"));
+            assert!(covers(&expect, &json), "{call} {body}: {json} does not cover {expect}");
+        }
+        json
+    }
+
+    pub(crate) async fn check_all(&self, rows: &[(&str, &str, u16, &str)]) {
+        for (call, body, status, expect) in rows {
+            self.check(call, body, *status, expect).await;
+        }
+    }
+
+    pub(crate) async fn add_device(&self, id: &str) {
+        self.check("POST /v1/devices", &format!(r#"{{"id":"{id}"}}"#), 201, "{}").await;
+    }
+
+    pub(crate) async fn add_client(&self, id: &str) {
+        let body = format!(r#"{{"id":"{id}","name":"{id}","url":"https://{id}.example/hook"}}"#);
+        self.check("POST /v1/clients", &body, 201, "{}").await;
+    }
+
+    pub(crate) async fn link(&self, device: &str, client: &str) {
+        self.check(&format!("PUT /v1/devices/{device}/clients/{client}"), "", 204, "").await;
+    }
+
+    /// A report of a lock, durable.
+    pub(crate) async fn report(&self, device: &str, number: i32) {
+        self.report_at(device, number, None).await;
+    }
+
+    pub(crate) async fn report_at(&self, device: &str, number: i32, ts: Option<Timestamp>) {
+        let value = Value::number(number.into()).expect("finite");
+        let report = Report {
+            device: DeviceId::new(device).expect("an id"),
+            kind: None,
+            said: Said::Value { value, ts },
+        };
+        let pending = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
+        let outcome = pending.durable().await.expect("durable");
+        assert_eq!(outcome.accepted, 1, "{outcome:?}");
+    }
+
+    /// The attempts that are due now, leased.
+    pub(crate) async fn lease_all(&self) -> Vec<AttemptDue> {
+        let mut due = Vec::new();
+        for (partition, client) in self.engine.due_lanes().take_now() {
+            due.extend(self.engine.lease(partition, client, 1_000).await.expect("accepting"));
+        }
+        due
+    }
+
+    /// Ends an attempt with that answer, and waits until that can be read.
+    pub(crate) async fn end(&self, due: &AttemptDue, answer: Answered) {
+        let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer };
+        self.engine.attempt_ended(due, end).await.expect("accepting");
+        let path = format!("/v1/deliveries/{}", due.delivery.to_text(DELIVERY_ID_PREFIX));
+        while self.get(&path).await["attempts"].as_array().is_none_or(|all| all.len() < due.attempt as usize)
+        {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The beginning of a request.
+pub(crate) fn request(call: &str, body: &str) -> axum::http::request::Builder {
+    let (method, path) = call.split_once(' ').expect("a method and a path");
+    let request = Request::builder().method(method).uri(path);
+    if body.is_empty() { request } else { request.header(CONTENT_TYPE, "application/json") }
+}
+
+/// What holds for every answer: JSON in the right type, and a problem where it refuses.
+pub(crate) fn check_form(call: &str, answer: &Answer) {
+    let content_type = answer.header("content-type");
+    if answer.status < 400 {
+        let expect = if answer.text.is_empty() { None } else { Some("application/json") };
+        assert_eq!(content_type, expect, "{call}");
+        return;
+    }
+    let problem = answer.json();
+    assert_eq!(content_type, Some("application/problem+json"), "{call}");
+    assert_eq!(problem["status"], answer.status, "{call}");
+    for member in ["type", "title", "detail", "code"] {
+        assert!(
+            problem[member].as_str().is_some_and(|text| !text.is_empty()),
+            "{call}: {member} of {problem}"
+        );
+    }
+    assert_eq!(answer.header("retry-after").is_some(), answer.status == 503, "{call}");
+}
+
+/// Whether `actual` has all that `expect` has; `"*"` stands for anything that is not null.
+fn covers(expect: &Json, actual: &Json) -> bool {
+    match (expect, actual) {
+        (Json::String(any), actual) if any == "*" => !actual.is_null(),
+        (Json::Object(expect), Json::Object(actual)) => {
+            expect.iter().all(|(name, expect)| actual.get(name).is_some_and(|actual| covers(expect, actual)))
+        }
+        (Json::Array(expect), Json::Array(actual)) => {
+            expect.len() == actual.len() && expect.iter().zip(actual).all(|(e, a)| covers(e, a))
+        }
+        _ => expect == actual,
+    }
+}
+
+/// The names of an object's members, in order.
+pub(crate) fn names(object: &Json) -> Vec<&str> {
+    object.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+fn settings() -> Settings {
+    Settings {
+        device_id_chars_max: 16,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [false, true, false],
+        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
+        attempt_timeout: Duration::from_secs(10),
+        allow_private: false,
+        render: Arc::new(|_| b"{}".to_vec()),
+    }
+}
