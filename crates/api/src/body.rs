@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
-use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
+use base::{Problem, duration};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -41,17 +41,17 @@ impl FromRequest<ApiState> for Text {
     type Rejection = Refused;
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
-        Ok(Self(read(request.into_body(), &api.shared.large_bodies).await?))
+        Ok(Self(read(request.into_body(), &api.shared.large_bodies, SILENCE_MAX).await?))
     }
 }
 
-async fn read(mut body: Body, large_bodies: &LargeBodies) -> Result<String, Problem> {
+async fn read(mut body: Body, large_bodies: &LargeBodies, silence_max: Duration) -> Result<String, Problem> {
     if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     let mut place = None;
-    while let Some(frame) = timeout(SILENCE_MAX, body.frame()).await.map_err(|_| silent())? {
+    while let Some(frame) = timeout(silence_max, body.frame()).await.map_err(|_| silent(silence_max))? {
         let frame = frame.map_err(|error| Problem::unreadable(format!("the body broke off: {error}")))?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > JSON_BODY_BYTES_MAX {
@@ -70,7 +70,47 @@ fn too_large() -> Problem {
     Problem::new(413, "body_too_large", detail)
 }
 
-fn silent() -> Problem {
-    let detail = format!("nothing of the body came for {} s", SILENCE_MAX.as_secs());
+fn silent(silence_max: Duration) -> Problem {
+    let detail = format!("nothing of the body came for {}", duration::format(silence_max));
     Problem::new(408, "body_too_slow", detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Bytes;
+    use futures_util::stream::{self, StreamExt};
+
+    use super::*;
+
+    /// A body of so many KiB in chunks of one, after which nothing comes any more.
+    fn stalls_after(kib: usize) -> Body {
+        let chunk = || Ok::<_, Infallible>(Bytes::from_static(&[b' '; 1_024]));
+        Body::from_stream(stream::iter((0..kib).map(move |_| chunk())).chain(stream::pending()))
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_stops_is_given_up() {
+        let large_bodies = LargeBodies::default();
+        for kib in [0, 1, 65] {
+            let read = read(stalls_after(kib), &large_bodies, Duration::from_millis(1)).await;
+            let refused = read.map_err(|problem| (problem.status, problem.code));
+            assert_eq!(refused, Err((408, "body_too_slow")), "after {kib} KiB");
+        }
+        assert_eq!(large_bodies.0.available_permits(), LARGE_BODIES_MAX);
+    }
+
+    #[tokio::test]
+    async fn small_bodies_do_not_wait_for_large_ones() {
+        let large_bodies = LargeBodies(Semaphore::new(0));
+        let read = |bytes: usize| read(Body::from(" ".repeat(bytes)), &large_bodies, SILENCE_MAX);
+        assert_eq!(read(SMALL_BODY_BYTES_MAX).await.map(|text| text.len()), Ok(SMALL_BODY_BYTES_MAX));
+        let large = tokio::select! {
+            biased;
+            read = read(SMALL_BODY_BYTES_MAX + 1) => Some(read),
+            () = std::future::ready(()) => None,
+        };
+        assert_eq!(large, None, "a large body waits for its place");
+    }
 }

@@ -84,16 +84,22 @@ fn name(method: &Method) -> &'static str {
 }
 
 /// Registers what is read off when `/metrics` is asked for.
-pub(crate) fn register_gauges(registry: &mut Registry, reads: &Arc<Reads>, remembered: &Arc<Remembered>) {
+pub(crate) fn register_gauges(
+    registry: &mut Registry,
+    [lookups, lists]: [&Arc<Reads>; 2],
+    remembered: &Arc<Remembered>,
+) {
     registry.register_collector(Box::new(Gauges {
-        reads: Arc::clone(reads),
+        lookups: Arc::clone(lookups),
+        lists: Arc::clone(lists),
         remembered: Arc::clone(remembered),
     }));
 }
 
 #[derive(Debug)]
 struct Gauges {
-    reads: Arc<Reads>,
+    lookups: Arc<Reads>,
+    lists: Arc<Reads>,
     remembered: Arc<Remembered>,
 }
 
@@ -101,7 +107,16 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let size = self.remembered.size();
         for (name, help, value) in [
-            ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait", self.reads.in_flight()),
+            (
+                "fieldpost_http_lookups_in_flight",
+                "Lookups in the store that run or wait",
+                self.lookups.in_flight(),
+            ),
+            (
+                "fieldpost_http_lists_in_flight",
+                "Pages of lists that are read or wait",
+                self.lists.in_flight(),
+            ),
             ("fieldpost_http_idempotency_keys", "Idempotency keys that are remembered", size.keys),
             (
                 "fieldpost_http_idempotency_answers_bytes",

@@ -35,7 +35,7 @@ pub(crate) async fn only_with_a_store(
 ) -> Result<Response, Refused> {
     match api.engine().failure() {
         None => Ok(next.run(request).await),
-        Some(failure) => Err(Problem::unavailable(format!("the store has failed: {failure}")).into()),
+        Some(_) => Err(Problem::unavailable("the store has failed; /readyz says how").into()),
     }
 }
 

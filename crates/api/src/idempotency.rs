@@ -221,3 +221,68 @@ fn reused() -> Problem {
     let detail = "the Idempotency-Key came with another body before; a new request needs a new key";
     Problem::not_allowed("idempotency_key_reused", detail)
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use axum::http::StatusCode;
+
+    use super::*;
+
+    const BODY: Digest = [0; 32];
+
+    fn digest(n: usize) -> Digest {
+        Sha256::digest(n.to_be_bytes()).into()
+    }
+
+    async fn answered(remembered: &Arc<Remembered>, n: usize, bytes: usize) -> Answer {
+        let kept = remembered.keep(digest(n), BODY, Timestamp(0)).expect("the same body");
+        let body = Bytes::from(vec![b' '; bytes]);
+        let make = async { Ok(Answer { status: StatusCode::CREATED, body }) };
+        answer_of(Arc::clone(remembered), digest(n), kept, make).await
+    }
+
+    #[test]
+    fn the_oldest_keys_make_room_for_new_ones() {
+        let remembered = Remembered::default();
+        for n in 0..KEYS_MAX + 10 {
+            remembered.keep(digest(n), BODY, Timestamp(0)).expect("new");
+        }
+        assert_eq!(remembered.size(), Size { keys: KEYS_MAX, bytes: 0, forgotten_early: 10 });
+        assert!(remembered.keep(digest(9), [1; 32], Timestamp(0)).is_ok(), "forgotten, so new again");
+        assert!(remembered.keep(digest(KEYS_MAX), [1; 32], Timestamp(0)).is_err(), "still there");
+    }
+
+    #[tokio::test]
+    async fn the_oldest_answers_make_room_for_new_ones() {
+        let remembered = Arc::new(Remembered::default());
+        for n in 0..3 {
+            answered(&remembered, n, ANSWERS_BYTES_MAX / 2).await;
+        }
+        let expect = Size { keys: 2, bytes: ANSWERS_BYTES_MAX, forgotten_early: 1 };
+        assert_eq!(remembered.size(), expect);
+        assert_eq!(answered(&remembered, 2, 5).await.body.len(), ANSWERS_BYTES_MAX / 2, "remembered");
+        assert_eq!(answered(&remembered, 0, 5).await.body.len(), 5, "made again");
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_key_was_forgotten_meanwhile_is_not_counted() {
+        let remembered = Arc::new(Remembered::default());
+        let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
+        let later = Timestamp(0).after(REMEMBERED_FOR);
+        remembered.keep(digest(1), BODY, later).expect("new");
+        let make = async { Ok(Answer::nothing()) };
+        answer_of(Arc::clone(&remembered), digest(0), kept, make).await;
+        assert_eq!(remembered.size(), Size { keys: 1, bytes: 0, forgotten_early: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_the_callers_and_the_next_one_tries_again() {
+        let remembered = Arc::new(Remembered::default());
+        let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
+        let make = async { panic!("on purpose") };
+        let ended = tokio::spawn(answer_of(Arc::clone(&remembered), digest(0), kept, make)).await;
+        assert!(ended.is_err_and(|error| error.is_panic()));
+        assert_eq!(answered(&remembered, 0, 5).await.status, StatusCode::CREATED);
+    }
+}

@@ -39,7 +39,8 @@ struct Shared {
     engine: Engine,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
-    reads: Arc<Reads>,
+    lookups: Arc<Reads>,
+    lists: Arc<Reads>,
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
 }
@@ -48,15 +49,17 @@ impl ApiState {
     /// The state of an API over `engine`. Its own figures go into `metrics`, and `/metrics` shows all that is there.
     #[must_use]
     pub fn new(engine: Engine, metrics: Arc<Mutex<Registry>>) -> Self {
-        let (reads, remembered) = (Arc::new(Reads::default()), Arc::new(Remembered::default()));
-        let figures = Figures::default();
+        let (lookups, lists) = (Arc::new(Reads::lookups()), Arc::new(Reads::lists()));
+        let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
-            figures::register_gauges(&mut registry, &reads, &remembered);
+            figures::register_gauges(&mut registry, [&lookups, &lists], &remembered);
         }
         let large_bodies = LargeBodies::default();
-        Self { shared: Arc::new(Shared { engine, metrics, figures, reads, remembered, large_bodies }) }
+        Self {
+            shared: Arc::new(Shared { engine, metrics, figures, lookups, lists, remembered, large_bodies }),
+        }
     }
 
     fn engine(&self) -> &Engine {

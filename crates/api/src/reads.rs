@@ -1,7 +1,7 @@
 //! Reading the store without holding up the workers: reads run on threads of their own, a few at a time.
 //!
-//! A list that looks at every device of a large fleet takes seconds; while it does, reports and short calls go on. Reads
-//! wait for their turn up to a limit, beyond which callers are told to come back.
+//! A list that looks at every device of a large fleet takes seconds; while it does, reports and short calls go on, and
+//! lookups do not wait behind it. Reads wait for their turn up to a limit, beyond which callers are told to come back.
 
 use std::sync::Arc;
 
@@ -9,30 +9,42 @@ use base::Problem;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Reads that run at the same time: enough to keep a disk busy, and few beside the threads that there may be.
-const READS_RUNNING_MAX: usize = 16;
-/// Reads that wait for their turn.
-const READS_WAITING_MAX: usize = 1_024;
+/// Lookups of one thing that run at the same time: enough to keep a disk busy.
+const LOOKUPS_RUNNING_MAX: usize = 16;
+/// Lookups that wait for their turn.
+const LOOKUPS_WAITING_MAX: usize = 1_024;
+/// Pages of lists that are read at the same time; each may keep a core busy.
+const LISTS_RUNNING_MAX: usize = 4;
+/// Pages of lists that wait for their turn.
+const LISTS_WAITING_MAX: usize = 256;
 
-/// The places for reads.
+/// Reads of one sort.
 #[derive(Debug)]
 pub(crate) struct Reads {
+    places_max: usize,
     /// For everyone who runs or waits.
     places: Semaphore,
     /// For those who run.
-    running: Arc<Semaphore>,
-}
-
-impl Default for Reads {
-    fn default() -> Self {
-        Self {
-            places: Semaphore::new(READS_RUNNING_MAX + READS_WAITING_MAX),
-            running: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
-        }
-    }
+    turns: Arc<Semaphore>,
 }
 
 impl Reads {
+    /// Lookups of one thing.
+    pub(crate) fn lookups() -> Self {
+        Self::new(LOOKUPS_RUNNING_MAX, LOOKUPS_WAITING_MAX)
+    }
+
+    /// Pages of lists.
+    pub(crate) fn lists() -> Self {
+        Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX)
+    }
+
+    fn new(running_max: usize, waiting_max: usize) -> Self {
+        let places_max = running_max + waiting_max;
+        let turns = Arc::new(Semaphore::new(running_max));
+        Self { places_max, places: Semaphore::new(places_max), turns }
+    }
+
     /// Runs `read` in its turn.
     ///
     /// # Errors
@@ -45,7 +57,7 @@ impl Reads {
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let _place = self.places.try_acquire().map_err(|_| busy())?;
-        let turn = Arc::clone(&self.running).acquire_owned().await.expect("the turns are never closed");
+        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
         // The turn lasts as long as the read, also when the caller has gone.
         let reading = spawn_blocking(move || {
             let _turn = turn;
@@ -58,12 +70,54 @@ impl Reads {
         }
     }
 
-    /// Reads that run or wait.
+    /// How many run or wait.
     pub(crate) fn in_flight(&self) -> usize {
-        READS_RUNNING_MAX + READS_WAITING_MAX - self.places.available_permits()
+        self.places_max - self.places.available_permits()
     }
 }
 
 fn busy() -> Problem {
     Problem::new(503, "busy", "too many reads are waiting for their turn; try again in a moment")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures_util::future::join;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_waits_for_its_turn_and_beyond_the_limit_it_is_refused() {
+        let reads = Reads::new(1, 1);
+        let (release, released) = mpsc::channel();
+        let slow = reads.run(move || {
+            released.recv().expect("the test releases it");
+            Ok("slow")
+        });
+        let others = async {
+            let (waiting, refused) = (reads.run(|| Ok("waited")), reads.run(|| Ok("came too late")));
+            let refused = async {
+                let refused = refused.await;
+                assert_eq!(reads.in_flight(), 2);
+                release.send(()).expect("the slow read waits");
+                refused
+            };
+            join(waiting, refused).await
+        };
+        let (slow, (waited, refused)) = join(slow, others).await;
+        assert_eq!((slow, waited), (Ok("slow"), Ok("waited")));
+        assert_eq!(refused.map_err(|problem| (problem.status, problem.code)), Err((503, "busy")));
+        assert_eq!(reads.in_flight(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_panics_gives_its_turn_back() {
+        let reads = Arc::new(Reads::new(1, 0));
+        let panicking = Arc::clone(&reads);
+        let ended = tokio::spawn(async move { panicking.run::<()>(|| panic!("on purpose")).await }).await;
+        assert!(ended.is_err_and(|error| error.is_panic()));
+        assert_eq!(reads.run(|| Ok(1)).await, Ok(1));
+    }
 }

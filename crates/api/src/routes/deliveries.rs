@@ -31,7 +31,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Answer,
     let (span, order) = (params.span()?, params.order()?);
     let page: PageOf<FeedKey<DeliveryKey>> = params.page()?;
     let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let deliveries = api.shared.reads.run(move || queries.deliveries(&filter, of_feed)).await?;
+    let deliveries = api.shared.lists.run(move || queries.deliveries(&filter, of_feed)).await?;
     Ok(page.show(deliveries, |(key, _)| *key, |(_, delivery)| DeliveryShape::from(&delivery)))
 }
 
@@ -39,7 +39,7 @@ async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -
     let queries = api.queries();
     let unknown = move || unknown_delivery(&id.to_text(DELIVERY_ID_PREFIX));
     let (delivery, attempts) =
-        api.shared.reads.run(move || queries.delivery(id)?.ok_or_else(unknown)).await?;
+        api.shared.lookups.run(move || queries.delivery(id)?.ok_or_else(unknown)).await?;
     Ok(Answer::ok(&AttemptedShape::of(&delivery, &attempts)))
 }
 

@@ -44,7 +44,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Answer,
     };
     let page: PageOf<DeviceId> = params.page()?;
     let (queries, after, to_read) = (api.queries(), page.after.clone(), page.to_read());
-    let devices = api.shared.reads.run(move || queries.devices(&filter, after.as_ref(), to_read)).await?;
+    let devices = api.shared.lists.run(move || queries.devices(&filter, after.as_ref(), to_read)).await?;
     Ok(shown(&page, &devices))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn shown(page: &PageOf<DeviceId>, devices: &[Device]) -> Answer {
 async fn show(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Answer, Refused> {
     let queries = api.queries();
     let read = move || queries.device(&id)?.ok_or_else(|| unknown_device(id.as_str()));
-    let device = api.shared.reads.run(read).await?;
+    let device = api.shared.lookups.run(read).await?;
     Ok(Answer::ok(&DeviceShape::from(&device)))
 }
 

@@ -27,7 +27,7 @@ async fn readings(
     let (span, order) = (params.span()?, params.order()?);
     let page: PageOf<ReadingKey> = params.page()?;
     let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let readings = api.shared.reads.run(move || queries.readings(&id, of_feed)).await?;
+    let readings = api.shared.lists.run(move || queries.readings(&id, of_feed)).await?;
     let key = |reading: &engine::records::Reading| ReadingKey { ts: reading.ts, number: reading.number };
     Ok(page.show(readings, key, |reading| ReadingShape::from(&reading)))
 }
@@ -41,6 +41,6 @@ async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Answe
     let (span, order) = (params.span()?, params.order()?);
     let page: PageOf<FeedKey<EventKey>> = params.page()?;
     let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let events = api.shared.reads.run(move || queries.events(&filter, of_feed)).await?;
+    let events = api.shared.lists.run(move || queries.events(&filter, of_feed)).await?;
     Ok(page.show(events, |(key, _)| *key, |(_, event)| EventShape::from(&event)))
 }

@@ -45,7 +45,7 @@ async fn clients(
 ) -> Result<Answer, Refused> {
     let page: PageOf<ClientId> = params.page()?;
     let queries = api.queries();
-    let mut clients = api.shared.reads.run(move || queries.clients_of(&id)).await?;
+    let mut clients = api.shared.lookups.run(move || queries.clients_of(&id)).await?;
     clients.retain(|client| page.after.as_ref().is_none_or(|after| client.id > *after));
     let shapes = clients.iter().map(|client| (&client.id, ClientShape::from(&**client))).collect();
     Ok(page.show(shapes, |(id, _)| (*id).clone(), |(_, shape)| shape))
@@ -58,6 +58,6 @@ async fn devices(
 ) -> Result<Answer, Refused> {
     let page: PageOf<DeviceId> = params.page()?;
     let (queries, after, to_read) = (api.queries(), page.after.clone(), page.to_read());
-    let devices = api.shared.reads.run(move || queries.devices_of(&id, after.as_ref(), to_read)).await?;
+    let devices = api.shared.lists.run(move || queries.devices_of(&id, after.as_ref(), to_read)).await?;
     Ok(shown(&page, &devices))
 }
