@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -18,6 +19,9 @@ use crate::traffic::{Next, Report, Traffic};
 
 /// Between two attempts to connect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Lanes of this process, of all its fleets.
+static LANES_STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// What a lane leaves behind.
 #[derive(Debug)]
@@ -41,19 +45,20 @@ pub(super) enum Pause {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Lane<T> {
-    number: usize,
+    number: u64,
     pub(super) plan: Arc<Plan>,
     traffic: T,
     pub(super) outbox: Outbox,
 }
 
 impl<T: Traffic> Lane<T> {
-    pub(super) fn new(number: usize, plan: Arc<Plan>, traffic: T, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, traffic: T, progress: Arc<Progress>) -> Self {
+        let number = LANES_STARTED.fetch_add(1, Ordering::Relaxed);
         let outbox = Outbox::new(plan.devices.clone(), plan.keep, progress);
         Self { number, plan, traffic, outbox }
     }
 
-    /// A client id that no other lane has.
+    /// A client id that no other lane has, nor one of another fleet: a server lets only one connection have it.
     pub(super) fn client_id(&self) -> String {
         format!("simulator-{}-{}", std::process::id(), self.number)
     }

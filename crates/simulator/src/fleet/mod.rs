@@ -159,8 +159,8 @@ impl Fleet {
         let devices = plan.devices.clone();
         let plan = Arc::new(plan);
         let mut lanes = JoinSet::new();
-        for (number, traffic) in traffics.into_iter().enumerate() {
-            let lane = Lane::new(number, Arc::clone(&plan), traffic, Arc::clone(&progress));
+        for traffic in traffics {
+            let lane = Lane::new(Arc::clone(&plan), traffic, Arc::clone(&progress));
             lanes.spawn(lane.run(stopped.clone()));
         }
         Self { devices, progress, stop, lanes }
