@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::{Method, StatusCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -105,31 +106,25 @@ struct Gauges {
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (name, help) = ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait, by sort");
+        let mut reads = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (sort, in_flight) in [("list", self.lists.in_flight()), ("lookup", self.lookups.in_flight())] {
+            gauge(in_flight).encode(reads.encode_family(&[("sort", sort)])?)?;
+        }
         let size = self.remembered.size();
         for (name, help, value) in [
-            (
-                "fieldpost_http_lookups_in_flight",
-                "Lookups in the store that run or wait",
-                self.lookups.in_flight(),
-            ),
-            (
-                "fieldpost_http_lists_in_flight",
-                "Pages of lists that are read or wait",
-                self.lists.in_flight(),
-            ),
             ("fieldpost_http_idempotency_keys", "Idempotency keys that are remembered", size.keys),
-            (
-                "fieldpost_http_idempotency_answers_bytes",
-                "Memory that their answers take, in bytes",
-                size.bytes,
-            ),
+            ("fieldpost_http_idempotency_bytes", "Memory that their answers take, in bytes", size.bytes),
         ] {
-            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+            gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         let forgotten = ConstCounter::new(size.forgotten_early);
         let help = "Idempotency keys forgotten before their time, because there were too many";
         let name = "fieldpost_http_idempotency_forgotten";
         forgotten.encode(encoder.encode_descriptor(name, help, None, forgotten.metric_type())?)
     }
+}
+
+fn gauge(value: usize) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -68,10 +68,10 @@ async fn requests_are_counted_by_route_and_not_by_path() {
         r#"fieldpost_http_requests_total{method="GET",route="unknown",status="404"} 3"#,
         r#"fieldpost_http_requests_total{method="other",route="/v1/more",status="405"} 1"#,
         r#"fieldpost_http_request_duration_seconds_count{method="GET",route="/v1/devices/{id}"} 3"#,
-        "fieldpost_http_lookups_in_flight 0",
-        "fieldpost_http_lists_in_flight 0",
+        r#"fieldpost_http_reads_in_flight{sort="lookup"} 0"#,
+        r#"fieldpost_http_reads_in_flight{sort="list"} 0"#,
         "fieldpost_http_idempotency_keys 0",
-        "fieldpost_http_idempotency_answers_bytes 0",
+        "fieldpost_http_idempotency_bytes 0",
         "fieldpost_http_idempotency_forgotten_total 0",
         "# EOF",
     ] {
