@@ -40,7 +40,7 @@ pub(crate) async fn only_with_a_store(
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> Refused {
-    let detail = format!("there is no {} {}", quoted(method.as_str()), quoted(uri.path()));
+    let detail = format!("there is nothing to {method} at {}", quoted(uri.path()));
     Refused(Problem::unknown("unknown_route", detail))
 }
 
@@ -51,7 +51,7 @@ async fn explain_method(request: Request, next: Next) -> Response {
     if response.status() != StatusCode::METHOD_NOT_ALLOWED {
         return response;
     }
-    let detail = format!("this route has no {}; the Allow header lists what it has", quoted(method.as_str()));
+    let detail = format!("this route does not take {method}; the Allow header lists what it takes");
     Refused(Problem::new(405, "method_not_allowed", detail)).into_response()
 }
 
