@@ -13,6 +13,7 @@ mod control;
 mod ending;
 mod figures;
 mod greeting;
+mod last_words;
 mod limits;
 mod listener;
 mod reply;

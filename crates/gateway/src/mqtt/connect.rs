@@ -142,6 +142,8 @@ fn check(mut hello: Hello) -> Result<Hello, Reason> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::mqtt::wire;
 
@@ -210,5 +212,27 @@ mod tests {
         assert_eq!(read(packet).map(|_| ()), Err(Some((V::V311, Reason::ClientIdentifierNotValid))));
         let ping = wire::packet(b"\xc0\0", 1_000).expect("a header").expect("whole");
         assert_eq!(read(ping).map(|_| ()), Err(None));
+    }
+
+    /// A CONNECT with everything that it can have.
+    const WHOLE: &[u8] = b"\0\x04MQTT\x05\xc6\0\x3c\x05\x11\0\0\0\x05\0\x02me\0\0\x01t\0\x02hi\0\x01u\0\x01p";
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_a_connect_panic(flags: u8, rest in prop::collection::vec(any::<u8>(), 0..60)) {
+            for name in [V311, V5] {
+                drop(connect(name, flags, &rest));
+                // Nearly right: the properties end where they should.
+                drop(connect(name, flags, &[&[rest.len() as u8 / 2], &rest[..]].concat()));
+            }
+        }
+
+        #[test]
+        fn a_connect_may_break_off_anywhere(length in 0_usize..50) {
+            let body = &WHOLE[..length.min(WHOLE.len())];
+            let bytes = [&[0x10, body.len() as u8], body].concat();
+            let accepted = read(wire::packet(&bytes, 1_000).expect("a header").expect("whole")).is_ok();
+            prop_assert_eq!(accepted, length >= WHOLE.len());
+        }
     }
 }

@@ -85,6 +85,8 @@ fn violation(error: &DecodeError) -> Violation {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::mqtt::wire;
 
@@ -131,6 +133,19 @@ mod tests {
             (Version::V311, b"\0\0", Violation::Malformed),
         ] {
             assert_eq!(said(version, bytes), Err(expect), "{version:?} {bytes:x?}");
+        }
+    }
+
+    proptest! {
+        /// The codec is not ours, and what it reads comes from anyone.
+        #[test]
+        fn no_bytes_make_the_codec_panic(first: u8, body in prop::collection::vec(any::<u8>(), 0..60)) {
+            for version in [Version::V311, Version::V5] {
+                for first in [first, 0x82, 0xa2, 0xe0, 0x40] {
+                    let bytes = [&[first, body.len() as u8], &body[..]].concat();
+                    let _ = said(version, &bytes);
+                }
+            }
         }
     }
 }

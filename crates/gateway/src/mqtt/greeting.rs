@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::connect::{self, Hello};
@@ -14,7 +13,7 @@ use super::limits::CONNECT_BYTES_MAX;
 use super::session::{KeepAlive, Session};
 use super::sessions::Seat;
 use super::talk::Talk;
-use super::{Shared, Version, reply, scratch, wire};
+use super::{Shared, Version, last_words, reply, scratch, wire};
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
@@ -104,13 +103,10 @@ async fn receive_hello(stream: &mut TcpStream, shared: &Shared) -> Result<Receiv
 
 async fn refuse(stream: &mut TcpStream, version: Version, reason: Reason) -> NotGreeted {
     let mut out = BytesMut::new();
-    let written = match reply::refuse(version, reason, &mut out) {
-        Ok(()) => stream.write_all(&out).await,
-        Err(_) => return "malformed",
-    };
-    if let Err(error) = written {
-        tracing::debug!(%error, "a refused client was gone before it was told");
+    if reply::refuse(version, reason, &mut out).is_err() {
+        return "malformed";
     }
+    last_words::say(stream, &out, true).await;
     match reason {
         Reason::ServerBusy => "busy",
         Reason::ServerUnavailable => "unavailable",

@@ -55,7 +55,7 @@ pub(super) const REASON_BYTES_MAX: usize = 256;
 /// After a client's last packet its TCP connection is probed this often: a device that lost its power is noticed even if its
 /// keep-alive is 0.
 pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
-/// How long a connection that broke the rules is read after our last word, so that the word is not lost to a reset.
+/// How long a client may take to hear our last words and to close.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 const _: () = assert!(

@@ -58,9 +58,10 @@ impl MqttListener {
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let Self { listener, shared } = self;
         let places = Places::new(shared.limits.connections_max);
+        let for_greeting = shutdown.clone();
         shared.intake.attend(true).await;
         tokio::select! {
-            never = accept_all(&listener, &shared, &places) => match never {},
+            never = accept_all(&listener, &shared, &places, &for_greeting) => match never {},
             () = stopped(&mut shutdown) => {}
         }
         drop(listener);
@@ -118,13 +119,18 @@ impl Places {
 /// What accepting never comes to.
 enum Never {}
 
-async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, places: &Places) -> Never {
+async fn accept_all(
+    listener: &TcpListener,
+    shared: &Arc<Shared>,
+    places: &Places,
+    shutdown: &watch::Receiver<bool>,
+) -> Never {
     let mut patience = Patience::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 patience.restore();
-                admit(stream, shared, places);
+                admit(stream, shared, places, shutdown);
             }
             Err(error) => {
                 shared.figures.accept_errors.inc();
@@ -134,13 +140,13 @@ async fn accept_all(listener: &TcpListener, shared: &Arc<Shared>, places: &Place
     }
 }
 
-fn admit(stream: TcpStream, shared: &Arc<Shared>, places: &Places) {
+fn admit(stream: TcpStream, shared: &Arc<Shared>, places: &Places, shutdown: &watch::Receiver<bool>) {
     let Some(place) = places.take() else {
         // Closed without a word: answering would take room that is not there.
         shared.figures.connects.count("dropped");
         return;
     };
-    tokio::spawn(serve(stream, Arc::clone(shared), place));
+    tokio::spawn(serve(stream, Arc::clone(shared), place, shutdown.clone()));
 }
 
 /// What to do when the operating system has no connection for us: wait, longer each time, and say so now and then.
@@ -176,26 +182,36 @@ impl Patience {
     }
 }
 
-async fn serve(mut stream: TcpStream, shared: Arc<Shared>, place: Place) {
+async fn serve(
+    mut stream: TcpStream,
+    shared: Arc<Shared>,
+    place: Place,
+    mut shutdown: watch::Receiver<bool>,
+) {
     if let Err(error) = configure(&stream) {
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
     let busy = matches!(place, Place::Refusing(_));
-    // Boxed so that what greeting needs is given back when it is done.
-    let greeted = timeout(shared.limits.connect_timeout, Box::pin(greet(&mut stream, &shared, busy))).await;
-    let result = match greeted {
-        Ok(Ok(greeted)) => {
+    let greeted = tokio::select! {
+        // Boxed so that what greeting needs is given back when it is done.
+        greeted = timeout(shared.limits.connect_timeout, Box::pin(greet(&mut stream, &shared, busy))) => {
+            greeted.unwrap_or(Err("timeout"))
+        }
+        () = stopped(&mut shutdown) => Err("stopping"),
+    };
+    drop(shutdown);
+    match greeted {
+        Ok(greeted) => {
             shared.figures.connects.count("accepted");
             let _counted = Counted::new(&shared.figures.connections);
             greeted.into_session(stream, &shared).run().await;
-            return;
         }
-        Ok(Err(result)) => result,
-        Err(_) => "timeout",
-    };
-    shared.figures.connects.count(result);
-    tracing::debug!(result, "a connection was not accepted");
+        Err(result) => {
+            shared.figures.connects.count(result);
+            tracing::debug!(result, "a connection was not accepted");
+        }
+    }
 }
 
 fn configure(stream: &TcpStream) -> io::Result<()> {

@@ -11,16 +11,15 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use engine::intake::NotAccepting;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::connect::Will;
 use super::ending::Ending;
-use super::limits::LINGER;
 use super::sessions::Seat;
 use super::talk::Talk;
-use super::{Shared, scratch};
+use super::{Shared, last_words, scratch};
 use crate::decode::{self, Rules};
 
 /// A connection whose CONNECT is accepted.
@@ -40,13 +39,18 @@ impl Session {
         let ending = self.settle(ending).await;
         self.shared.figures.disconnects.count(ending.label());
         tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
-        let Self { seat, stream, mut talk, .. } = self;
+        let Self { seat, mut stream, mut talk, .. } = self;
         // All that this client said is handed in: a newer connection of it may begin.
         drop(seat);
         talk.say_goodbye(ending);
         let out = std::mem::take(&mut talk.out);
         drop(talk);
-        close(stream, &out, ending).await;
+        match ending {
+            Ending::Gone => {}
+            // Who said goodbye sends nothing more.
+            Ending::Goodbye { .. } => last_words::say(&mut stream, &out, false).await,
+            _ => last_words::say(&mut stream, &out, true).await,
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
@@ -173,28 +177,6 @@ async fn apply(will: &Will, client_id: &str, shared: &Shared) -> Result<(), NotA
 fn gone(error: &io::Error) -> Ending {
     tracing::debug!(%error, "a connection broke");
     Ending::Gone
-}
-
-/// Says the last words and closes.
-async fn close(mut stream: TcpStream, out: &[u8], ending: Ending) {
-    if ending == Ending::Gone {
-        return;
-    }
-    let last_words = async {
-        stream.write_all(out).await?;
-        stream.shutdown().await?;
-        if !matches!(ending, Ending::Goodbye { .. }) {
-            // Closing on bytes that were not read resets the connection, and a reset can overtake our last words.
-            while poll_fn(|cx| scratch::poll_read(&mut stream, cx, |bytes| !bytes.is_empty())).await? {}
-        }
-        io::Result::Ok(())
-    };
-    // Whoever does not take them has gone, or goes on without them.
-    match timeout(LINGER, last_words).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a client did not take its last words"),
-        Err(_) => tracing::debug!("a client did not close"),
-    }
 }
 
 /// Watches that a client says something in time.

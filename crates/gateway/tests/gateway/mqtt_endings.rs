@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gateway::mqtt::Limits;
+use tokio::time::timeout;
 
+use crate::PATIENCE;
 use crate::raw_client::Version::{V5, V311};
 use crate::raw_client::{Connect, PING, PONG, RawClient, lock, packet, puback, publish, text};
 use crate::rig::{LOCKS, Rig};
@@ -148,8 +150,8 @@ async fn a_will_is_applied_when_the_client_is_lost_and_only_then() {
     let mut broke_rules = connect(V5, "rules").await;
     broke_rules.send(b"\0\0").await;
     broke_rules.expect_end(0x81).await;
-    // The seat of the lost one is free when its will is applied.
-    drop(connect(V311, "lost").await);
+    // Who comes back is let in when the will is applied.
+    let _back = connect(V311, "lost").await;
     assert_eq!(rig.readings("m1"), ["\"lost\""; 3]);
 }
 
@@ -181,7 +183,9 @@ async fn one_connection_too_many_is_told_that_the_server_is_busy() {
     let mut first = RawClient::plain(rig.mqtt, V311).await;
     for (version, expect) in [(V311, &b"\x20\x02\0\x03"[..]), (V5, b"\x20\x03\0\x89\0")] {
         let mut client = RawClient::open(rig.mqtt, version).await;
-        client.send(&Connect { client_id: "other", ..Connect::new(version) }.bytes()).await;
+        // A report sent without waiting for the answer must not cut the answer off.
+        let connect = Connect { client_id: "other", ..Connect::new(version) }.bytes();
+        client.send(&[connect, lock(version, 1, LOCKS[0], 1)].concat()).await;
         assert_eq!(client.rest().await, expect);
     }
     first.send(PING).await;
@@ -215,6 +219,17 @@ async fn a_stopping_listener_settles_what_it_took() {
     let untouched = base::DeviceId::new("0xC").expect("an id");
     let device = readings_of.device(&untouched).expect("readable").expect("registered");
     assert_eq!(device.seen, None, "a server that stops knows nothing of its clients: no will is applied");
+}
+
+#[tokio::test]
+async fn a_stopping_listener_does_not_wait_for_who_never_connects() {
+    let hours = Duration::from_secs(9_999);
+    let rig = Rig::with(Limits { connect_timeout: hours, ..Limits::default() }).await;
+    let mut silent = RawClient::open(rig.mqtt, V311).await;
+    // One that connects behind it: so the silent one is in.
+    let _in = RawClient::plain(rig.mqtt, V311).await;
+    timeout(PATIENCE, rig.stop_mqtt()).await.expect("in time");
+    assert_eq!(silent.rest().await, b"");
 }
 
 #[tokio::test]
