@@ -116,7 +116,7 @@ impl Story<'_> {
         showing(screen, stage, fleet, stage.zenith.until(PATIENCE, all_lost)).await??;
         self.screen.event(
             ZENITH,
-            "has been told what it missed: one notification for each lock, with its present picture",
+            "has been told of the lost locks after all: one notification each, with the present picture",
         )?;
         Ok(())
     }
@@ -224,7 +224,7 @@ fn live(stage: &Stage, fleet: &Fleet) -> String {
     let figures = fleet.progress().figures();
     let (acme, zenith) = (stage.acme.counts().taken, stage.zenith.counts().taken);
     format!(
-        "{} reports sent, {} acknowledged; {ACME} told {} times, {ZENITH} {}",
+        "sent {}  acknowledged {}  told: {ACME} {}, {ZENITH} {}",
         grouped(figures.sent),
         grouped(figures.acknowledged),
         grouped(acme),
