@@ -37,9 +37,26 @@ impl Timestamp {
     /// When the text is not an RFC 3339 time with an offset.
     pub fn parse(text: &str) -> Result<Self, NotATime> {
         static PARSER: DateTimeParser = DateTimeParser::new();
-        let moment = PARSER.parse_timestamp(text).map_err(|_| NotATime)?;
-        Ok(Self(moment.as_millisecond()))
+        match PARSER.parse_timestamp(text) {
+            Ok(moment) => Ok(Self(moment.as_millisecond())),
+            // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
+            Err(_)
+                if PARSER.parse_datetime(text).is_ok_and(|time| time.year() == YEAR_MAX)
+                    && has_offset(text) =>
+            {
+                Ok(Self(Self::WRITABLE_MAX))
+            }
+            Err(_) => Err(NotATime),
+        }
     }
+}
+
+/// The last year that RFC 3339 can write.
+const YEAR_MAX: i16 = 9_999;
+
+/// Whether a time that is otherwise readable ends in `Z` or an offset.
+fn has_offset(text: &str) -> bool {
+    text.ends_with(['Z', 'z']) || text.get(19..).is_some_and(|rest| rest.contains(['+', '-']))
 }
 
 /// Text that is not an RFC 3339 time.
@@ -86,6 +103,7 @@ mod tests {
             ("2026-11-21T04:02:03+03:00", "2026-11-21T01:02:03.000Z"),
             ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
             ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+            ("9999-12-31T23:59:59Z", "9999-12-30T22:00:00.999Z"),
         ] {
             let moment = Timestamp::parse(input).unwrap_or_else(|e| panic!("{input}: {e}"));
             assert_eq!(moment.to_string(), expect);

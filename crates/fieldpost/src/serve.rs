@@ -126,9 +126,9 @@ async fn open_doors(
         doors.spawn(listener.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = api::router(api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))));
+    let api = api::router_with(&api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))), reports);
     engine.intake(WayIn::Http).attend(true).await;
-    front.open(api.merge(reports));
+    front.open(api);
     Ok(())
 }
 
