@@ -5,7 +5,7 @@
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
-mod embedded;
+pub mod embedded;
 mod history;
 mod memory;
 pub mod port;

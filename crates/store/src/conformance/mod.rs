@@ -1,3 +1,107 @@
 //! What every implementation of the port must do, as checks that each of them runs.
+//!
+//! An implementation shows itself as a [`Subject`] and calls [`conformance_tests!`](crate::conformance_tests); each check makes a subject of
+//! its own. The checks drive the port alone, and compare with a [`MemoryStore`](crate::MemoryStore) where traffic is
+//! random; the memory store itself is held to the checks whose expectations are written out.
 
+mod agreement;
+mod basics;
+mod deletion;
+mod paging;
 pub mod traffic;
+
+pub use agreement::{agree, random_traffic_agrees_with_the_model};
+pub use basics::{
+    a_repeated_batch_is_ignored_and_a_gap_is_fenced, an_empty_store_answers,
+    an_open_view_shows_the_moment_it_was_opened, every_method_shows_what_was_committed,
+    outcomes_come_in_the_order_of_commits, what_was_committed_is_there_after_a_restart,
+};
+pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
+pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
+
+use std::sync::mpsc::channel;
+
+use base::PartitionId;
+use records::{Batch, Op, PartitionHead};
+
+use crate::port::{CommitOutcome, Resident, Store};
+
+/// A store under test, and what can be done to it from outside.
+pub trait Subject {
+    /// The store, open.
+    fn store(&self) -> &dyn Store;
+    /// Makes what was given to [`Store::commit`] durable.
+    fn settle(&mut self);
+    /// Moves data about as the store does by itself over time; without effect on what is seen. `turn` says how much.
+    fn churn(&mut self, turn: u64);
+    /// Closes the store and opens it again.
+    fn restart(&mut self);
+}
+
+/// Declares a test for each check of the suite; `$subject` makes an empty store with two partitions.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($subject:expr; $($check:ident),* $(,)?) => {$(
+        #[test]
+        fn $check() {
+            let checked = $crate::conformance::checked(|| $crate::conformance::$check(&|| Box::new($subject)));
+            assert!(checked, stringify!($check));
+        }
+    )*};
+    ($subject:expr) => {
+        $crate::conformance_tests!(
+            $subject;
+            a_deleted_device_is_gone_at_once_and_stays_so,
+            a_device_registered_again_starts_anew,
+            a_repeated_batch_is_ignored_and_a_gap_is_fenced,
+            an_empty_store_answers,
+            an_open_view_shows_the_moment_it_was_opened,
+            every_method_shows_what_was_committed,
+            outcomes_come_in_the_order_of_commits,
+            pages_neither_miss_nor_repeat,
+            pages_stay_within_their_times,
+            random_traffic_agrees_with_the_model,
+            what_was_committed_is_there_after_a_restart,
+        );
+    };
+}
+
+/// Runs a check, which panics where it fails.
+pub fn checked(check: impl FnOnce()) -> bool {
+    check();
+    true
+}
+
+/// Makes an empty store with two device partitions.
+pub type Make<'a> = &'a dyn Fn() -> Box<dyn Subject>;
+
+/// The partition that most checks use.
+pub(crate) const PARTITION: PartitionId = PartitionId(1);
+
+/// Commits a batch and waits for its outcome.
+pub(crate) fn commit(subject: &mut dyn Subject, batch: Batch) -> CommitOutcome {
+    let (sender, receiver) = channel();
+    subject.store().commit(batch, Box::new(move |outcome| drop(sender.send(outcome))));
+    subject.settle();
+    receiver.try_recv().expect("a settled batch has an outcome")
+}
+
+/// Commits a batch that must be durable.
+pub(crate) fn put(subject: &mut dyn Subject, batch: Batch) {
+    let outcome = commit(subject, batch);
+    assert!(matches!(outcome, CommitOutcome::Durable), "{outcome}");
+}
+
+/// A batch with the next number.
+pub(crate) fn next(head: &mut PartitionHead, ops: Vec<Op>) -> Batch {
+    head.seq += 1;
+    head.now.0 += 1_000;
+    Batch { partition: PARTITION, head: head.clone(), ops }
+}
+
+/// All that a partition keeps in memory, and its head.
+pub(crate) fn loaded(store: &dyn Store, partition: PartitionId) -> (PartitionHead, Vec<Resident>) {
+    let mut residents = Vec::new();
+    let head = store.load(partition, &mut |resident| residents.push(resident)).expect("loads");
+    (head, residents)
+}

@@ -35,6 +35,9 @@ struct Known {
     readings: u32,
 }
 
+/// When the traffic begins.
+const START: i64 = 1_800_000_000_000;
+const DAY_MS: i64 = 86_400_000;
 /// Ids are few, so that deleted ones come back.
 const DEVICE_IDS: u64 = 60;
 /// Clients that devices are linked to.
@@ -44,7 +47,7 @@ impl Traffic {
     /// The batches of `seed`. The first has the number 1.
     #[must_use]
     pub fn new(seed: u64, partition: PartitionId) -> Self {
-        let head = PartitionHead { now: Timestamp(1_800_000_000_000), ..PartitionHead::default() };
+        let head = PartitionHead { now: Timestamp(START), ..PartitionHead::default() };
         Self {
             random: Random::new(seed),
             partition,
@@ -60,6 +63,18 @@ impl Traffic {
     /// Ids of devices that may be registered.
     pub fn device_ids() -> impl Iterator<Item = DeviceId> {
         (0..DEVICE_IDS).filter_map(device_id)
+    }
+
+    /// Whose batches they are.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// From before the earliest to after the latest time that any record has.
+    #[must_use]
+    pub fn times(&self) -> (Timestamp, Timestamp) {
+        (Timestamp(START - 2 * DAY_MS), Timestamp(self.head.now.0 + DAY_MS))
     }
 
     /// Slots given out so far.

@@ -181,11 +181,6 @@ impl Tables {
     pub(super) fn file_bytes(&self) -> io::Result<u64> {
         self.pages.file_bytes()
     }
-
-    /// Where the file is.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 /// Rows as they were at one moment.

@@ -4,6 +4,7 @@ use base::DeviceId;
 use records::{DeviceSlot, Op, Sign};
 
 use super::*;
+use crate::conformance::Subject;
 use base::WayIn;
 
 fn sign(partition: u16, seq: u64) -> Batch {
@@ -27,6 +28,23 @@ fn commit(store: &MemoryStore, batch: Batch) -> std::sync::mpsc::Receiver<Commit
 
 fn seq(store: &MemoryStore) -> u64 {
     store.load(PartitionId(0), &mut |_| {}).expect("loads").seq
+}
+
+/// What is committed is durable at once, and there is nothing to move about or to open again.
+struct Memory(MemoryStore);
+
+impl Subject for Memory {
+    fn store(&self) -> &dyn Store {
+        &self.0
+    }
+    fn settle(&mut self) {}
+    fn churn(&mut self, _turn: u64) {}
+    fn restart(&mut self) {}
+}
+
+mod conformance {
+    use super::*;
+    crate::conformance_tests!(Memory(MemoryStore::new(Lineage(1), 2)));
 }
 
 #[test]

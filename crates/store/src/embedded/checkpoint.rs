@@ -1,0 +1,220 @@
+//! The checkpointer: one partition at a time, in one small transaction each, what was changed goes to the tables
+//! together with the position in the log that they cover from then on.
+//!
+//! Due is the partition that the log has waited for longest once the log is long, else one whose oldest change is old. A
+//! partition without changes is covered up to whatever is applied, so its position moves along with every checkpoint. When
+//! nothing is due, what deleted devices left behind is swept, a thousand rows at a time.
+
+mod sweep;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use base::Timestamp;
+use blocklog::Position;
+
+use super::directory::Covered;
+use super::key_range::KeyRange;
+use super::locks::locked;
+use super::partition::Partition;
+use super::presence::Presence;
+use super::tables::{Snapshot, Table, Writer};
+use super::{EmbeddedStore, Progress, position};
+use crate::codec::Stored;
+use crate::port::StoreError;
+
+/// What the tables cover, and where something is to be swept.
+#[derive(Debug)]
+pub(super) struct Checkpointer {
+    /// By the place of the partition.
+    pub(super) covered: Vec<Position>,
+    /// Partitions with deleted devices whose history is still there.
+    pub(super) to_sweep: BTreeSet<usize>,
+}
+
+impl Checkpointer {
+    /// The log behind this position is not needed.
+    pub(super) fn covered_by_all(&self) -> Position {
+        self.covered.iter().copied().min().unwrap_or(Position::ZERO)
+    }
+}
+
+enum Due {
+    /// This partition's changes.
+    Partition(usize),
+    /// Only positions: the log is long with what the tables cover.
+    Positions,
+    /// What deleted devices left behind.
+    Sweep(usize),
+}
+
+impl EmbeddedStore {
+    /// Does one piece of work, if any is due at the engine time `now`.
+    pub fn checkpoint_step(&self, now: Timestamp) -> Progress {
+        let mut checkpointer = locked(&self.checkpointer);
+        if self.health.failure().is_some() {
+            return Progress::Idle;
+        }
+        let Some(due) = self.due(&checkpointer, now) else { return Progress::Idle };
+        let done = match due {
+            Due::Partition(index) => self.checkpoint(&mut checkpointer, Some(index)),
+            Due::Positions => self.checkpoint(&mut checkpointer, None),
+            Due::Sweep(index) => self.sweep(&mut checkpointer, index),
+        };
+        if let Err(error) = done {
+            self.failed(error);
+        }
+        Progress::Worked
+    }
+
+    /// When a checkpoint will be due by age; `None` while nothing was changed.
+    #[must_use]
+    pub fn next_checkpoint(&self) -> Option<Timestamp> {
+        let oldest = self.partitions.iter().filter_map(Partition::dirty_since).min();
+        oldest.map(|since| since.after(self.options.checkpoint_age))
+    }
+
+    /// Whether a checkpoint is due for the length of the log.
+    pub(super) fn log_is_long(&self) -> bool {
+        self.log_bytes.load(Ordering::Acquire) >= self.options.checkpoint_log_bytes
+    }
+
+    fn due(&self, checkpointer: &Checkpointer, now: Timestamp) -> Option<Due> {
+        let dirty =
+            |(index, partition): (usize, &Partition)| partition.dirty_since().map(|since| (index, since));
+        let dirty: Vec<_> = self.partitions.iter().enumerate().filter_map(dirty).collect();
+        if self.log_is_long() {
+            let waited_for = dirty.iter().min_by_key(|(index, _)| checkpointer.covered[*index]);
+            if let Some((index, _)) = waited_for {
+                return Some(Due::Partition(*index));
+            }
+            if !self.clean(checkpointer).is_empty() {
+                return Some(Due::Positions);
+            }
+        }
+        let oldest = dirty.iter().min_by_key(|(_, since)| *since);
+        let is_old = |since: Timestamp| now >= since.after(self.options.checkpoint_age);
+        match oldest {
+            Some((index, since)) if is_old(*since) => Some(Due::Partition(*index)),
+            _ => checkpointer.to_sweep.first().map(|index| Due::Sweep(*index)),
+        }
+    }
+
+    /// Writes a partition's changes, and every position that moves.
+    fn checkpoint(&self, checkpointer: &mut Checkpointer, index: Option<usize>) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let clean = self.clean(checkpointer);
+        let (bytes, position) = match index {
+            Some(index) => self.checkpoint_partition(checkpointer, index, &clean)?,
+            None => {
+                self.tables.write(|writer| put_covered(self, writer, &clean))?;
+                (0, None)
+            }
+        };
+        for (index, covered) in clean {
+            checkpointer.covered[index] = covered.position;
+        }
+        if let Some((index, position)) = index.zip(position) {
+            checkpointer.covered[index] = position;
+        }
+        self.covered.store(checkpointer.covered_by_all().0, Ordering::Release);
+        self.free_log()?;
+        self.counters.checkpoint(began.elapsed(), bytes);
+        Ok(())
+    }
+
+    /// Partitions that the tables hold all of, and how far. What is applied is read before it is seen that nothing of it
+    /// is left in their overlays.
+    fn clean(&self, checkpointer: &Checkpointer) -> Vec<(usize, Covered)> {
+        let applied = position(&self.applied);
+        let heads = self.partitions.iter().enumerate();
+        let clean = heads.filter_map(|(index, partition)| Some((index, partition.head_if_clean()?)));
+        let moved = clean.filter(|(index, _)| checkpointer.covered[*index] < applied);
+        moved.map(|(index, head)| (index, Covered { position: applied, head })).collect()
+    }
+
+    fn checkpoint_partition(
+        &self,
+        checkpointer: &mut Checkpointer,
+        index: usize,
+        clean: &[(usize, Covered)],
+    ) -> Result<(u64, Option<Position>), StoreError> {
+        let partition = &self.partitions[index];
+        let frozen = partition.freeze();
+        let data = frozen.read();
+        let covered = Covered { position: data.position(), head: data.head().clone() };
+        let bytes = self.tables.write(|writer| {
+            put_covered(self, writer, clean)?;
+            put_covered(self, writer, &[(index, covered.clone())])?;
+            write::write(writer, partition.id, &data)
+        })?;
+        partition.note_present(write::present(&data));
+        if data.rows(Table::Deleted).is_some_and(|rows| rows.len() > 0) {
+            checkpointer.to_sweep.insert(index);
+        }
+        drop(data);
+        let snapshot = self.show_tables(Some(index))?;
+        if partition.presence_is_overfull() {
+            partition.set_presence(presence_of(&snapshot, partition)?);
+        }
+        Ok((bytes, Some(covered.position)))
+    }
+
+    /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.
+    fn show_tables(&self, written: Option<usize>) -> Result<Arc<Snapshot>, StoreError> {
+        let snapshot = Arc::new(self.tables.snapshot()?);
+        for (index, partition) in self.partitions.iter().enumerate() {
+            if written == Some(index) {
+                partition.thaw(&snapshot);
+            } else {
+                partition.refresh(&snapshot);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Sweeps some of what deleted devices of a partition left behind.
+    fn sweep(&self, checkpointer: &mut Checkpointer, index: usize) -> Result<(), StoreError> {
+        let partition = self.partitions[index].id;
+        let is_done = self.tables.write(|writer| sweep::sweep(writer, partition))?;
+        self.show_tables(None)?;
+        if is_done {
+            checkpointer.to_sweep.remove(&index);
+        }
+        Ok(())
+    }
+}
+
+fn put_covered(
+    store: &EmbeddedStore,
+    writer: &Writer<'_>,
+    covered: &[(usize, Covered)],
+) -> Result<(), StoreError> {
+    let mut heads = writer.table(Table::Heads)?;
+    covered
+        .iter()
+        .try_for_each(|(index, covered)| heads.put(store.partitions[*index].id, &[], &covered.to_row()))
+}
+
+/// A filter of what is in the tables of a partition.
+pub(super) fn presence_of(snapshot: &Snapshot, partition: &Partition) -> Result<Presence, StoreError> {
+    let tables = [Table::Pairs, Table::JobHeads];
+    let keys = |table| snapshot.range(table, partition.id, &KeyRange::all());
+    let mut count = 0;
+    for table in tables {
+        for row in keys(table)? {
+            row?;
+            count += 1;
+        }
+    }
+    let mut presence = Presence::for_keys(count);
+    for table in tables {
+        for row in keys(table)? {
+            presence.insert(table, &row?.0);
+        }
+    }
+    Ok(presence)
+}

@@ -1,0 +1,216 @@
+//! Writing one partition's frozen overlay to the tables, in order of key.
+
+use std::collections::{BTreeSet, HashMap};
+
+use base::PartitionId;
+use records::{DeviceProfile, DeviceSlot};
+
+use crate::codec::key::{self, BlobKey};
+use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
+use crate::embedded::key_range::KeyRange;
+use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
+use crate::embedded::tables::{Table, TableWriter, Writer};
+use crate::embedded::view::damaged_row;
+use crate::history::{Sealed, seal};
+use crate::port::StoreError;
+
+/// Tables whose rows are written as the overlay has them.
+const PLAIN: [Table; 13] = [
+    Table::States,
+    Table::Pairs,
+    Table::Events,
+    Table::EventsByDevice,
+    Table::Deliveries,
+    Table::Progress,
+    Table::DeliveriesByClient,
+    Table::DeliveriesByDevice,
+    Table::Attempts,
+    Table::JobHeads,
+    Table::JobBodies,
+    Table::Clients,
+    Table::Deleted,
+];
+
+/// Writes the overlay; answers the bytes of keys and values.
+pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) -> Result<u64, StoreError> {
+    let mut writing = Writing { writer, partition, bytes: 0 };
+    let deleted = writing.deleted(data)?;
+    writing.devices(data)?;
+    for table in PLAIN {
+        writing.plain(table, data)?;
+    }
+    writing.seen(data)?;
+    writing.readings(data, &deleted)?;
+    Ok(writing.bytes)
+}
+
+/// Rows that the tables hold from now on and that the filter must know of.
+pub(super) fn present(data: &Data) -> impl Iterator<Item = (Table, &[u8])> {
+    let tables = [Table::Pairs, Table::JobHeads, Table::JobBodies];
+    tables.into_iter().flat_map(|table| {
+        let finals = data.rows(table).into_iter().flat_map(|rows| rows.finals());
+        finals.filter(|(_, last)| matches!(last, Final::Put(_))).map(move |(key, _)| (table, &**key))
+    })
+}
+
+struct Writing<'a> {
+    writer: &'a Writer<'a>,
+    partition: PartitionId,
+    bytes: u64,
+}
+
+impl Writing<'_> {
+    fn put(&mut self, table: &mut TableWriter<'_>, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.bytes += (key::PARTITION_BYTES + key.len() + value.len()) as u64;
+        table.put(self.partition, key, value)
+    }
+
+    fn plain(&mut self, table: Table, data: &Data) -> Result<(), StoreError> {
+        let Some(rows) = data.rows(table).filter(|rows| rows.len() > 0) else { return Ok(()) };
+        let mut out = self.writer.table(table)?;
+        for (key, last) in rows.finals() {
+            match last {
+                Final::Put(value) => self.put(&mut out, key, value)?,
+                Final::Remove => out.remove(self.partition, key)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The slots of devices deleted since the last checkpoint; their pairs go, which the overlay knows only in part.
+    fn deleted(&mut self, data: &Data) -> Result<BTreeSet<u32>, StoreError> {
+        let mut slots = BTreeSet::new();
+        let Some(rows) = data.rows(Table::Deleted).filter(|rows| rows.len() > 0) else { return Ok(slots) };
+        let mut pairs = self.writer.table(Table::Pairs)?;
+        for (key, _) in rows.finals() {
+            let gone = pairs.first(self.partition, &KeyRange::of(key), usize::MAX, |_, _| Ok(true))?;
+            gone.iter().try_for_each(|(pair, _)| pairs.remove(self.partition, pair))?;
+            slots.extend(<[u8; 4]>::try_from(&**key).map(u32::from_be_bytes));
+        }
+        Ok(slots)
+    }
+
+    /// Profiles, and the index by client as far as links came or went.
+    fn devices(&mut self, data: &Data) -> Result<(), StoreError> {
+        let Some(rows) = data.rows(Table::Devices).filter(|rows| rows.len() > 0) else { return Ok(()) };
+        let mut devices = self.writer.table(Table::Devices)?;
+        let mut links = self.writer.table(Table::DevicesByClient)?;
+        for (key, last) in rows.finals() {
+            let clients = |row: &[u8]| {
+                let device = DeviceProfile::from_row(row).map(|device| device.clients);
+                device.map_err(|error| damaged_row("the tables", Table::Devices, key, &error))
+            };
+            let old = devices.get(self.partition, key)?.map_or(Ok(Vec::new()), |row| clients(&row))?;
+            let new = match last {
+                Final::Put(row) => {
+                    self.put(&mut devices, key, row)?;
+                    clients(row)?
+                }
+                Final::Remove => {
+                    devices.remove(self.partition, key)?;
+                    Vec::new()
+                }
+            };
+            for client in old.iter().filter(|client| !new.contains(client)) {
+                links.remove(self.partition, &key::link(*client, key))?;
+            }
+            for client in new.iter().filter(|client| !old.contains(client)) {
+                self.put(&mut links, &key::link(*client, key), &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn seen(&mut self, data: &Data) -> Result<(), StoreError> {
+        if data.slices().is_empty() {
+            return Ok(());
+        }
+        let mut out = self.writer.table(Table::Seen)?;
+        for (slice, changes) in data.slices() {
+            let key = key::slice(*slice);
+            let mut seen = match out.get(self.partition, &key)? {
+                Some(row) => decode_seen_slice(&row)
+                    .map_err(|error| damaged_row("the tables", Table::Seen, &key, &error))?,
+                None => Box::new([None; DeviceSlot::SLICE_DEVICES as usize]),
+            };
+            for (seen, change) in seen.iter_mut().zip(changes.all_seen()) {
+                match change {
+                    SeenChange::Untouched => {}
+                    SeenChange::Gone => *seen = None,
+                    SeenChange::Seen(latest) => *seen = Some(*latest),
+                }
+            }
+            self.put(&mut out, &key, &encode_seen_slice(&seen))?;
+        }
+        Ok(())
+    }
+
+    /// Seals every chunk; what a deleted device read is left out.
+    fn readings(&mut self, data: &Data, deleted: &BTreeSet<u32>) -> Result<(), StoreError> {
+        let mut blobs = self.writer.table(Table::Blobs)?;
+        let mut index = self.writer.table(Table::BlobIndex)?;
+        for (slice, changes) in data.slices() {
+            let mut next = NextSequence::new(*slice);
+            for sealed in sealed(*slice, changes, deleted) {
+                let Sealed { day, index: row, blob } = sealed?;
+                let sequence = next.of(day, &index, self.partition)?;
+                let key = BlobKey { slice: *slice, day, sequence }.to_key();
+                self.put(&mut blobs, &key, &blob)?;
+                self.put(&mut index, &key, &row.to_row())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sealed(
+    slice: u32,
+    changes: &SliceOverlay,
+    deleted: &BTreeSet<u32>,
+) -> impl Iterator<Item = Result<Sealed, StoreError>> {
+    let slot = move |within: u8| slice * DeviceSlot::SLICE_DEVICES + u32::from(within);
+    changes.all_chunks().flat_map(move |part| {
+        let sealed = seal(part.readings(None), |reading| !deleted.contains(&slot(reading.within)));
+        let damaged = |error| damaged_row("memory", Table::Blobs, &key::slice(slice), &error);
+        let (blobs, error) = match sealed {
+            Ok(blobs) => (blobs, None),
+            Err(error) => (Vec::new(), Some(Err(damaged(error)))),
+        };
+        blobs.into_iter().map(Ok).chain(error)
+    })
+}
+
+/// Numbers the blobs of a slice, day by day, behind those that are there.
+struct NextSequence {
+    slice: u32,
+    next: HashMap<i32, u32>,
+}
+
+impl NextSequence {
+    fn new(slice: u32) -> Self {
+        Self { slice, next: HashMap::new() }
+    }
+
+    fn of(&mut self, day: i32, index: &TableWriter<'_>, partition: PartitionId) -> Result<u32, StoreError> {
+        let next = match self.next.get(&day) {
+            Some(next) => *next,
+            None => self.first_free(day, index, partition)?,
+        };
+        self.next.insert(day, next + 1);
+        Ok(next)
+    }
+
+    fn first_free(
+        &self,
+        day: i32,
+        index: &TableWriter<'_>,
+        partition: PartitionId,
+    ) -> Result<u32, StoreError> {
+        let of_day = BlobKey { slice: self.slice, day, sequence: 0 }.to_key();
+        let range = KeyRange::of(&of_day[..of_day.len() - size_of::<u32>()]);
+        let Some(last) = index.last_key(partition, &range)? else { return Ok(0) };
+        let last = BlobKey::from_key(&last)
+            .map_err(|error| damaged_row("the tables", Table::BlobIndex, &last, &error))?;
+        Ok(last.sequence + 1)
+    }
+}

@@ -1,0 +1,119 @@
+//! Figures of log, checkpoints and tables for `/metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::EmbeddedStore;
+use crate::port::Figure;
+
+/// What was counted since the store was opened.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    frames: AtomicU64,
+    frame_bytes: AtomicU64,
+    syncs: AtomicU64,
+    synced_batches: AtomicU64,
+    sync_nanos: AtomicU64,
+    /// Syncs that took no longer than the bound of [`SYNC_BOUNDS`] at the same place.
+    syncs_within: [AtomicU64; SYNC_BOUNDS.len()],
+    checkpoints: AtomicU64,
+    checkpoint_nanos: AtomicU64,
+    checkpoint_bytes: AtomicU64,
+}
+
+/// Bounds of sync durations, each with the name of its figure.
+const SYNC_BOUNDS: [(Duration, &str); 6] = [
+    (Duration::from_micros(300), "fieldpost_store_syncs_within_300us_total"),
+    (Duration::from_millis(1), "fieldpost_store_syncs_within_1ms_total"),
+    (Duration::from_millis(3), "fieldpost_store_syncs_within_3ms_total"),
+    (Duration::from_millis(10), "fieldpost_store_syncs_within_10ms_total"),
+    (Duration::from_millis(100), "fieldpost_store_syncs_within_100ms_total"),
+    (Duration::from_secs(1), "fieldpost_store_syncs_within_1s_total"),
+];
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn frame(&self, bytes: usize) {
+        add(&self.frames, 1);
+        add(&self.frame_bytes, bytes as u64);
+    }
+
+    pub(super) fn sync(&self, took: Duration, batches: usize) {
+        add(&self.syncs, 1);
+        add(&self.synced_batches, batches as u64);
+        add(&self.sync_nanos, nanos(took));
+        for ((bound, _), counter) in SYNC_BOUNDS.iter().zip(&self.syncs_within) {
+            add(counter, u64::from(took <= *bound));
+        }
+    }
+
+    pub(super) fn checkpoint(&self, took: Duration, bytes: u64) {
+        add(&self.checkpoints, 1);
+        add(&self.checkpoint_nanos, nanos(took));
+        add(&self.checkpoint_bytes, bytes);
+    }
+}
+
+pub(super) fn figures(store: &EmbeddedStore) -> Vec<Figure> {
+    let within = SYNC_BOUNDS.iter().zip(&store.counters.syncs_within);
+    let within = within.map(|((_, name), syncs)| {
+        let value = syncs.load(Ordering::Relaxed) as f64;
+        Figure { name, help: "Syncs of the log that took no longer", counter: true, value }
+    });
+    gauges(store).into_iter().chain(totals(&store.counters)).chain(within).collect()
+}
+
+fn gauges(store: &EmbeddedStore) -> [Figure; 5] {
+    let sizes = store.partitions.iter().map(super::Partition::overlay_size);
+    let (records, readings) = sizes.fold((0, 0), |all, size| (all.0 + size.0, all.1 + size.1));
+    let log_bytes = store.log_bytes.load(Ordering::Relaxed);
+    let table_bytes = store.tables.file_bytes().unwrap_or(0);
+    let failed = u8::from(store.health.failure().is_some());
+    [
+        ("fieldpost_store_failed", "1 once the store accepts nothing more", f64::from(failed)),
+        ("fieldpost_store_log_bytes", "Bytes of the log that no checkpoint covers", log_bytes as f64),
+        ("fieldpost_store_overlay_records", "Rows that no checkpoint wrote yet", records as f64),
+        (
+            "fieldpost_store_overlay_readings_bytes",
+            "Memory of readings that no checkpoint wrote yet",
+            readings as f64,
+        ),
+        ("fieldpost_store_tables_bytes", "Bytes of the file of the tables", table_bytes as f64),
+    ]
+    .map(|(name, help, value)| Figure { name, help, counter: false, value })
+}
+
+fn totals(counters: &Counters) -> [Figure; 8] {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+    let seconds = |counter: &AtomicU64| count(counter) / 1e9;
+    [
+        ("fieldpost_store_frames_total", "Batches written to the log", count(&counters.frames)),
+        ("fieldpost_store_frame_bytes_total", "Bytes of these", count(&counters.frame_bytes)),
+        ("fieldpost_store_syncs_total", "Syncs of the log", count(&counters.syncs)),
+        (
+            "fieldpost_store_synced_batches_total",
+            "Batches made durable by syncs",
+            count(&counters.synced_batches),
+        ),
+        ("fieldpost_store_sync_seconds_total", "Time that syncs took", seconds(&counters.sync_nanos)),
+        ("fieldpost_store_checkpoints_total", "Checkpoints of a partition", count(&counters.checkpoints)),
+        (
+            "fieldpost_store_checkpoint_seconds_total",
+            "Time that checkpoints took",
+            seconds(&counters.checkpoint_nanos),
+        ),
+        (
+            "fieldpost_store_checkpoint_bytes_total",
+            "Keys and values written by checkpoints",
+            count(&counters.checkpoint_bytes),
+        ),
+    ]
+    .map(|(name, help, value)| Figure { name, help, counter: true, value })
+}

@@ -1,0 +1,185 @@
+//! What a partition changed since its last checkpoint began, in memory.
+//!
+//! The committer applies durable batches here; a checkpoint freezes it and writes it to the tables. It holds versions: a
+//! view opened after batch *n* reads as of *n* for as long as it likes, and while no view is open nothing is kept twice.
+//! A deletion cancels out against a row that was born here - what begins and ends between two checkpoints never touches
+//! the tables - and is kept as a deletion otherwise.
+
+mod rows;
+mod slice;
+mod views;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, RwLock};
+
+use base::Timestamp;
+use blocklog::Position;
+use records::{DeviceSlot, PartitionHead};
+
+use super::change::{Change, Prepared, SlotSign};
+use super::key_range::KeyRange;
+use super::locks::{locked, reading, writing};
+use super::presence::Presence;
+use super::tables::Table;
+use crate::codec::key::{self, Key};
+pub(super) use rows::{Final, Found, Rows};
+pub(super) use slice::{SeenChange, SliceOverlay};
+pub(super) use views::{OpenViews, Versions};
+
+/// One partition's changes; shared by the committer, the checkpointer and views.
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    data: RwLock<Data>,
+    views: Mutex<OpenViews>,
+}
+
+/// The changes.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    /// By the number of [`Table`].
+    rows: Vec<Rows>,
+    slices: BTreeMap<u32, SliceOverlay>,
+    /// The latest batch.
+    head: PartitionHead,
+    /// Its place in the log.
+    position: Position,
+    /// The time of the first batch.
+    since: Option<Timestamp>,
+}
+
+/// What lies below an overlay: needed to know whether a row is born in it.
+pub(super) struct Below<'a> {
+    pub(super) frozen: Option<&'a Overlay>,
+    pub(super) presence: &'a Presence,
+}
+
+impl Below<'_> {
+    /// Whether the row may be in what lies below; never wrong when it says no.
+    fn may_hold(&self, table: Table, key: &[u8]) -> bool {
+        self.frozen
+            .is_some_and(|frozen| reading(&frozen.data).rows(table).is_some_and(|rows| rows.holds(key)))
+            || self.presence.may_hold(table, key)
+    }
+}
+
+impl Overlay {
+    /// Applies a durable batch.
+    pub(super) fn apply(&self, batch: Prepared, position: Position, below: &Below<'_>) {
+        let versions = locked(&self.views).versions(batch.head.seq);
+        let mut data = writing(&self.data);
+        data.position = position;
+        data.since.get_or_insert(batch.head.now);
+        data.head = batch.head;
+        for change in batch.changes {
+            data.change(change, &versions, below);
+        }
+    }
+
+    /// Notes that a view reads as of batch `seq` until it is closed.
+    pub(super) fn open_view(&self, seq: u64) {
+        locked(&self.views).open(seq);
+    }
+
+    pub(super) fn close_view(&self, seq: u64) {
+        locked(&self.views).close(seq);
+    }
+
+    /// The changes, to be read for a short while: the committer waits.
+    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, Data> {
+        reading(&self.data)
+    }
+}
+
+impl Data {
+    /// Whether nothing was changed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.since.is_none()
+    }
+
+    /// The time of the first batch.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        self.since
+    }
+
+    /// The place of the latest batch in the log.
+    pub(super) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The head of the latest batch.
+    pub(super) fn head(&self) -> &PartitionHead {
+        &self.head
+    }
+
+    /// Rows changed, devices seen not counted.
+    pub(super) fn records(&self) -> usize {
+        self.rows.iter().map(Rows::len).sum()
+    }
+
+    /// Bytes of memory that readings take.
+    pub(super) fn readings_bytes(&self) -> usize {
+        self.slices.values().map(SliceOverlay::readings_bytes).sum()
+    }
+
+    pub(super) fn rows(&self, table: Table) -> Option<&Rows> {
+        self.rows.get(table as usize)
+    }
+
+    pub(super) fn slice(&self, slice: u32) -> Option<&SliceOverlay> {
+        self.slices.get(&slice)
+    }
+
+    pub(super) fn slices(&self) -> &BTreeMap<u32, SliceOverlay> {
+        &self.slices
+    }
+
+    fn rows_mut(&mut self, table: Table) -> &mut Rows {
+        if self.rows.is_empty() {
+            self.rows.resize_with(Table::ALL.len(), Rows::default);
+        }
+        &mut self.rows[table as usize]
+    }
+
+    fn change(&mut self, change: Change, versions: &Versions, below: &Below<'_>) {
+        match change {
+            Change::Sign(sign) => self.sign(&sign, versions),
+            Change::Put { table, key, value } => {
+                let is_born = |key: &Key| cancels_out(table) && !below.may_hold(table, key);
+                self.rows_mut(table).put(key, value, versions, is_born);
+            }
+            Change::Delete { table, key } => {
+                let is_below = |key: &Key| !cancels_out(table) || below.may_hold(table, key);
+                self.rows_mut(table).delete(key, versions, is_below);
+            }
+            Change::DropDevice(slot) => self.drop_device(slot, versions),
+        }
+    }
+
+    fn sign(&mut self, sign: &SlotSign, versions: &Versions) {
+        let slice = self.slices.entry(sign.slot.slice()).or_default();
+        let within = sign.slot.within_slice();
+        slice.see(within, SeenChange::Seen(sign.seen), versions);
+        if let Some(reading) = &sign.reading {
+            slice.read(within, reading, versions);
+        }
+    }
+
+    /// The device's rows that are keyed by something besides it; the others are deleted by key.
+    fn drop_device(&mut self, slot: DeviceSlot, versions: &Versions) {
+        let slice = self.slices.entry(slot.slice()).or_default();
+        slice.see(slot.within_slice(), SeenChange::Gone, versions);
+        let pairs = self.rows_mut(Table::Pairs);
+        for key in pairs.keys(&KeyRange::of(&key::slot(slot))) {
+            // what may be below goes with the device's mark
+            pairs.delete(key, versions, |_| true);
+        }
+    }
+}
+
+/// Tables of rows that mostly come and go; worth knowing whether one was born here.
+fn cancels_out(table: Table) -> bool {
+    matches!(table, Table::Pairs | Table::JobHeads | Table::JobBodies)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The rows of one table that were changed, with the versions that open views need.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use super::Versions;
+use crate::codec::key::Key;
+use crate::embedded::key_range::KeyRange;
+
+/// Changed rows in order of key.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(BTreeMap<Key, RowVersions>);
+
+#[derive(Debug)]
+struct RowVersions {
+    /// Nothing of it lies below: a deletion leaves nothing to delete.
+    is_born_here: bool,
+    /// Oldest first; at least one.
+    versions: SmallVec<[Version; 1]>,
+}
+
+#[derive(Debug)]
+struct Version {
+    /// The batch that wrote it.
+    seq: u64,
+    /// `None` is a deletion.
+    value: Option<Box<[u8]>>,
+}
+
+/// What is known of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    /// Nothing was changed: what lies below counts.
+    Untouched,
+    Deleted,
+    Value(&'a [u8]),
+}
+
+/// What a checkpoint does with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Final<'a> {
+    Put(&'a [u8]),
+    Remove,
+}
+
+impl RowVersions {
+    fn at(&self, seq: u64) -> Found<'_> {
+        match self.versions.iter().rev().find(|version| version.seq <= seq) {
+            None => Found::Untouched,
+            Some(Version { value: None, .. }) => Found::Deleted,
+            Some(Version { value: Some(value), .. }) => Found::Value(value),
+        }
+    }
+
+    fn push(&mut self, value: Option<Box<[u8]>>, versions: &Versions) {
+        let version = Version { seq: versions.seq, value };
+        match self.versions.last_mut() {
+            Some(last) if last.seq == versions.seq || !versions.needs(last.seq) => *last = version,
+            _ => self.versions.push(version),
+        }
+        // a version is of use to views older than the next one only
+        while self.versions.get(1).is_some_and(|next| !versions.needs_before(next.seq)) {
+            self.versions.remove(0);
+        }
+    }
+
+    fn first_seq(&self) -> u64 {
+        self.versions.first().map_or(0, |version| version.seq)
+    }
+}
+
+impl Rows {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether anything is known of the row.
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// The row as of batch `seq`.
+    pub(crate) fn at(&self, key: &[u8], seq: u64) -> Found<'_> {
+        self.0.get(key).map_or(Found::Untouched, |row| row.at(seq))
+    }
+
+    pub(super) fn put(
+        &mut self,
+        key: Key,
+        value: Box<[u8]>,
+        versions: &Versions,
+        is_born: impl FnOnce(&Key) -> bool,
+    ) {
+        if let Some(row) = self.0.get_mut(&key) {
+            row.push(Some(value), versions);
+            return;
+        }
+        let is_born_here = is_born(&key);
+        let version = Version { seq: versions.seq, value: Some(value) };
+        self.0.insert(key, RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
+    }
+
+    pub(super) fn delete(&mut self, key: Key, versions: &Versions, is_below: impl FnOnce(&Key) -> bool) {
+        match self.0.get_mut(&key) {
+            Some(row) if row.is_born_here && !versions.needs(row.first_seq()) => drop(self.0.remove(&key)),
+            Some(row) => row.push(None, versions),
+            None if is_below(&key) => {
+                let version = Version { seq: versions.seq, value: None };
+                let row = RowVersions { is_born_here: false, versions: SmallVec::from_buf([version]) };
+                self.0.insert(key, row);
+            }
+            None => {}
+        }
+    }
+
+    /// Keys in a range, deleted ones too.
+    pub(super) fn keys(&self, range: &KeyRange) -> Vec<Key> {
+        self.range(range).map(|(key, _)| key.clone()).collect()
+    }
+
+    fn range(&self, range: &KeyRange) -> impl DoubleEndedIterator<Item = (&Key, &RowVersions)> {
+        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Key::new()) };
+        let range = if range.is_empty() { none } else { range.clone() };
+        self.0.range((range.low, range.high))
+    }
+
+    /// The first changed rows of a range as of batch `seq`, from its front or its back; `None` is a deletion.
+    pub(crate) fn some(
+        &self,
+        range: &KeyRange,
+        seq: u64,
+        ascending: bool,
+        limit: usize,
+    ) -> Vec<(Key, Option<Box<[u8]>>)> {
+        let touched = |(key, row): (&Key, &RowVersions)| match row.at(seq) {
+            Found::Untouched => None,
+            Found::Deleted => Some((key.clone(), None)),
+            Found::Value(value) => Some((key.clone(), Some(Box::from(value)))),
+        };
+        let rows = self.range(range);
+        if ascending {
+            rows.filter_map(touched).take(limit).collect()
+        } else {
+            rows.rev().filter_map(touched).take(limit).collect()
+        }
+    }
+
+    /// Every row as it is at the end, in order of key; those that leave nothing behind are left out.
+    pub(crate) fn finals(&self) -> impl Iterator<Item = (&Key, Final<'_>)> {
+        self.0.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
+            Found::Value(value) => Some((key, Final::Put(value))),
+            Found::Deleted if row.is_born_here => None,
+            Found::Deleted => Some((key, Final::Remove)),
+            Found::Untouched => None,
+        })
+    }
+}

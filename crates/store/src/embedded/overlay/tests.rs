@@ -1,0 +1,142 @@
+use base::random::Random;
+use base::{Value, WayIn};
+use records::{Reading, Seen};
+
+use super::*;
+use base::Attended;
+use std::collections::BTreeMap;
+
+fn key(number: u8) -> Key {
+    Key::from_slice(&[number])
+}
+
+fn put(table: Table, number: u8, value: u64) -> Change {
+    Change::Put { table, key: key(number), value: Box::from(value.to_be_bytes()) }
+}
+
+fn batch(seq: u64, changes: Vec<Change>) -> Prepared {
+    let head = PartitionHead { seq, ..PartitionHead::default() };
+    Prepared { head, changes }
+}
+
+fn apply(overlay: &Overlay, seq: u64, changes: Vec<Change>, presence: &Presence) {
+    overlay.apply(batch(seq, changes), Position(seq), &Below { frozen: None, presence });
+}
+
+fn sign(slot: u32, number: u32) -> Change {
+    let ts = Timestamp(i64::from(number));
+    let seen = Seen { at: ts, way: WayIn::Http, attended: Attended(0), readings: number, newest_ts: None };
+    let reading = Reading { number, ts, value: Value::Number(1.0), changed: false };
+    Change::Sign(SlotSign { slot: DeviceSlot(slot), seen, reading: Some(reading) })
+}
+
+/// All that a view can see: rows, signs of life and readings.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Seeing {
+    rows: BTreeMap<u8, Option<u64>>,
+    seen: BTreeMap<u8, SeenChange>,
+    readings: BTreeMap<u8, Vec<u32>>,
+}
+
+fn seeing(overlay: &Overlay, seq: u64) -> Seeing {
+    let data = overlay.read();
+    let mut all = Seeing::default();
+    if let Some(rows) = data.rows(Table::JobHeads) {
+        for (key, value) in rows.some(&KeyRange::all(), seq, true, usize::MAX) {
+            let at = match rows.at(&key, seq) {
+                Found::Value(value) => Some(Box::from(value)),
+                Found::Deleted => None,
+                Found::Untouched => panic!("a row of a range is touched"),
+            };
+            assert_eq!(at, value);
+            let value = value.map(|value| u64::from_be_bytes((*value).try_into().expect("eight bytes")));
+            all.rows.insert(key[0], value);
+        }
+    }
+    if let Some(slice) = data.slice(0) {
+        for within in 0..20 {
+            all.seen.insert(within, slice.seen(within, seq));
+            let parts = slice.chunks(within, seq).flat_map(|(_, part)| part.readings(Some(within)));
+            all.readings.insert(within, parts.map(|r| r.expect("readable").reading.number).collect());
+        }
+    }
+    all
+}
+
+#[test]
+fn a_view_sees_the_same_for_as_long_as_it_is_open() {
+    let presence = Presence::for_keys(0);
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let overlay = Overlay::default();
+        let mut views: Vec<(u64, Seeing)> = Vec::new();
+        let mut number = 0;
+        for seq in 1..60 {
+            let change = |random: &mut Random| match random.below(4) {
+                0 => put(Table::JobHeads, random.below(6) as u8, seq),
+                1 => Change::Delete { table: Table::JobHeads, key: key(random.below(6) as u8) },
+                2 if random.below(5) == 0 => Change::DropDevice(DeviceSlot(random.below(20) as u32)),
+                _ => {
+                    number += 1;
+                    sign(random.below(20) as u32, number)
+                }
+            };
+            let mut change = change;
+            let changes = (0..random.below(12)).map(|_| change(&mut random)).collect();
+            apply(&overlay, seq, changes, &presence);
+            if random.below(3) == 0 {
+                overlay.open_view(seq);
+                views.push((seq, seeing(&overlay, seq)));
+            }
+            if !views.is_empty() && random.below(3) == 0 {
+                let (seq, _) = views.swap_remove(random.below(views.len() as u64) as usize);
+                overlay.close_view(seq);
+            }
+            for (seq, expect) in &views {
+                let mut now = seeing(&overlay, *seq);
+                let mut expect = expect.clone();
+                // a device that no slice had is seen as untouched and without readings either way
+                for all in [&mut now, &mut expect] {
+                    all.seen.retain(|_, change| *change != SeenChange::Untouched);
+                    all.readings.retain(|_, numbers| !numbers.is_empty());
+                }
+                assert_eq!(now, expect, "seed {seed} as of {seq}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deletion_cancels_out_only_what_was_born_here() {
+    let mut presence = Presence::for_keys(0);
+    presence.insert(Table::JobHeads, &key(1));
+    let frozen = Overlay::default();
+    apply(&frozen, 1, vec![put(Table::JobHeads, 2, 1)], &Presence::for_keys(0));
+    let overlay = Overlay::default();
+    let below = Below { frozen: Some(&frozen), presence: &presence };
+    let delete = |number| Change::Delete { table: Table::JobHeads, key: key(number) };
+    let finals = |overlay: &Overlay| {
+        let data = overlay.read();
+        let rows = data.rows(Table::JobHeads).expect("changed");
+        rows.finals().map(|(key, last)| (key[0], matches!(last, Final::Put(_)))).collect::<Vec<_>>()
+    };
+    let changes = (1..=3).flat_map(|n| [put(Table::JobHeads, n, 9), delete(n)]).collect();
+    overlay.apply(batch(2, changes), Position(2), &below);
+    assert_eq!(finals(&overlay), [(1, false), (2, false)], "only 3 was born here");
+    let changes = vec![put(Table::JobHeads, 1, 10), delete(1), put(Table::JobHeads, 2, 11), delete(4)];
+    overlay.apply(batch(3, changes), Position(3), &below);
+    assert_eq!(finals(&overlay), [(1, false), (2, true)], "a row put again is an update");
+}
+
+#[test]
+fn without_views_nothing_is_kept_twice() {
+    let presence = Presence::for_keys(0);
+    let overlay = Overlay::default();
+    for seq in 1..100 {
+        apply(&overlay, seq, vec![put(Table::JobHeads, 1, seq), sign(1, seq as u32)], &presence);
+    }
+    let data = overlay.read();
+    assert_eq!(data.records(), 1);
+    assert_eq!(data.rows(Table::JobHeads).expect("changed").at(&key(1), 98), Found::Untouched);
+    assert_eq!((data.position(), data.head().seq), (Position(99), 99));
+}

@@ -1,0 +1,300 @@
+//! A view: one partition at one moment, read through its layers.
+
+mod feed;
+mod merged;
+mod readings;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId, Incarnation};
+use records::{
+    Attempt, Client, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, DeviceState, Event,
+    EventKey, JobId, PartitionHead, Reading, Seen,
+};
+
+use super::health::Health;
+use super::key_range::KeyRange;
+use super::overlay::{Found, SeenChange};
+use super::partition::Moment;
+use super::tables::Table;
+use crate::codec::key::{self, Key};
+use crate::codec::{CodecError, SeenSlice, Stored, decode_seen_slice};
+use crate::port::{Page, ReadingKey, StoreError, View, Whose};
+use feed::Feed;
+use merged::Merged;
+
+/// A partition's layers, and where to report what is found damaged.
+pub(super) struct EmbeddedView {
+    moment: Moment,
+    health: Arc<Health>,
+}
+
+impl EmbeddedView {
+    pub(super) fn new(moment: Moment, health: Arc<Health>) -> Self {
+        Self { moment, health }
+    }
+
+    pub(super) fn head(&self) -> &PartitionHead {
+        &self.moment.head
+    }
+
+    /// What cannot be read stops the store.
+    fn reported<T>(&self, read: Result<T, StoreError>) -> Result<T, StoreError> {
+        read.map_err(|error| self.health.fail(error))
+    }
+
+    /// A row of the newest layer that knows of it.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        for overlay in &self.moment.overlays {
+            let data = overlay.read();
+            match data.rows(table).map_or(Found::Untouched, |rows| rows.at(key, self.moment.seq)) {
+                Found::Untouched => {}
+                Found::Deleted => return Ok(None),
+                Found::Value(value) => return Ok(Some(value.to_vec())),
+            }
+        }
+        self.moment.snapshot.get(table, self.moment.partition, key)
+    }
+
+    fn record<T: Stored>(&self, table: Table, key: &[u8]) -> Result<Option<T>, StoreError> {
+        let row = self.get(table, key)?;
+        row.map(|row| T::from_row(&row)).transpose().map_err(|error| self.damaged(table, key, &error))
+    }
+
+    fn rows(&self, table: Table, range: &KeyRange, ascending: bool) -> Result<Merged<'_>, StoreError> {
+        Merged::new(&self.moment, table, range, ascending)
+    }
+
+    /// The first records of a range that are wanted.
+    fn records<T: Stored>(&self, table: Table, range: &KeyRange, limit: usize) -> Result<Vec<T>, StoreError> {
+        let rows = self.rows(table, range, true)?.take(limit);
+        rows.map(|row| row.and_then(|(key, row)| self.decoded(table, &key, &row))).collect()
+    }
+
+    pub(super) fn decoded<T: Stored>(&self, table: Table, key: &[u8], row: &[u8]) -> Result<T, StoreError> {
+        T::from_row(row).map_err(|error| self.damaged(table, key, &error))
+    }
+
+    fn damaged(&self, table: Table, key: &[u8], error: &CodecError) -> StoreError {
+        damaged_row(self.moment.snapshot.name(), table, key, error)
+    }
+
+    /// Hands out every record of a table.
+    pub(super) fn each<T: Stored>(
+        &self,
+        table: Table,
+        mut take: impl FnMut(&Key, T) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for row in self.rows(table, &KeyRange::all(), true)? {
+            let (key, row) = row?;
+            take(&key, self.decoded(table, &key, &row)?)?;
+        }
+        Ok(())
+    }
+
+    /// Signs of life of a slice, with what every layer knows of it.
+    pub(super) fn seen_slice(&self, slice: u32) -> Result<Box<SeenSlice>, StoreError> {
+        let key = key::slice(slice);
+        let row = self.moment.snapshot.get(Table::Seen, self.moment.partition, &key)?;
+        let mut seen = match row {
+            Some(row) => decode_seen_slice(&row).map_err(|error| self.damaged(Table::Seen, &key, &error))?,
+            None => Box::new([None; DeviceSlot::SLICE_DEVICES as usize]),
+        };
+        for overlay in self.moment.overlays.iter().rev() {
+            let data = overlay.read();
+            let Some(changes) = data.slice(slice) else { continue };
+            for (within, seen) in (0..=u8::MAX).zip(seen.iter_mut()) {
+                match changes.seen(within, self.moment.seq) {
+                    SeenChange::Untouched => {}
+                    SeenChange::Gone => *seen = None,
+                    SeenChange::Seen(latest) => *seen = Some(latest),
+                }
+            }
+        }
+        Ok(seen)
+    }
+
+    fn seen_of(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+        for overlay in &self.moment.overlays {
+            let data = overlay.read();
+            let change =
+                data.slice(slot.slice()).map(|slice| slice.seen(slot.within_slice(), self.moment.seq));
+            match change {
+                None | Some(SeenChange::Untouched) => {}
+                Some(SeenChange::Gone) => return Ok(None),
+                Some(SeenChange::Seen(seen)) => return Ok(Some(seen)),
+            }
+        }
+        Ok(self.seen_slice(slot.slice())?[usize::from(slot.within_slice())])
+    }
+
+    /// Whether the device was deleted and its history is not swept yet.
+    pub(super) fn is_deleted(&self, slot: DeviceSlot) -> Result<bool, StoreError> {
+        Ok(self.get(Table::Deleted, &key::slot(slot))?.is_some())
+    }
+
+    fn linked(
+        &self,
+        client: Incarnation,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let prefix = key::incarnation(client);
+        let last = after.map(|id| key::link(client, id.as_str().as_bytes()));
+        let mut devices = Vec::new();
+        for row in self.rows(Table::DevicesByClient, &KeyRange::of(&prefix).after(last), true)? {
+            if devices.len() >= limit {
+                break;
+            }
+            let (key, _) = row?;
+            let id = key.get(prefix.len()..).unwrap_or_default();
+            // the index also holds links that are gone; the profile decides
+            let device = self.record::<DeviceProfile>(Table::Devices, id)?;
+            devices.extend(device.filter(|device| device.clients.contains(&client)));
+        }
+        Ok(devices)
+    }
+
+    fn events_of(
+        &self,
+        whose: Whose,
+        page: Page<EventKey>,
+        keep: &dyn Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, StoreError> {
+        let any_deleted = self.rows(Table::Deleted, &KeyRange::all(), true)?.next().transpose()?.is_some();
+        if any_deleted && whose.device.map_or(Ok(false), |slot| self.is_deleted(slot))? {
+            return Ok(Vec::new());
+        }
+        let feed = match whose.device {
+            Some(slot) => Feed::of(Table::EventsByDevice, &key::slot(slot), page),
+            None => Feed::of(Table::Events, &[], page),
+        };
+        let mut gone: HashMap<DeviceSlot, bool> = HashMap::new();
+        let mut events = Vec::new();
+        for found in feed.records::<Event>(self, Table::Events)? {
+            if events.len() >= page.limit {
+                break;
+            }
+            let event = found?;
+            if any_deleted {
+                let known = gone.get(&event.slot).copied();
+                let is_gone = known.map_or_else(|| self.is_deleted(event.slot), Ok)?;
+                gone.insert(event.slot, is_gone);
+                if is_gone {
+                    continue;
+                }
+            }
+            if keep(&event) {
+                events.push(event);
+            }
+        }
+        Ok(events)
+    }
+
+    fn deliveries_of(
+        &self,
+        whose: Whose,
+        page: Page<DeliveryKey>,
+        keep: &dyn Fn(&Delivery) -> bool,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        let feed = match (whose.device, whose.client) {
+            (Some(slot), _) => Feed::of(Table::DeliveriesByDevice, &key::slot(slot), page),
+            (None, Some(client)) => Feed::of(Table::DeliveriesByClient, &key::incarnation(client), page),
+            (None, None) => Feed::of(Table::Deliveries, &[], page),
+        };
+        let mut deliveries = Vec::new();
+        for found in feed.records::<Delivery>(self, Table::Deliveries)? {
+            if deliveries.len() >= page.limit {
+                break;
+            }
+            let delivery = self.with_progress(found?)?;
+            if whose.client.is_none_or(|client| delivery.client == client) && keep(&delivery) {
+                deliveries.push(delivery);
+            }
+        }
+        Ok(deliveries)
+    }
+
+    fn with_progress(&self, delivery: Delivery) -> Result<Delivery, StoreError> {
+        let key = key::moment(DeliveryKey::from(delivery.id));
+        let progress = self.record::<DeliveryProgress>(Table::Progress, &key)?;
+        Ok(Delivery { progress: progress.unwrap_or(delivery.progress), ..delivery })
+    }
+}
+
+impl View for EmbeddedView {
+    fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError> {
+        self.reported(self.record(Table::Devices, &key::device(id)))
+    }
+
+    fn state(&self, slot: DeviceSlot) -> Result<DeviceState, StoreError> {
+        self.reported(self.record(Table::States, &key::slot(slot)).map(Option::unwrap_or_default))
+    }
+
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+        self.reported(self.seen_of(slot))
+    }
+
+    fn devices(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<DeviceProfile>, StoreError> {
+        let range = KeyRange::all().after(after.map(key::device));
+        self.reported(self.records(Table::Devices, &range, limit))
+    }
+
+    fn devices_of(
+        &self,
+        client: Incarnation,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        self.reported(self.linked(client, after, limit))
+    }
+
+    fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
+        self.reported(readings::page(self, &self.moment, slot, page))
+    }
+
+    fn events(
+        &self,
+        whose: Whose,
+        page: Page<EventKey>,
+        keep: &dyn Fn(&Event) -> bool,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.reported(self.events_of(whose, page, keep))
+    }
+
+    fn deliveries(
+        &self,
+        whose: Whose,
+        page: Page<DeliveryKey>,
+        keep: &dyn Fn(&Delivery) -> bool,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.reported(self.deliveries_of(whose, page, keep))
+    }
+
+    fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {
+        let delivery = self.record::<Delivery>(Table::Deliveries, &key::moment(key));
+        let delivery = delivery.and_then(|found| found.map(|found| self.with_progress(found)).transpose());
+        self.reported(delivery)
+    }
+
+    fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError> {
+        self.reported(self.records(Table::Attempts, &KeyRange::of(&key::moment(key)), usize::MAX))
+    }
+
+    fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let body = self.get(Table::JobBodies, &key::job(job));
+        self.reported(body).map(|body| body.map(Arc::from))
+    }
+
+    fn clients(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError> {
+        let range = KeyRange::all().after(after.map(key::client));
+        self.reported(self.records(Table::Clients, &range, limit))
+    }
+}
+
+/// What an operator is told of a row that makes no sense.
+pub(super) fn damaged_row(file: &str, table: Table, key: &[u8], error: &CodecError) -> StoreError {
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    StoreError::Damaged { file: file.to_owned(), at: format!("{table:?} {key}"), what: error.to_string() }
+}

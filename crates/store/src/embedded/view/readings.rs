@@ -1,0 +1,139 @@
+//! A page of a device's readings, from its slice's chunks in the overlays and blobs in the tables.
+//!
+//! Chunks are newer than blobs as a rule, so a page that goes back in time takes them first and one that goes
+//! forward takes them last; either way what the page cannot hold is not read.
+
+use records::{DeviceSlot, Reading};
+
+use super::{EmbeddedView, damaged_row};
+use crate::codec::Stored;
+use crate::codec::key::BlobKey;
+use crate::embedded::key_range::KeyRange;
+use crate::embedded::partition::Moment;
+use crate::embedded::tables::Table;
+use crate::history::{Blob, BlobIndex, ReadingPage, Span, day_of, span_of_day};
+use crate::port::{Page, ReadingKey, StoreError};
+use std::ops::Bound;
+
+pub(super) fn page(
+    view: &EmbeddedView,
+    moment: &Moment,
+    slot: DeviceSlot,
+    page: Page<ReadingKey>,
+) -> Result<Vec<Reading>, StoreError> {
+    if page.limit == 0 || view.is_deleted(slot)? {
+        return Ok(Vec::new());
+    }
+    let mut gathering = Gathering { moment, slot, page: ReadingPage::new(page) };
+    if page.ascending {
+        gathering.blobs()?;
+        gathering.chunks()?;
+    } else {
+        gathering.chunks()?;
+        gathering.blobs()?;
+    }
+    Ok(gathering.page.finish())
+}
+
+struct Gathering<'a> {
+    moment: &'a Moment,
+    slot: DeviceSlot,
+    page: ReadingPage,
+}
+
+impl Gathering<'_> {
+    /// In the direction of the page.
+    fn sort<T>(&self, sources: &mut [T], span: impl Fn(&T) -> Span) {
+        if self.page.is_ascending() {
+            sources.sort_by_key(|source| span(source).min);
+        } else {
+            sources.sort_by_key(|source| std::cmp::Reverse(span(source).max));
+        }
+    }
+
+    /// One chunk at a time, so that the committer waits for no more than that.
+    fn chunks(&mut self) -> Result<(), StoreError> {
+        let (slice, within, seq) = (self.slot.slice(), self.slot.within_slice(), self.moment.seq);
+        let mut chunks = Vec::new();
+        for (at, overlay) in self.moment.overlays.iter().enumerate() {
+            let data = overlay.read();
+            let Some(slice) = data.slice(slice) else { continue };
+            chunks.extend(slice.chunks(within, seq).map(|(number, part)| (at, number, part.span())));
+        }
+        self.sort(&mut chunks, |(_, _, span)| *span);
+        for (at, number, span) in chunks {
+            if !self.page.wants(span) {
+                continue;
+            }
+            let data = self.moment.overlays[at].read();
+            let part = data.slice(slice).and_then(|slice| slice.chunk(number, seq));
+            let readings = part.into_iter().flat_map(|part| part.readings(Some(within)));
+            let readings: Result<Vec<_>, _> = readings.map(|r| r.map(|r| r.reading)).collect();
+            let readings = readings.map_err(|error| StoreError::Damaged {
+                file: "memory".to_owned(),
+                at: format!("slice {slice}"),
+                what: error.to_string(),
+            })?;
+            drop(data);
+            self.page.add(readings);
+        }
+        Ok(())
+    }
+
+    fn blobs(&mut self) -> Result<(), StoreError> {
+        let moment = self.moment;
+        let open = self.page.open_span();
+        let end = |day, sequence| BlobKey { slice: self.slot.slice(), day, sequence }.to_key();
+        let range = KeyRange {
+            low: Bound::Included(end(day_of(open.min), 0)),
+            high: Bound::Included(end(day_of(open.max), u32::MAX)),
+        };
+        if open.min > open.max || range.is_empty() {
+            return Ok(());
+        }
+        let rows = moment.snapshot.range(Table::BlobIndex, moment.partition, &range)?;
+        let mut rows: Box<dyn Iterator<Item = _>> =
+            if self.page.is_ascending() { Box::new(rows) } else { Box::new(rows.rev()) };
+        let mut day: Vec<(BlobKey, BlobIndex)> = Vec::new();
+        loop {
+            let next = rows.next().transpose()?.map(|(key, row)| self.index(&key, &row)).transpose()?;
+            let is_next_day = match (&next, day.first()) {
+                (Some((key, _)), Some((first, _))) => key.day != first.day,
+                (None, _) => true,
+                (Some(_), None) => false,
+            };
+            if is_next_day {
+                self.day(std::mem::take(&mut day))?;
+            }
+            let Some((key, index)) = next else { return Ok(()) };
+            if !self.page.wants(span_of_day(key.day)) {
+                return Ok(());
+            }
+            if index.devices.contains(self.slot.within_slice()) {
+                day.push((key, index));
+            }
+        }
+    }
+
+    fn index(&self, key: &[u8], row: &[u8]) -> Result<(BlobKey, BlobIndex), StoreError> {
+        let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
+        read().map_err(|error| damaged_row(self.moment.snapshot.name(), Table::BlobIndex, key, &error))
+    }
+
+    /// The blobs of one day.
+    fn day(&mut self, mut blobs: Vec<(BlobKey, BlobIndex)>) -> Result<(), StoreError> {
+        self.sort(&mut blobs, |(_, index)| index.span);
+        for (key, index) in blobs {
+            if !self.page.wants(index.span) {
+                continue;
+            }
+            let key = key.to_key();
+            let snapshot = &self.moment.snapshot;
+            let row = snapshot.get(Table::Blobs, self.moment.partition, &key)?.unwrap_or_default();
+            let readings = Blob::open(&row).and_then(|blob| blob.device(self.slot.within_slice()));
+            let damaged = |error| damaged_row(snapshot.name(), Table::Blobs, &key, &error);
+            self.page.add(readings.map_err(damaged)?);
+        }
+        Ok(())
+    }
+}
