@@ -40,12 +40,7 @@ impl Timestamp {
         match PARSER.parse_timestamp(text) {
             Ok(moment) => Ok(Self(moment.as_millisecond())),
             // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
-            Err(_)
-                if PARSER.parse_datetime(text).is_ok_and(|time| time.year() == YEAR_MAX)
-                    && has_offset(text) =>
-            {
-                Ok(Self(Self::WRITABLE_MAX))
-            }
+            Err(_) if is_in_last_year(text) => Ok(Self(Self::WRITABLE_MAX)),
             Err(_) => Err(NotATime),
         }
     }
@@ -54,9 +49,14 @@ impl Timestamp {
 /// The last year that RFC 3339 can write.
 const YEAR_MAX: i16 = 9_999;
 
-/// Whether a time that is otherwise readable ends in `Z` or an offset.
-fn has_offset(text: &str) -> bool {
-    text.ends_with(['Z', 'z']) || text.get(19..).is_some_and(|rest| rest.contains(['+', '-']))
+/// Whether this is a time of the last year, with an offset.
+fn is_in_last_year(text: &str) -> bool {
+    const CIVIL_CHARS: usize = "9999-12-31T23:59:59".len();
+    let Some((civil, rest)) = text.split_at_checked(CIVIL_CHARS) else { return false };
+    let time = DateTimeParser::new().parse_datetime(civil);
+    // The same rest is readable behind a time that can be computed with.
+    time.is_ok_and(|time| time.year() == YEAR_MAX)
+        && Timestamp::parse(&format!("2000-01-01T00:00:00{rest}")).is_ok()
 }
 
 /// Text that is not an RFC 3339 time.
