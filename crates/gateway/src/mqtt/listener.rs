@@ -134,7 +134,7 @@ async fn accept_all(
             }
             Err(error) => {
                 shared.figures.accept_errors.inc();
-                patience.lose(&error).await;
+                sleep(patience.lose(&error)).await;
             }
         }
     }
@@ -168,17 +168,18 @@ impl Patience {
         self.wait = Self::FIRST;
     }
 
-    async fn lose(&mut self, error: &io::Error) {
+    /// How long to wait after this error; not at all if it only concerns one connection.
+    fn lose(&mut self, error: &io::Error) -> Duration {
         use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-        // The next connection is not to blame for one that was gone before we took it.
         if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-            return;
+            return Duration::ZERO;
         }
         if let Some(left_out) = self.log.take() {
             tracing::warn!(%error, left_out, "cannot accept MQTT connections; is the limit of open files too low?");
         }
-        sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(Self::LONGEST);
+        let wait = self.wait;
+        self.wait = (wait * 2).min(Self::LONGEST);
+        wait
     }
 }
 
@@ -233,5 +234,33 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_open_files_grows_longer_up_to_a_second() {
+        let too_many_files = || io::Error::from_raw_os_error(24);
+        let mut patience = Patience::new();
+        let waits: Vec<_> = (0..9).map(|_| patience.lose(&too_many_files()).as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        assert_eq!(patience.lose(&io::ErrorKind::ConnectionAborted.into()), Duration::ZERO);
+        patience.restore();
+        assert_eq!(patience.lose(&too_many_files()), Patience::FIRST);
+    }
+
+    #[test]
+    fn places_are_given_out_up_to_the_limit_and_then_to_refuse() {
+        let places = Places::new(2);
+        let serving = [places.take(), places.take()];
+        assert!(serving.iter().all(|place| matches!(place, Some(Place::Serving(_)))));
+        let refusing: Vec<_> = (0..REFUSING_MAX).map(|_| places.take()).collect();
+        assert!(refusing.iter().all(|place| matches!(place, Some(Place::Refusing(_)))));
+        assert!(places.take().is_none());
+        drop(serving);
+        assert!(matches!(places.take(), Some(Place::Serving(_))));
     }
 }

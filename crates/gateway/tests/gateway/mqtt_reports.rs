@@ -174,6 +174,22 @@ async fn thousands_of_reports_in_one_go_are_all_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_client_that_listens_slowly_misses_nothing() {
+    let rig = Rig::start().await;
+    let mut client = RawClient::open_narrow(rig.mqtt, V5).await;
+    client.send(&Connect { client_id: "slow", ..Connect::new(V5) }.bytes()).await;
+    assert_eq!(client.receive().await[0], 0x20);
+    let topic = "x".repeat(60);
+    client.send(&publish(V5, 1, &topic, "0")).await;
+    let ack_bytes = client.receive().await.len();
+    assert!(ack_bytes > 128, "with a reason in words, and a length of two bytes");
+    let refused: Vec<u8> = (1..=5_000).flat_map(|id| publish(V5, id, &topic, "0")).collect();
+    let received = client.send_and_receive(&refused, 5_000 * ack_bytes).await;
+    let ids = received.chunks(ack_bytes).map(|ack| u16::from_be_bytes([ack[3], ack[4]]));
+    assert!(ids.eq(1..=5_000), "every acknowledgement, in order");
+}
+
+#[tokio::test]
 async fn subscriptions_are_granted_and_given_back() {
     let rig = Rig::with(Limits { subscriptions_max: 2, ..Limits::default() }).await;
     let filters = |property: &[u8], options: &[(&str, u8)]| {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::PATIENCE;
@@ -99,6 +99,13 @@ impl RawClient {
         Self { version, stream: TcpStream::connect(address).await.expect("a listener") }
     }
 
+    /// A client that takes only a little at a time.
+    pub(crate) async fn open_narrow(address: SocketAddr, version: Version) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4_096).expect("a size");
+        Self { version, stream: socket.connect(address).await.expect("a listener") }
+    }
+
     /// Connects and takes the CONNACK.
     pub(crate) async fn connect(address: SocketAddr, connect: Connect<'_>) -> Self {
         let mut client = Self::open(address, connect.version).await;
@@ -107,6 +114,17 @@ impl RawClient {
         assert_eq!(connack[0], 0x20, "{connack:x?}");
         assert_eq!(connack[2..4], [0, 0], "no session is present, and the CONNECT is accepted");
         client
+    }
+
+    /// Sends much while it takes what comes in small bites: everything that comes.
+    pub(crate) async fn send_and_receive(mut self, bytes: &[u8], receive_bytes: usize) -> Vec<u8> {
+        let (mut reader, mut writer) = self.stream.split();
+        let mut received = vec![0; receive_bytes];
+        let (sent, got) =
+            tokio::join!(writer.write_all(bytes), timeout(PATIENCE, reader.read_exact(&mut received)));
+        sent.expect("an open connection");
+        got.expect("in time").expect("all of it");
+        received
     }
 
     pub(crate) async fn plain(address: SocketAddr, version: Version) -> Self {
