@@ -8,6 +8,7 @@ pub mod clock;
 pub mod duration;
 pub mod hash;
 pub mod id;
+pub mod invariant;
 pub mod limits;
 pub mod problem;
 pub mod random;

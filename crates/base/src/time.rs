@@ -16,6 +16,8 @@ pub struct Timestamp(pub i64);
 impl Timestamp {
     /// Later than every moment that can be written down.
     pub const MAX: Self = Self(i64::MAX);
+    /// The first moment of the year 1, in milliseconds.
+    const WRITABLE_MIN: i64 = -62_135_596_800_000;
     /// The latest moment that RFC 3339 can write (year 9999), in milliseconds.
     const WRITABLE_MAX: i64 = 253_402_207_199_999;
 
@@ -68,7 +70,7 @@ impl fmt::Display for Timestamp {
     /// RFC 3339, UTC, always three digits of milliseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         static PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
-        let clamped = self.0.clamp(0, Self::WRITABLE_MAX);
+        let clamped = self.0.clamp(Self::WRITABLE_MIN, Self::WRITABLE_MAX);
         let moment = jiff::Timestamp::from_millisecond(clamped).map_err(|_| fmt::Error)?;
         PRINTER.print_timestamp(&moment, jiff::fmt::StdFmtWrite(f)).map_err(|_| fmt::Error)
     }
@@ -103,6 +105,7 @@ mod tests {
             ("2026-11-21T04:02:03+03:00", "2026-11-21T01:02:03.000Z"),
             ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
             ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
             ("9999-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"),
         ] {
             let moment = Timestamp::parse(input).unwrap_or_else(|e| panic!("{input}: {e}"));

@@ -7,13 +7,14 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Clock, Timestamp};
+use base::Timestamp;
+use base::invariant::StopsTheProcess;
 use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tracing::error;
 
 use crate::machine::Machine;
-use crate::runner::{BATCHES_IN_FLIGHT_MAX, Runner, Told};
+use crate::runner::{BATCHES_IN_FLIGHT_MAX, Outside, Runner, Told};
 
 /// Inputs that wait for a partition at most; each is at most a slice.
 pub(crate) const INBOX_INPUTS_MAX: usize = 256;
@@ -28,7 +29,7 @@ pub(crate) struct Driver<M: Machine> {
     pub inbox: mpsc::Receiver<M::Input>,
     /// Becomes true when the inbox is to be closed.
     pub stop: watch::Receiver<bool>,
-    pub clock: Arc<dyn Clock>,
+    pub outside: Arc<Outside>,
 }
 
 /// Why the driver woke.
@@ -42,8 +43,10 @@ enum Woken<I> {
 impl<M: Machine> Driver<M> {
     /// Runs until the inbox is closed and everything is durable, or the store does not go on.
     pub(crate) async fn run(mut self) {
+        let _broken = StopsTheProcess::on_panic("a partition");
         if let Err(error) = self.serve().await {
             error!(partition = %self.runner.id(), %error, "partition stops: its store does not go on");
+            self.outside.fail(error);
             // Dropping an input tells its sender.
             self.inbox.close();
             while self.inbox.recv().await.is_some() {}
@@ -54,7 +57,7 @@ impl<M: Machine> Driver<M> {
         let (done, mut outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (mut more, mut open, mut stopping) = (true, true, false);
         while open || !self.runner.is_settled() {
-            let now = self.clock.now();
+            let now = self.outside.clock.now();
             let may_step = self.runner.may_step();
             let wakeup = self.runner.next_wakeup(now).filter(|_| may_step);
             let woken = tokio::select! {

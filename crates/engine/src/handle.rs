@@ -100,7 +100,7 @@ impl Engine {
     /// The error that stopped the store, if one did: then `/readyz` is 503 and every call is refused.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<StoreError>> {
-        self.shared.outside.store.failure()
+        self.shared.outside.failure()
     }
 
     /// The clock that everything runs on.
@@ -403,8 +403,8 @@ impl Starting {
         let (inbox, inputs) = mpsc::channel(INBOX_INPUTS_MAX);
         let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&self.outside));
         let writing_since = runner.writing_since();
-        let (stop, clock) = (self.stop.subscribe(), Arc::clone(&self.outside.clock));
-        self.tasks.spawn(Driver { runner, inbox: inputs, stop, clock }.run());
+        let (stop, outside) = (self.stop.subscribe(), Arc::clone(&self.outside));
+        self.tasks.spawn(Driver { runner, inbox: inputs, stop, outside }.run());
         Door { inbox, writing_since }
     }
 }

@@ -4,7 +4,7 @@
 //! not survive takes its effects with it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use base::{Clock, PartitionId, Timestamp};
 use store::{CommitOutcome, Store, StoreError};
@@ -32,6 +32,7 @@ pub struct Outside {
     pub lanes: DueLanes,
     metrics: Metrics,
     feed_clock: FeedClock,
+    failure: OnceLock<Arc<StoreError>>,
 }
 
 impl Outside {
@@ -45,7 +46,20 @@ impl Outside {
             lanes: DueLanes::default(),
             metrics: Metrics::default(),
             feed_clock: FeedClock::default(),
+            failure: OnceLock::new(),
         }
+    }
+
+    /// A partition does not go on: the first reason is kept.
+    pub(crate) fn fail(&self, error: Arc<StoreError>) {
+        // The others have the same cause, or come too late to be the cause.
+        let _later = self.failure.set(error);
+    }
+
+    /// Why the store, or a partition, does not go on.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<StoreError>> {
+        self.store.failure().or_else(|| self.failure.get().cloned())
     }
 
     /// The present moment, for a step.

@@ -80,12 +80,18 @@ async fn serve(
             ready_file::write(&file, &addresses).map_err(because("the ready file cannot be written"))?;
         }
         info!(http = %addresses.http, mqtt = ?addresses.mqtt, data_dir = %settings.data_dir.display(), "ready");
-        signals.any().await;
+        let broken = tokio::select! {
+            () = signals.any() => None,
+            Some(ended) = doors.join_next() => Some(ended),
+        };
         info!("stopping: no new work is taken, what was accepted is finished");
         stop.send_replace(true);
         while doors.join_next().await.is_some() {}
         engine.stop().await;
         threads.stop();
+        if let Some(ended) = broken {
+            return Err(Ended(format!("a part of the server ended by itself: {ended:?}")));
+        }
         if let Some(failure) = engine.failure() {
             return Err(Ended(format!("the store had failed: {failure}")));
         }
