@@ -28,6 +28,9 @@ pub(super) fn describe(report: &mut Report) -> Result<(), Failure> {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = memory.lines().next().unwrap_or_default().split_whitespace().nth(1).unwrap_or("?");
     report.note(&format!("machine {}, memory {total} kB", name()))?;
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("?");
+    report.note(&format!("load before the run: {load}; figures of a busy machine are worth little"))?;
     let mut took = sync_times()?;
     took.sort();
     let [median, worst] = [took[SYNCS / 2], took[SYNCS - SYNCS / 100]];
