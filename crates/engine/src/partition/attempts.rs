@@ -305,10 +305,15 @@ impl Partition {
         let Some(Record::Delivery(delivery)) = self.unsettled.get(&key, turn.fetch)? else {
             return Err(unknown_delivery().into());
         };
+        if delivery.id != id {
+            return Err(unknown_delivery().into());
+        }
         let linked =
             self.devices.get(delivery.slot).is_some_and(|device| device.clients.contains(&delivery.client));
-        if delivery.id != id || !linked {
-            return Err(unknown_delivery().into());
+        if !linked {
+            let detail =
+                format!("client {} is no longer linked to device {}", delivery.client_id, delivery.device);
+            return Err(Problem::conflict("not_linked", detail).into());
         }
         let place = (delivery.slot, delivery.client);
         let pair = self.pairs.get(&place);
@@ -362,10 +367,7 @@ impl Partition {
 const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };
 
 fn unknown_delivery() -> Problem {
-    Problem::unknown(
-        "unknown_delivery",
-        "there is no delivery of that id for a device and client that are linked",
-    )
+    Problem::unknown("unknown_delivery", "there is no delivery of that id")
 }
 
 /// The delay after failed attempt `n`: base x (1 + log2 n), at least what the receiver asks for, at most the maximum; and up to

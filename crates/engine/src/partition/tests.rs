@@ -369,6 +369,8 @@ fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
     rig.ended(&again, status(200));
     rig.report("0xA", number(0));
     assert_eq!(rig.retry(first.delivery).expect_err("newer").code, "superseded");
+    rig.link("0xA", false).expect("unlinked");
+    assert_eq!(rig.retry(first.delivery).expect_err("unlinked").code, "not_linked");
 }
 
 #[test]
