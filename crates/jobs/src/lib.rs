@@ -7,39 +7,50 @@
 //!
 //! # The life of a job
 //! ```text
-//!                         publish
-//!            time to come |     | due at once
-//!                         v     v
-//!   reschedule   +-------------+  its time came   +-----------+
-//!   replace      |   waiting   |  (advance)       |  waiting  |      lease       +----------------+
-//!   .----------->|   timed     |----------------->|  ready    |----------------->|    reserved    |
-//!   '------------|             |                  |           |                  | attempt n of m |
-//!                +-------------+                  +-----------+                  +----------------+
-//!                       ^                               ^                          | |  |   ^    |
-//!                       |  release, tries left          |  ttr passed, tries left, | |  |   '----'
-//!                       |  (or uncounted)               |  or held by our own      | |  |   extend
-//!                       '-------------------------------+--------------------------' |  |
-//!                                                           worker: interrupted      |  |
-//!                                                                                    |  |
-//!     cancelled <--- cancel, from everywhere                                   ack   |  |  release or ttr passed
-//!     (its reservation is stale from then on)                                        v  v
-//!                                                                                 done  dead        no tries left
-//!                                                                                       superseded  `replace` came
+//!               publish, due later      publish, due now
+//!                       |                      |
+//!                       v                      v
+//!                 +-----------+   time    +---------+   lease   +----------------+
+//!           .---->|  waiting, |---------->| waiting,|---------->|    reserved    |---. extend
+//!  reschedule,    | scheduled |           |  ready  |           | attempt n of m |<--'
+//!  replace '------+-----------+           +---------+           +----------------+
+//!                       ^                      ^                  |   |   |    |
+//!                       |   release, delayed   |     release now, |   |   |    |
+//!                       '----------------------+------------------'   |   |    |
+//!                                              |     lapse, cut       |   |    |
+//!                                              '----------------------'   |    |
+//!                                                                     ack |    | release, lapse or cut
+//!                                                                         v    v
+//!      cancelled <--- cancel, wherever it stands                       done    dead, superseded
 //! ```
-//! What is done, dead, superseded or cancelled is no longer here: `DeleteJob` goes into the batch.
+//! | from | to | because | unless |
+//! |---|---|---|---|
+//! | - | scheduled, ready | [`Jobs::publish`]: new, or the successor of a job that ended | its alias is held |
+//! | scheduled | ready | its `visible_at` has come: [`Jobs::advance`] | |
+//! | scheduled, ready | scheduled, ready | [`Jobs::reschedule`]; a `Replace` under its alias | |
+//! | ready | reserved | [`Jobs::lease`]: attempts + 1, `visible_at` is the lease's end | |
+//! | reserved | reserved | [`Jobs::extend`] | |
+//! | reserved | done | [`Jobs::ack`] | |
+//! | reserved | scheduled, ready | [`Jobs::release`]; an uncounted one gives the attempt back | superseded, or dead |
+//! | reserved | ready | lapse: its ttr has passed ([`Jobs::advance`]); cut: its worker's process has ended ([`Jobs::load`]) | superseded, or dead |
+//! | reserved | superseded | its run ended without `ack`, and a `Replace` had come meanwhile | |
+//! | reserved | dead | its run ended without `ack`, counted, and was its last try | superseded |
+//! | any | cancelled | [`Jobs::cancel`]: a worker's reservation is stale from then on | |
 //!
-//! A **reservation** names the lease. It ends with the lease's time, whether or not the job has gone out again, and with
-//! everything that moves the job on; from then on it changes nothing ([`Stale`]). A lease held by a worker of our own
-//! that was cut off, because its process ended ([`Jobs::load`]) or it hung ([`Jobs::advance`]), counts as an attempt but
-//! never as the last one. A lease held outside survives a restart.
+//! Done, dead, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the batch.
+//!
+//! A **reservation** names a lease. It ends with the lease's time, whether or not the job has gone out again, and with
+//! whatever moves the job on; from then on it changes nothing ([`Stale`]). A run that was cut, or lapsed with a worker of
+//! our own, counts as an attempt but never as the last one: the job was not to blame. A lease held outside survives a
+//! restart.
 //!
 //! An **alias** is held by one waiting or reserved job of its queue. Publishing under an alias that is held:
 //!
-//! | | held by a waiting job | by a reserved one | by one with a successor |
+//! | | by a waiting job | by a reserved one | by one with a successor |
 //! |---|---|---|---|
 //! | `Reject` | `Conflict` | `Conflict` | `Conflict`, with the successor |
 //! | `Keep` | `Kept` | `Succeeds`: starts when the job is done, dead or cancelled; its retries come first | `Kept`, the successor |
-//! | `Replace` | `Replaced`: same id, new time, new place in line, attempts from 0 | `Succeeds`: starts when the run ends, which a release or lapse then ends as superseded | the successor gives way, then as on the left |
+//! | `Replace` | `Replaced`: same id, new time, new place in line, attempts from 0 | `Succeeds`: starts when the run ends, in whatever way | the successor gives way, then as on the left |
 //!
 //! A successor starts at the later of its own time and that end. Its id is known from the start: [`Jobs::get`] shows it as
 //! a waiting job, [`Jobs::cancel`] and [`Jobs::reschedule`] take it, and [`Jobs::by_alias`] means it.
@@ -52,10 +63,20 @@
 //! told by the first [`Jobs::advance`].
 //!
 //! # Cost
-//! One slab of 80-byte entries (a 64-byte head, 12 bytes of links), a 4-byte hash index by id, and heaps linked through
-//! the entries: the timer, and each queue's ready jobs. The heaps are leftist, so that nothing here costs more than
-//! O(log n) at once; a wheel would do with O(1), but moves whole hours of jobs when their bucket opens, and queues need
-//! exact order anyway. A queue without ready jobs has no memory, an alias costs 32 bytes and its index, a lease 32.
+//! One slab of 80-byte entries (64 bytes of head, the rest links), a 4-byte hash index by id, and heaps linked through the
+//! entries: the timer, and each queue's ready jobs. A job that is due at once does not pass the timer. The heaps are
+//! leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
+//! jobs when a coarse bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a lease
+//! 32, a queue without ready jobs nothing.
+//!
+//! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every fourth waiting job with
+//! an alias, the boxed changes of the batch included:
+//!
+//! | waiting jobs | bytes a job | publish for later | publish, lease, ack | come due |
+//! |---|---|---|---|---|
+//! | 65,536 | 95 | 0.3 us | 0.5 us | 1.1 us |
+//! | 1,000,000 | 95 | 0.5 us | 0.7 us | 3.5 us |
+//! | 4,000,000 | 99 | 0.6 us | 0.8 us | 4.5 us |
 
 mod advance;
 mod entry;
@@ -68,7 +89,6 @@ mod slab;
 mod table;
 
 pub use advance::{Lapsed, Progress};
-
 pub use jobs::{Counts, Jobs, Numbers, Unmoved};
 pub use publish::{NewJob, OnConflict, Published};
 pub use run::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};

@@ -98,3 +98,43 @@ impl Schedule {
 fn hash_of(key: QueueKey) -> u64 {
     hash::derived(0, &key.0.to_le_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base::{PartitionId, Timestamp};
+    use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey};
+
+    use crate::{Jobs, NewJob, Numbers, OnConflict};
+
+    /// What tables and slabs may keep for the next jobs, in entries.
+    const KEPT_MAX: usize = 1 << 13;
+
+    #[test]
+    fn queues_that_once_had_a_job_leave_nothing_behind() {
+        let mut jobs = Jobs::new(Process(1), Numbers::default());
+        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
+        let now = Timestamp(0);
+        for n in 0..50_000_u64 {
+            let job = NewJob {
+                id: JobId(u128::from(n).to_be_bytes()),
+                queue: QueueKey(n),
+                run_at: now,
+                tries: 1,
+                alias: Some(AliasKey(u128::from(n))),
+                on_conflict: OnConflict::Reject,
+            };
+            jobs.publish(now, job, &mut batch, &mut wakes);
+        }
+        assert_eq!((jobs.schedule.queues.len(), wakes.len()), (50_000, 50_000));
+        for queue in wakes.split_off(0) {
+            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
+            let reservation = leased.expect("it was named").reservation;
+            jobs.ack(now, reservation, &mut batch, &mut wakes).expect("it was just leased");
+        }
+        assert_eq!((jobs.schedule.queues.len(), jobs.table.entries.len()), (0, 0));
+        assert!(jobs.schedule.queues.capacity() <= KEPT_MAX);
+        assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());
+    }
+}

@@ -167,6 +167,12 @@ impl Table {
         Some(head_of_successor(successor, self.entries[job].queue, claim.alias, successor.run_at))
     }
 
+    /// How many jobs the larger index has room for.
+    #[cfg(test)]
+    pub(crate) fn indexed_max(&self) -> usize {
+        self.ids.capacity().max(self.aliases.capacity())
+    }
+
     fn id_at(&self, place: IdPlace) -> JobId {
         id_at(&self.entries, &self.claims, place)
     }
