@@ -1,15 +1,21 @@
 //! The embedded store as a whole.
 
 mod conformance;
+mod crashes;
+mod damage;
+mod driver;
+mod opening;
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use blocklog::{Disk, SimulatedDisk};
 
 use super::*;
+use crate::conformance::traffic::Traffic;
 
 /// Small enough that every few batches bring a checkpoint and a new segment.
-pub(super) fn small() -> EmbeddedOptions {
+fn small() -> EmbeddedOptions {
     EmbeddedOptions {
         partitions: 2,
         table_cache_bytes: 1 << 20,
@@ -20,12 +26,14 @@ pub(super) fn small() -> EmbeddedOptions {
     }
 }
 
-pub(super) fn open(disk: &SimulatedDisk) -> Result<EmbeddedStore, StoreError> {
+const PARTITIONS_OF_TEST: [PartitionId; 3] = [PartitionId(0), PartitionId(1), PartitionId::REGISTRY];
+
+fn open(disk: &SimulatedDisk) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, small())
 }
 
 /// Commits all that waits, making room as long as there is none.
-pub(super) fn settle(store: &EmbeddedStore) {
+fn settle(store: &EmbeddedStore) {
     loop {
         match store.commit_step() {
             Progress::Idle => return,
@@ -33,4 +41,16 @@ pub(super) fn settle(store: &EmbeddedStore) {
             Progress::Full => drop(store.checkpoint_step(Timestamp(0))),
         }
     }
+}
+
+/// Gives a batch to the store.
+fn give(store: &EmbeddedStore, batch: Batch) -> Receiver<CommitOutcome> {
+    let (sender, receiver) = channel();
+    store.commit(batch, Box::new(move |outcome| drop(sender.send(outcome))));
+    receiver
+}
+
+/// Traffic of each partition.
+fn all_traffic(seed: u64) -> Vec<Traffic> {
+    PARTITIONS_OF_TEST.iter().map(|id| Traffic::new(seed * 7 + u64::from(id.0), *id)).collect()
 }

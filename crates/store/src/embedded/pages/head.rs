@@ -47,10 +47,18 @@ impl Head {
             }
         }
         match newest {
-            Some(head) => Ok(head),
+            Some(head) => head.settled(file),
             None if is_blank => Ok(empty),
             None => Err(damaged(name, "no copy of its head is whole")),
         }
+    }
+
+    /// What was read may be in the memory of the operating system alone, if an earlier process failed to sync it. Writing the
+    /// same bytes again changes nothing, whatever a crash leaves of it.
+    fn settled(self, file: &dyn DiskFile) -> io::Result<Self> {
+        self.put(file)?;
+        file.sync()?;
+        Ok(self)
     }
 
     fn decode(bytes: &[u8; SLOT], name: &str) -> io::Result<Option<Self>> {
@@ -100,6 +108,10 @@ impl Head {
         self.content[within..within + kept].copy_from_slice(&data[..kept]);
         self.number += if self.is_durable { 1 } else { SLOTS };
         self.is_durable = false;
+        self.put(file)
+    }
+
+    fn put(&self, file: &dyn DiskFile) -> io::Result<()> {
         let bytes = self.encode();
         (0..COPIES).try_for_each(|copy| file.write_at(offset(copy, self.number % SLOTS), &bytes))
     }

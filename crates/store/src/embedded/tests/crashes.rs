@@ -1,0 +1,161 @@
+//! Crashes, deaths of the process and failing disks at any point: what was acknowledged is there, what was not is
+//! there whole or not at all, and nothing is missing in between.
+
+use base::random::Random;
+
+use super::*;
+use crate::conformance::agree;
+use crate::memory::MemoryStore;
+
+/// One partition: what was given to the store, and how much of it must be there.
+struct Given {
+    traffic: Traffic,
+    /// Each batch, with the traffic that went on from there.
+    batches: Vec<(Batch, Traffic)>,
+    /// Batches known to be durable.
+    durable: usize,
+    /// Outcomes that are not known yet.
+    open: Vec<(u64, Receiver<CommitOutcome>)>,
+}
+
+impl Given {
+    fn new(traffic: Traffic) -> Self {
+        Self { traffic, batches: Vec::new(), durable: 0, open: Vec::new() }
+    }
+
+    fn give(&mut self, store: &EmbeddedStore, changes: u64) {
+        let batch = self.traffic.next_batch(changes);
+        self.batches.push((batch.clone(), self.traffic.clone()));
+        self.open.push((batch.head.seq, give(store, batch)));
+    }
+
+    /// Takes the outcomes that are known: each batch is durable before the next.
+    fn listen(&mut self, context: &str) {
+        self.open.retain(|(seq, receiver)| match receiver.try_recv() {
+            Ok(CommitOutcome::Durable) => {
+                assert_eq!(self.durable + 1, *seq as usize, "{context}: out of order");
+                self.durable += 1;
+                false
+            }
+            Ok(_) => false,
+            Err(_) => true,
+        });
+    }
+
+    /// After a restart: what is there is what was given, up to some batch.
+    fn find(&mut self, store: &EmbeddedStore, start: &Traffic, random: &mut Random, context: &str) {
+        self.open.clear();
+        let partition = start.partition();
+        let found = store.partition(partition).head().seq as usize;
+        assert!(found >= self.durable, "{context}: {found} batches of {} acknowledged", self.durable);
+        assert!(found <= self.batches.len(), "{context}");
+        self.batches.truncate(found);
+        self.durable = found;
+        self.traffic = self.batches.last().map_or_else(|| start.clone(), |(_, traffic)| traffic.clone());
+        let model = MemoryStore::new(Lineage(1), 2);
+        for (batch, _) in &self.batches {
+            model.commit(
+                batch.clone(),
+                Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))),
+            );
+        }
+        let load = |store: &dyn Store| {
+            let mut residents = Vec::new();
+            let head = store.load(partition, &mut |resident| residents.push(resident));
+            (head.expect("loads"), residents)
+        };
+        assert_eq!(load(store), load(&model), "{context}");
+        agree(store, &model, &self.traffic, random, context);
+    }
+}
+
+/// Lets something of the disk fail soon, now and then.
+fn trouble(disk: &SimulatedDisk, random: &mut Random) {
+    match random.below(60) {
+        0 => disk.fail_write(1 + random.below(8)),
+        1 => disk.fail_sync(1 + random.below(4)),
+        _ => {}
+    }
+}
+
+/// Trouble that was on its way may strike the opening; then the next one must do.
+fn open_at_last(disk: &SimulatedDisk, context: &str) -> EmbeddedStore {
+    match open(disk) {
+        Ok(store) => return store,
+        Err(StoreError::Disk { .. }) => disk.crash(),
+        Err(error) => panic!("{context}: {error}"),
+    }
+    open(disk).unwrap_or_else(|error| panic!("{context}, second try: {error}"))
+}
+
+/// Batches acknowledged in so many lives of a server.
+fn run(seed: u64, lives: u64) -> usize {
+    let mut random = Random::new(seed);
+    let disk = SimulatedDisk::new(seed);
+    let starts = all_traffic(seed);
+    let mut given: Vec<_> = starts.iter().cloned().map(Given::new).collect();
+    for life in 0..lives {
+        let context = format!("seed {seed} life {life}");
+        let store = open_at_last(&disk, &context);
+        for (given, start) in given.iter_mut().zip(&starts) {
+            given.find(&store, start, &mut random, &format!("{context} partition {}", start.partition()));
+        }
+        for _ in 0..random.below(60) {
+            trouble(&disk, &mut random);
+            match random.below(10) {
+                0..=4 => given[random.below(3) as usize].give(&store, 1 + random.below(80)),
+                5..=6 => drop(store.commit_step()),
+                7 => drop(store.checkpoint_step(Timestamp(0))),
+                8 => drop(store.checkpoint_step(Timestamp::MAX)),
+                _ => drop(store.idle_step()),
+            }
+            given.iter_mut().for_each(|given| given.listen(&context));
+        }
+        if random.below(4) == 0 {
+            disk.kill()
+        } else {
+            disk.crash()
+        }
+        drop(store);
+    }
+    given.iter().map(|given| given.durable).sum()
+}
+
+/// Seeds tried, from 0 on; `STORE_SEEDS=1000` tries more, `STORE_SEEDS=7..8` one.
+fn seeds() -> std::ops::Range<u64> {
+    let wanted = std::env::var("STORE_SEEDS").unwrap_or_else(|_| "24".to_owned());
+    let (from, to) = wanted.split_once("..").unwrap_or(("0", &wanted));
+    from.parse().expect("a number")..to.parse().expect("a number")
+}
+
+#[test]
+fn what_was_acknowledged_survives_whatever_happens() {
+    let mut acknowledged = 0;
+    for seed in seeds() {
+        acknowledged += run(seed, 12);
+    }
+    assert!(acknowledged > 0, "something was acknowledged");
+}
+
+#[test]
+fn a_crash_while_the_directory_is_made_leaves_nothing_in_the_way() {
+    let mut made = 0;
+    for nth in 1.. {
+        let disk = SimulatedDisk::new(nth);
+        if nth % 2 == 0 {
+            disk.fail_write(nth / 2)
+        } else {
+            disk.fail_sync(nth / 2 + 1)
+        }
+        let first = open(&disk);
+        let is_made = first.is_ok();
+        disk.crash();
+        drop(first);
+        let again = open(&disk).unwrap_or_else(|error| panic!("fault {nth}: {error}"));
+        assert_eq!(again.lineage(), Lineage(1));
+        made = if is_made { made + 1 } else { 0 };
+        if made > 4 {
+            break;
+        }
+    }
+}
