@@ -1,7 +1,7 @@
 //! A job in memory: the 80 bytes that every one needs, and apart from them what only some have.
 
 use base::Timestamp;
-use records::{AliasKey, Holder, JobHead, JobId, JobState, QueueKey, Successor};
+use records::{AliasKey, Holder, JobHead, JobId, JobState, QueueKey, Starts, Successor};
 
 use crate::heap::Links;
 use crate::slab::Handle;
@@ -71,11 +71,6 @@ pub(crate) enum Next {
     AfterRun(Box<Successor>),
 }
 
-/// The bit of a stored successor's `tries` that tells [`Next::AfterRun`] from [`Next::AfterJob`].
-const AFTER_RUN: u32 = 1 << 31;
-/// A successor has at most this many tries.
-pub(crate) const TRIES_MAX: u32 = AFTER_RUN - 1;
-
 impl Next {
     pub(crate) fn successor(&self) -> Option<&Successor> {
         match self {
@@ -92,19 +87,17 @@ impl Next {
     }
 
     pub(crate) fn from_stored(stored: Option<Successor>) -> Self {
-        let Some(stored) = stored else { return Self::Nobody };
-        let successor = Box::new(Successor { tries: stored.tries & TRIES_MAX, ..stored });
-        if stored.tries & AFTER_RUN == 0 { Self::AfterJob(successor) } else { Self::AfterRun(successor) }
+        match stored {
+            None => Self::Nobody,
+            Some(successor) => match successor.starts {
+                Starts::AfterJob => Self::AfterJob(Box::new(successor)),
+                Starts::AfterRun => Self::AfterRun(Box::new(successor)),
+            },
+        }
     }
 
     pub(crate) fn to_stored(&self) -> Option<Successor> {
-        match self {
-            Self::Nobody => None,
-            Self::AfterJob(successor) => Some(**successor),
-            Self::AfterRun(successor) => {
-                Some(Successor { tries: successor.tries | AFTER_RUN, ..**successor })
-            }
-        }
+        self.successor().copied()
     }
 }
 

@@ -1,9 +1,9 @@
 //! New jobs, and what becomes of one whose alias is held.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Successor};
+use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor};
 
-use crate::entry::{Entry, Next, TRIES_MAX};
+use crate::entry::{Entry, Next};
 use crate::jobs::{Jobs, Turn};
 use crate::slab::Handle;
 
@@ -68,7 +68,6 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
-        let job = NewJob { tries: job.tries.min(TRIES_MAX), ..job };
         let mut turn = Turn { now, batch, wakes: Some(wakes) };
         let holder = job.alias.and_then(|alias| self.table.by_alias(job.queue, alias));
         if let Some(holder) = holder {
@@ -98,10 +97,10 @@ impl Jobs {
         match job.on_conflict {
             OnConflict::Reject => Published::Conflict(meant),
             OnConflict::Keep if is_reserved && successor.is_none() => {
-                self.succeed(holder, job, Next::AfterJob, turn)
+                self.succeed(holder, job, Starts::AfterJob, turn)
             }
             OnConflict::Keep => Published::Kept(meant),
-            OnConflict::Replace if is_reserved => self.succeed(holder, job, Next::AfterRun, turn),
+            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, turn),
             OnConflict::Replace => self.replace(holder, job, turn),
         }
     }
@@ -110,12 +109,12 @@ impl Jobs {
         &mut self,
         holder: Handle<Entry>,
         job: &NewJob,
-        from: fn(Box<Successor>) -> Next,
+        starts: Starts,
         turn: &mut Turn<'_>,
     ) -> Published {
         let number = self.numbers.take_job();
-        let successor = Successor { id: job.id, number, run_at: job.run_at, tries: job.tries };
-        let replaced = self.name_next(holder, from(Box::new(successor)), turn.batch);
+        let successor = Successor { id: job.id, number, run_at: job.run_at, tries: job.tries, starts };
+        let replaced = self.name_next(holder, Next::from_stored(Some(successor)), turn.batch);
         self.put(holder, turn.batch);
         Published::Succeeds { replaced }
     }

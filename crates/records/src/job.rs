@@ -86,4 +86,15 @@ pub struct Successor {
     pub run_at: Timestamp,
     /// Attempts it may have.
     pub tries: u32,
+    /// What it waits for.
+    pub starts: Starts,
+}
+
+/// When a successor takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starts {
+    /// When the job before it is done, dead or gone: its retries come first.
+    AfterJob,
+    /// When the run before it ends, in whatever way.
+    AfterRun,
 }

@@ -19,4 +19,6 @@ pub use delivery::{
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Seen};
 pub use event::{Event, EventKey, EventKind};
 pub use head::{AttendedReadings, PartitionHead};
-pub use job::{AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Successor};
+pub use job::{
+    AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Starts, Successor,
+};

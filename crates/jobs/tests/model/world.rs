@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, NewJob, Numbers, Published, Retry};
-use records::{AliasKey, Batch, Holder, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation};
+use records::{
+    AliasKey, Batch, Holder, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts,
+};
 
 use crate::naive::{Job, Naive, Next};
 use crate::operation::Operation;
-
-/// The bit of a stored successor's `tries` that says that it waits for the run only; a part of the stored form.
-const AFTER_RUN: u32 = 1 << 31;
 
 pub(crate) struct World {
     engine: Jobs,
@@ -230,8 +229,8 @@ fn from_head(head: &JobHead) -> Job {
             id: next.id,
             number: next.number,
             run_at: next.run_at,
-            tries: next.tries & !AFTER_RUN,
-            waits_for_retries: next.tries & AFTER_RUN == 0,
+            tries: next.tries,
+            waits_for_retries: next.starts == Starts::AfterJob,
         }),
         ready: false,
     }

@@ -1,7 +1,7 @@
 //! The stored form of a job's head: what a restart reads of every job.
 
 use base::Timestamp;
-use records::{AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Successor};
+use records::{AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Starts, Successor};
 
 use super::bytes::{Reader, put_i64, put_u64};
 use super::{CodecError, Stored};
@@ -99,6 +99,10 @@ fn put_successor(out: &mut Vec<u8>, successor: &Successor) {
     put_u64(out, successor.number);
     put_i64(out, successor.run_at.0);
     put_u64(out, u64::from(successor.tries));
+    out.push(match successor.starts {
+        Starts::AfterJob => 0,
+        Starts::AfterRun => 1,
+    });
 }
 
 fn get_successor(reader: &mut Reader<'_>) -> Result<Successor, CodecError> {
@@ -107,5 +111,10 @@ fn get_successor(reader: &mut Reader<'_>) -> Result<Successor, CodecError> {
         number: reader.u64("a publish number")?,
         run_at: Timestamp(reader.i64("a time")?),
         tries: reader.u32("a count")?,
+        starts: match reader.u8("a successor's start")? {
+            0 => Starts::AfterJob,
+            1 => Starts::AfterRun,
+            _ => return Err(reader.invalid("a successor's start")),
+        },
     })
 }

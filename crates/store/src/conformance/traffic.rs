@@ -11,7 +11,7 @@ use base::{Value, WayIn};
 use records::{
     AliasKey, Attempt, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress,
     DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight, Holder, JobHead, JobId,
-    JobState, Op, Pair, PartitionHead, Process, QueueKey, Sign, SignReading, Successor, Waiting,
+    JobState, Op, Pair, PartitionHead, Process, QueueKey, Sign, SignReading, Starts, Successor, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -386,6 +386,7 @@ impl Traffic {
                 number: traffic.below(1_000),
                 run_at: traffic.head.now,
                 tries: 3,
+                starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
             }),
         };
         ops.push(Op::PutJob(Box::new(job)));
