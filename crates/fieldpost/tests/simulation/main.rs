@@ -1,0 +1,50 @@
+//! The whole server below its sockets, simulated: production's partitions, store and lanes of webhooks, on a virtual clock and
+//! over a simulated disk. One thread; a seeded scheduler picks each step among those that are possible.
+//!
+//! # What goes wrong
+//! - **The process** dies at any moment, between any two steps, and starts again; or it is asked to stop, and does so well. A
+//!   machine sleeps for minutes or hours while everything is under way.
+//! - **The power** fails. What was synced stays; of what was not, all, nothing, some writes, some sectors, or the writes up to a
+//!   moment are left, torn and out of order. It fails again while the process is down, or starts.
+//! - **The disk** fails one read, write or sync, anywhere, the opening of a data directory included; it becomes full, and
+//!   has room again. A sync takes as long as the scheduler likes: reports arrive and time passes meanwhile.
+//! - **The store** (in memory) answers a commit with every outcome of the port: durable, fenced, unknown and written, unknown and
+//!   lost, failed. Outcomes reach their partitions late, and those of one partition before those of another.
+//! - **The clocks**: the wall clock is set by up to an hour, either way, also while the process is down. The engine clock is
+//!   slewed after it, and starts at the later of both.
+//! - **Intake**: slices over several partitions, batches of any size, doors that close and open, devices that fall silent
+//!   and come back, reports that are late, ahead, repeated, of another kind, refused, or of devices that nobody knows.
+//! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with `Retry-After`; take a request and never answer;
+//!   do what it says while the answer is lost; are down; come back.
+//! - **The registry** changes in between: devices and clients come, change and go, and come again under the same id;
+//!   links too; clients are disabled and enabled; deliveries are sent again by hand.
+//!
+//! Not simulated: sockets and everything in front of them, the threads that call the steps, feeds over several
+//! partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).
+//!
+//! # What is checked
+//! A naive [model] takes the same inputs in the same order and goes back with the store when batches are lost. Every answer, every
+//! batch, every body is held against it at once; [everything that is stored](checkers::contents) at random moments, after every start
+//! and at the end; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can be seen. At the end
+//! all faults stop, and within an hour of virtual time everything must have been told, on time, to everybody.
+//!
+//! # Running it
+//! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
+//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives -- --nocapture`: one run again, exactly; with
+//!   `SIM_TRACE=1` every step is printed.
+//! - `SEEDS=1000..2000` in place of `SEED`: many others.
+
+mod checkers;
+mod clock;
+mod meant;
+mod model;
+mod plan;
+mod receivers;
+mod sabotage;
+mod sabotage_tests;
+mod seeds;
+mod storage;
+mod tap;
+mod trace;
+mod violation;
+mod world;

@@ -1,0 +1,41 @@
+//! What was handed in, as the model understands it: the same content as the production input, without its replies.
+
+use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, WayIn};
+use engine::{Answer, ClientPatch, DevicePatch, NewClient, NewDevice, Report};
+
+/// A call from outside, numbered.
+pub(crate) type CallId = u64;
+
+/// An input to a device partition.
+#[derive(Clone, Debug)]
+pub(crate) enum Meant {
+    Reports { call: CallId, way: WayIn, reports: Vec<(u32, Report)> },
+    Attend { way: WayIn, attended: bool },
+    Create { call: CallId, device: NewDevice },
+    Patch { call: CallId, id: DeviceId, patch: DevicePatch },
+    Delete { call: CallId, id: DeviceId },
+    Link { call: CallId, id: DeviceId, client: (Incarnation, ClientId), linked: bool },
+    Sweep { call: CallId, client: Incarnation },
+    Lease { call: CallId, client: Incarnation, max: usize },
+    Ended { attempt: AttemptRef, at: Timestamp, took_ms: u32, answer: Answer },
+    Retry { call: CallId, id: EntityId },
+}
+
+/// An attempt, as everybody outside knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct AttemptRef {
+    pub(crate) device: DeviceId,
+    pub(crate) client: Incarnation,
+    pub(crate) delivery: EntityId,
+    /// Counts the delivery's attempts from 1.
+    pub(crate) number: u32,
+}
+
+/// An input to the registry partition.
+#[derive(Clone, Debug)]
+pub(crate) enum MeantClient {
+    Create { call: CallId, client: NewClient },
+    Patch { call: CallId, id: ClientId, patch: ClientPatch },
+    Disable { call: CallId, client: Incarnation },
+    Delete { call: CallId, id: ClientId },
+}

@@ -1,0 +1,363 @@
+//! The naive model of a device partition: the inputs of each step, one after the other, by the words of the contract.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use base::{DeviceId, Incarnation, Timestamp, WayIn};
+use engine::settings::UnknownDevice;
+use engine::{DevicePatch, NewDevice, Patch, Report, Said, Settings};
+use records::{Connection, DeviceSlot, EventKind};
+
+use super::device::{Device, Event, Shown};
+use super::evidence::Evidence;
+use super::listening::{EVERY, Listening};
+use super::telling::Delivery;
+use super::{Expected, ExpectedAttempt};
+use crate::meant::{CallId, Meant};
+use crate::violation::{Checked, Invariant};
+
+/// How much later than its deadline a silence may be noticed in a step that looks at everything, in milliseconds.
+const TICK_MS: i64 = 100;
+/// How far the stamp of an event may be ahead of the clock, in milliseconds.
+const STAMP_AHEAD_MS_MAX: i64 = 5;
+
+/// A partition.
+#[derive(Clone)]
+pub(crate) struct Partition {
+    pub(crate) settings: Arc<Settings>,
+    /// The time of the latest step.
+    pub(crate) now: Timestamp,
+    pub(crate) listening: Listening,
+    pub(crate) devices: BTreeMap<DeviceId, Device>,
+    /// All that were ever made, in that order.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// Deliveries whose next attempt was put somewhere in this step, and where it may be.
+    pub(super) moves: BTreeMap<usize, RangeInclusive<Timestamp>>,
+    unused_slot: DeviceSlot,
+    /// Whose process has it.
+    pub(super) process: u64,
+    /// The time of the latest step that looked at all that was due.
+    pub(crate) looked_at: Timestamp,
+}
+
+/// What a step answers, by call.
+pub(crate) type Answers = Vec<(CallId, Expected)>;
+
+impl Partition {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        Self {
+            listening: Listening::new(settings.ways_configured),
+            settings,
+            now: Timestamp(0),
+            devices: BTreeMap::new(),
+            deliveries: Vec::new(),
+            moves: BTreeMap::new(),
+            unused_slot: DeviceSlot(0),
+            process: 0,
+            looked_at: Timestamp(0),
+        }
+    }
+
+    /// One step: `inputs` in order, then what the passing of time brought. `more` says that the step stopped early.
+    pub(crate) fn step(
+        &mut self,
+        now: Timestamp,
+        inputs: &[Meant],
+        evidence: &mut Evidence,
+        more: bool,
+    ) -> Checked<Answers> {
+        self.now = now.max(self.now);
+        self.listening.pass(self.now);
+        let mut answers = Answers::new();
+        for input in inputs {
+            let answer = self.apply(input, evidence)?;
+            answers.extend(answer);
+        }
+        self.notice_silence(evidence, more)?;
+        self.lapse(more)?;
+        self.follow_times(evidence)?;
+        Invariant::OneEffectPerCause.check(evidence.deliveries.is_empty(), || {
+            format!("deliveries that nothing caused: {:?}", evidence.deliveries)
+        })?;
+        if !more {
+            self.looked_at = self.now;
+        }
+        Ok(answers)
+    }
+
+    fn apply(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {
+        Ok(match input {
+            Meant::Reports { call, way, reports } => {
+                let mut refused = Vec::new();
+                for (index, report) in reports {
+                    if let Err(code) = self.report(*way, report, evidence)? {
+                        refused.push((*index, code));
+                    }
+                }
+                Some((*call, Expected::Refused(refused)))
+            }
+            Meant::Attend { way, attended } => {
+                self.listening.attend(*way, *attended);
+                None
+            }
+            Meant::Create { call, device } => Some((*call, Expected::Device(self.create(device, evidence)?))),
+            Meant::Patch { call, id, patch } => Some((*call, Expected::Device(self.patch(id, patch)))),
+            Meant::Delete { call, id } => Some((*call, Expected::Done(self.delete(id)))),
+            Meant::Link { call, id, client, linked } => {
+                Some((*call, Expected::Done(self.link(id, client.0, *linked))))
+            }
+            Meant::Sweep { call, client } => {
+                self.sweep(*client);
+                Some((*call, Expected::Swept(false)))
+            }
+            Meant::Lease { call, client, max } => {
+                Some((*call, Expected::Leased(self.lease(*client, *max, evidence)?)))
+            }
+            Meant::Ended { attempt, at, took_ms, answer } => {
+                self.ended(attempt, (*at, *took_ms), *answer);
+                None
+            }
+            Meant::Retry { call, id } => Some((*call, Expected::Done(self.retry(*id, evidence)?))),
+        })
+    }
+
+    fn report(
+        &mut self,
+        way: WayIn,
+        report: &Report,
+        evidence: &mut Evidence,
+    ) -> Checked<Result<(), &'static str>> {
+        let says_something = !matches!(report.said, Said::Refused(_));
+        if !self.devices.contains_key(&report.device) {
+            if self.settings.unknown == UnknownDevice::Reject || !says_something {
+                return Ok(Err("unknown_device"));
+            }
+            let kind = report.kind.as_ref().map_or("lock".to_owned(), ToString::to_string);
+            if let Some(code) = refused_value(&kind, &report.said) {
+                return Ok(Err(code));
+            }
+            let device =
+                NewDevice { id: report.device.to_string(), kind: Some(kind), ..NewDevice::default() };
+            if let Err(code) = self.create(&device, evidence)? {
+                return Ok(Err(code));
+            }
+        }
+        let (now, mark) = (self.now, self.listening.mark(way.index()));
+        let device = self.devices.get_mut(&report.device).expect("it is there");
+        let wrong_kind = report.kind.as_ref().is_some_and(|kind| kind.as_str() != device.kind);
+        let refusal = match &report.said {
+            _ if wrong_kind => Some("wrong_kind"),
+            Said::Refused(problem) => Some(problem.code),
+            said => refused_value(&device.kind, said),
+        };
+        if device.greet(now, way, mark) {
+            self.happened(&report.device, EventKind::Restored, evidence)?;
+        }
+        if let (None, Said::Value { value, ts }) = (refusal, &report.said) {
+            let device = self.devices.get_mut(&report.device).expect("it is there");
+            if let Some(previous) = device.take(now, value, *ts) {
+                self.changed(&report.device, previous.as_ref(), evidence)?;
+            }
+        }
+        Ok(refusal.map_or(Ok(()), Err))
+    }
+
+    /// A loss or restoration: the value stays.
+    fn happened(&mut self, id: &DeviceId, kind: EventKind, evidence: &mut Evidence) -> Checked {
+        let value = self.devices[id].value.clone();
+        self.event(id, kind, value.as_ref(), evidence)
+    }
+
+    fn changed(&mut self, id: &DeviceId, previous: Option<&base::Value>, evidence: &mut Evidence) -> Checked {
+        self.event(id, EventKind::Changed, previous, evidence)
+    }
+
+    /// Something happened to a device: exactly one event, and for each linked client one notification.
+    fn event(
+        &mut self,
+        id: &DeviceId,
+        kind: EventKind,
+        previous: Option<&base::Value>,
+        evidence: &mut Evidence,
+    ) -> Checked {
+        let now = self.now;
+        let device = self.devices.get_mut(id).expect("it is there");
+        device.sequence += 1;
+        let made = evidence.events.pop_front().filter(|event| event.device == *id);
+        let Some(made) = made else {
+            let detail = format!("no event for {kind:?} of {id}, sequence {}", device.sequence);
+            return Err(Invariant::OneEffectPerCause.broken(detail));
+        };
+        let event = Event {
+            at: made.id.at,
+            kind,
+            sequence: device.sequence,
+            value: device.value.clone(),
+            previous: previous.cloned(),
+        };
+        let found = Event {
+            at: made.id.at,
+            kind: made.kind,
+            sequence: made.sequence,
+            value: made.value,
+            previous: made.previous,
+        };
+        let invariant =
+            if found.kind == kind { Invariant::OrderPerDevice } else { Invariant::OneEffectPerCause };
+        invariant.same(format_args!("event of {id}"), &found, &event)?;
+        let ahead = event.at.0 - now.0;
+        Invariant::AsTheModel.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead), || {
+            format!("event of {id} at {now} is stamped {ahead} ms ahead")
+        })?;
+        device.events.push(event);
+        let clients = device.links.clone();
+        for client in clients {
+            let device = self.devices.get_mut(id).expect("it is there");
+            device.pairs.entry(client).or_default().events.push((kind, previous.cloned()));
+            self.notify(id, client, kind, None, evidence)?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, device: &NewDevice, evidence: &Evidence) -> Checked<Result<Shown, &'static str>> {
+        let id = DeviceId::new(&device.id).expect("the workload makes ids that may be");
+        if self.devices.contains_key(&id) {
+            return Ok(Err("exists"));
+        }
+        let Some(slot) = evidence.new_slot(&id, self.unused_slot) else {
+            return Err(
+                Invariant::OneEffectPerCause.broken(format!("device {id} was registered without a record"))
+            );
+        };
+        self.unused_slot = DeviceSlot(slot.0 + 1);
+        let registered = Device {
+            id: id.clone(),
+            slot,
+            kind: device.kind.clone().unwrap_or_else(|| "lock".to_owned()),
+            address: device.address.clone(),
+            interval_ms: device.report_interval.map(|interval| interval.as_millis() as u64),
+            registered_at: self.now,
+            links: Vec::new(),
+            value: None,
+            changed_at: None,
+            newest_ts: None,
+            connection: Connection::NeverSeen,
+            sequence: 0,
+            seen: None,
+            silent_from: self.listening.mark(EVERY),
+            readings: Vec::new(),
+            events: Vec::new(),
+            pairs: BTreeMap::new(),
+        };
+        let shown = registered.shown();
+        self.devices.insert(id, registered);
+        Ok(Ok(shown))
+    }
+
+    fn patch(&mut self, id: &DeviceId, patch: &DevicePatch) -> Result<Shown, &'static str> {
+        let device = self.devices.get_mut(id).ok_or("unknown_device")?;
+        match &patch.address {
+            Patch::Keep => {}
+            Patch::Clear => device.address = None,
+            Patch::Set(address) => device.address = Some(address.clone()),
+        }
+        match patch.report_interval {
+            Patch::Keep => {}
+            Patch::Clear => device.interval_ms = None,
+            Patch::Set(interval) => device.interval_ms = Some(interval.as_millis() as u64),
+        }
+        Ok(device.shown())
+    }
+
+    fn delete(&mut self, id: &DeviceId) -> Result<(), &'static str> {
+        let clients = self.devices.get(id).ok_or("unknown_device")?.links.clone();
+        clients.into_iter().for_each(|client| self.cancel(id, client));
+        self.devices.remove(id);
+        Ok(())
+    }
+
+    fn link(&mut self, id: &DeviceId, client: Incarnation, linked: bool) -> Result<(), &'static str> {
+        let device = self.devices.get_mut(id).ok_or("unknown_device")?;
+        let was = device.links.contains(&client);
+        if linked && !was {
+            device.links.push(client);
+        } else if !linked && was {
+            device.links.retain(|other| *other != client);
+            self.cancel(id, client);
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self, client: Incarnation) {
+        let ids: Vec<DeviceId> = self.devices.keys().cloned().collect();
+        for id in ids {
+            // A device that is not linked has nothing to cancel.
+            let _unlinked = self.link(&id, client, false);
+        }
+    }
+
+    /// Losses are found in the evidence: each must be allowed, and those that must be there, are.
+    fn notice_silence(&mut self, evidence: &mut Evidence, more: bool) -> Checked {
+        while let Some(event) = evidence.events.front() {
+            let id = event.device.clone();
+            let lost = event.kind == EventKind::Lost && self.devices.contains_key(&id);
+            Invariant::OneEffectPerCause.check(lost, || format!("nothing caused {event:?}"))?;
+            self.check_may_be_lost(&id)?;
+            self.devices.get_mut(&id).expect("it is there").connection = Connection::Lost;
+            self.happened(&id, EventKind::Lost, evidence)?;
+        }
+        if more {
+            return Ok(());
+        }
+        for device in self.devices.values().filter(|device| device.connection != Connection::Lost) {
+            let (counted, _) = self.silence_ms(device);
+            let late = counted - self.patience_ms(device);
+            let overdue = self.listening.runs(device.silent_from.clock) && late >= TICK_MS;
+            Invariant::SilenceIsMeasured
+                .check(!overdue, || format!("{} should have been lost {late} ms ago", device.id))?;
+        }
+        Ok(())
+    }
+
+    fn check_may_be_lost(&self, id: &DeviceId) -> Checked {
+        let device = &self.devices[id];
+        let (counted, listened) = self.silence_ms(device);
+        let patience = self.patience_ms(device);
+        let runs = self.listening.runs(device.silent_from.clock);
+        let allowed = device.connection != Connection::Lost && runs && counted.min(listened) >= patience;
+        Invariant::SilenceIsMeasured.check(allowed, || {
+            format!(
+                "{id}, {}, is lost after {counted} ms counted of {listened} ms listened; it may be silent for {patience} ms, and its clock runs: {runs}",
+                device.connection.as_str()
+            )
+        })
+    }
+
+    /// For how long a device was silent: counted, and listened.
+    fn silence_ms(&self, device: &Device) -> (i64, i64) {
+        let (then, now) = (device.silent_from, self.listening.mark(device.silent_from.clock));
+        (now.counted - then.counted, now.listened - then.listened)
+    }
+
+    fn patience_ms(&self, device: &Device) -> i64 {
+        let ms = |duration: std::time::Duration| duration.as_millis() as i64;
+        device.patience_ms(ms(self.settings.report_interval), ms(self.settings.loss_grace))
+    }
+}
+
+/// Why a value is refused, if it is.
+fn refused_value(kind: &str, said: &Said) -> Option<&'static str> {
+    match said {
+        Said::Value { value, .. } if kind == "lock" && !matches!(value.to_json().as_str(), "0" | "1") => {
+            Some("value_not_allowed")
+        }
+        _ => None,
+    }
+}
+
+/// Everything that an attempt must be like.
+pub(crate) fn sorted(mut attempts: Vec<ExpectedAttempt>) -> Vec<ExpectedAttempt> {
+    attempts.sort_by_key(|attempt| attempt.delivery);
+    attempts
+}

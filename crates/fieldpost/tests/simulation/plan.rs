@@ -1,0 +1,129 @@
+//! What a seed decides before its run begins: how much there is of everything, how it is set, and which faults come how often.
+//!
+//! Runs differ widely on purpose: a run in which every fault is rare finds other things than one in which a single
+//! fault comes all the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::WayIn;
+use base::random::Random;
+use engine::Settings;
+use engine::settings::{Retry, UnknownDevice};
+
+use crate::sabotage::Sabotage;
+
+/// Which store a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// In memory: every outcome of a commit.
+    Memory,
+    /// The embedded store on a simulated disk.
+    Embedded,
+}
+
+/// How often the scheduler picks each kind of step, relative to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weights {
+    pub(crate) reports: u64,
+    pub(crate) registry: u64,
+    pub(crate) attend: u64,
+    pub(crate) time: u64,
+    pub(crate) leap: u64,
+    pub(crate) wall: u64,
+    pub(crate) mood: u64,
+    pub(crate) crash: u64,
+    pub(crate) kill: u64,
+    pub(crate) stop: u64,
+    pub(crate) storage_fault: u64,
+    pub(crate) audit: u64,
+}
+
+/// A run.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) steps: usize,
+    pub(crate) storage: Storage,
+    pub(crate) partitions: u16,
+    pub(crate) devices: u64,
+    pub(crate) clients: u64,
+    pub(crate) per_client_in_flight: usize,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) weights: Weights,
+    pub(crate) sabotage: Option<Sabotage>,
+}
+
+/// Steps of a run before it becomes quiet.
+const STEPS: u64 = 1_500;
+
+impl Plan {
+    /// The run of `seed`.
+    pub(crate) fn of(seed: u64) -> Self {
+        // The run draws from the seed itself; the plan must not foretell its first numbers.
+        let mut random = Random::new(seed ^ 0x0005_eed0_f9a7_e000);
+        let storage = if random.chance(2, 5) { Storage::Memory } else { Storage::Embedded };
+        Self {
+            seed,
+            steps: (STEPS / 2 + random.below(STEPS)) as usize,
+            storage,
+            partitions: 1 + random.below(4) as u16,
+            devices: 1 + random.below(12),
+            clients: 1 + random.below(4),
+            per_client_in_flight: 1 + random.below(4) as usize,
+            settings: Arc::new(settings(&mut random)),
+            weights: weights(&mut random),
+            sabotage: None,
+        }
+    }
+
+    /// The ways in that are configured.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = WayIn> {
+        WayIn::ALL.into_iter().filter(|way| self.settings.ways_configured[way.index()])
+    }
+}
+
+fn settings(random: &mut Random) -> Settings {
+    let mut seconds = |least: u64, most: u64| Duration::from_secs(least + random.below(most - least + 1));
+    let retry =
+        Retry { base: seconds(1, 30), max: seconds(20, 90), attempts_max: seconds(2, 6).as_secs() as u32 };
+    let (report_interval, loss_grace, restart_grace) = (seconds(2, 40), seconds(0, 5), seconds(0, 20));
+    let attempt_timeout = seconds(2, 10);
+    let ways_configured = match random.below(4) {
+        0 => [true, false, false],
+        1 => [false, true, false],
+        2 => [true, true, false],
+        _ => [true, true, true],
+    };
+    Settings {
+        device_id_chars_max: 16,
+        unknown: if random.chance(1, 3) { UnknownDevice::Register } else { UnknownDevice::Reject },
+        report_interval,
+        loss_grace,
+        restart_grace,
+        ways_configured,
+        retry,
+        attempt_timeout,
+        allow_private: false,
+        render: Arc::new(notify::render),
+    }
+}
+
+fn weights(random: &mut Random) -> Weights {
+    // One run in three is spared each fault; in the others it is rare or frequent.
+    let mut fault = |often: u64| if random.chance(1, 3) { 0 } else { 1 + random.below(often) };
+    Weights {
+        attend: fault(20),
+        leap: fault(8),
+        wall: fault(6),
+        mood: fault(40),
+        crash: fault(10),
+        kill: fault(10),
+        stop: fault(6),
+        storage_fault: fault(12),
+        reports: 30 + random.below(200),
+        registry: 20 + random.below(100),
+        time: 100 + random.below(300),
+        audit: 10,
+    }
+}

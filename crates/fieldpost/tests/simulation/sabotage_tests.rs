@@ -1,0 +1,88 @@
+//! Shows that the checkers bite: a harness that is broken on purpose is found out, and by the right one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::plan::{Plan, Storage};
+use crate::sabotage::Sabotage;
+use crate::violation::Invariant;
+use crate::world;
+
+/// Seeds that a checker may need to meet the fault.
+const SEEDS: std::ops::Range<u64> = 0..60;
+
+/// Runs seeds with the sabotage until something is found: the first thing must be one of these.
+fn check(sabotage: Sabotage, storage: Storage, expected: &[Invariant]) {
+    for seed in SEEDS {
+        let plan = Plan { sabotage: Some(sabotage), storage, ..Plan::of(seed) };
+        let ended = catch_unwind(AssertUnwindSafe(|| world::run(plan)));
+        let (result, _) =
+            ended.unwrap_or_else(|_| panic!("{sabotage:?}: seed {seed} panics before a checker speaks"));
+        if let Err(violation) = result {
+            assert!(expected.contains(&violation.invariant), "{sabotage:?}, seed {seed}: {violation}");
+            return;
+        }
+    }
+    panic!("{sabotage:?} is never found out");
+}
+
+#[test]
+fn effects_let_go_before_they_are_durable_are_found() {
+    // A partition that takes a batch for durable looks for it in the store, and answers as if it had never been made.
+    let expected = [Invariant::DurableBeforeAcknowledged, Invariant::AsTheModel];
+    check(Sabotage::EffectsBeforeDurable, Storage::Memory, &expected);
+    check(Sabotage::EffectsBeforeDurable, Storage::Embedded, &expected);
+}
+
+#[test]
+fn a_forgotten_sync_is_found() {
+    check(Sabotage::ForgottenSync, Storage::Embedded, &[Invariant::DurableBeforeAcknowledged]);
+}
+
+#[test]
+fn a_batch_lost_at_a_restart_is_found() {
+    check(Sabotage::BatchLostAtRestart, Storage::Memory, &[Invariant::DurableBeforeAcknowledged]);
+}
+
+#[test]
+fn an_event_recorded_twice_is_found() {
+    check(Sabotage::EventTwice, Storage::Memory, &[Invariant::OneEffectPerCause]);
+}
+
+#[test]
+fn an_attempt_begun_twice_is_found() {
+    check(Sabotage::AttemptTwice, Storage::Memory, &[Invariant::OneLease]);
+}
+
+#[test]
+fn an_attempt_after_its_link_was_cut_is_found() {
+    check(Sabotage::AttemptsWait, Storage::Memory, &[Invariant::LookedUpAtTheLastMoment]);
+}
+
+#[test]
+fn a_retry_that_comes_too_soon_is_found() {
+    check(Sabotage::RetriesTooSoon, Storage::Memory, &[Invariant::NeverEarlyHardlyLate]);
+}
+
+#[test]
+fn a_door_that_closes_without_a_word_is_found() {
+    check(Sabotage::SilentDoor, Storage::Memory, &[Invariant::SilenceIsMeasured]);
+}
+
+#[test]
+fn reports_in_another_order_are_found() {
+    check(
+        Sabotage::SwappedReports,
+        Storage::Memory,
+        &[Invariant::OrderPerDevice, Invariant::OneEffectPerCause],
+    );
+}
+
+#[test]
+fn a_body_that_hides_what_was_skipped_is_found() {
+    check(Sabotage::NothingSkipped, Storage::Memory, &[Invariant::NewestWins]);
+}
+
+#[test]
+fn a_limit_that_is_ignored_is_found() {
+    check(Sabotage::LimitIgnored, Storage::Memory, &[Invariant::Bounded]);
+}

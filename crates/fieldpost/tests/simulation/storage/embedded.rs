@@ -1,0 +1,160 @@
+//! The embedded store on a simulated disk: production's log, overlays, checkpoints and tables, with everything that a disk
+//! does to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::random::Random;
+use base::{Clock, Lineage};
+use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
+use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError};
+
+use super::Storage;
+use super::lying_disk::LyingDisk;
+use crate::clock::VirtualClock;
+use crate::plan::Plan;
+use crate::sabotage::Sabotage;
+
+/// Calls after which a fault comes at the latest.
+const FAULT_WITHIN_CALLS: u64 = 60;
+/// Stands for never.
+const NEVER: u64 = u64::MAX;
+
+/// The store, whichever process has it.
+pub(crate) struct OnDisk {
+    disk: SimulatedDisk,
+    options: EmbeddedOptions,
+    clock: Arc<VirtualClock>,
+    opened: Option<Arc<EmbeddedStore>>,
+    faulty: bool,
+    sabotage: Option<Sabotage>,
+    copies: u64,
+}
+
+impl OnDisk {
+    pub(crate) fn new(plan: &Plan, clock: Arc<VirtualClock>) -> Self {
+        let mut random = Random::new(plan.seed.rotate_left(32));
+        Self {
+            disk: SimulatedDisk::new(plan.seed),
+            options: options(plan, &mut random),
+            clock,
+            opened: None,
+            faulty: false,
+            sabotage: plan.sabotage,
+            copies: 0,
+        }
+    }
+
+    fn as_seen(&self) -> Arc<dyn Disk> {
+        let disk = Arc::new(self.disk.clone());
+        if self.sabotage == Some(Sabotage::ForgottenSync) { Arc::new(LyingDisk(disk)) } else { disk }
+    }
+
+    fn files_bytes(&self) -> u64 {
+        let names = self.disk.list().unwrap_or_default();
+        names.iter().filter_map(|name| self.disk.file_len(name)).sum()
+    }
+}
+
+/// Everything small, so that segments, checkpoints and pages turn over within a run.
+fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
+    EmbeddedOptions {
+        partitions: plan.partitions,
+        table_cache_bytes: 64 << 10,
+        checkpoint_log_bytes: 2_000 + random.below(60_000),
+        checkpoint_age: Duration::from_secs(1 + random.below(120)),
+        log: LogOptions {
+            segment_bytes: 1_500 + random.below(20_000),
+            zeros_ahead_bytes: random.below(3) * 2_000,
+        },
+        identity: Some((Lineage(plan.seed), LogId(plan.seed ^ 1))),
+    }
+}
+
+impl Storage for OnDisk {
+    fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        let store = Arc::new(EmbeddedStore::open(self.as_seen(), self.options.clone())?);
+        self.opened = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    fn commit_step(&mut self, _: &mut Random) -> bool {
+        self.opened.as_ref().is_some_and(|store| match store.commit_step() {
+            Progress::Idle => false,
+            Progress::Worked => true,
+            // The log has no room: the real committer wakes the checkpointer and waits.
+            Progress::Full => store.checkpoint_step(self.clock.now()) == Progress::Worked,
+        })
+    }
+
+    fn upkeep_step(&mut self, random: &mut Random) -> bool {
+        let Some(store) = &self.opened else { return false };
+        let step =
+            if random.chance(1, 4) { store.idle_step() } else { store.checkpoint_step(self.clock.now()) };
+        step == Progress::Worked
+    }
+
+    fn fault(&mut self, random: &mut Random) -> String {
+        self.faulty = true;
+        let nth = 1 + random.below(FAULT_WITHIN_CALLS);
+        match random.below(6) {
+            0 => {
+                self.disk.fail_read(nth);
+                format!("read {nth} fails")
+            }
+            1 | 2 => {
+                self.disk.fail_write(nth);
+                format!("write {nth} fails")
+            }
+            3 | 4 => {
+                let nth = 1 + nth / 8;
+                self.disk.fail_sync(nth);
+                format!("sync {nth} fails")
+            }
+            _ => {
+                let room = random.below(20_000);
+                self.disk.set_capacity(Some(self.files_bytes() + room));
+                format!("the disk has room for {room} bytes more")
+            }
+        }
+    }
+
+    fn is_faulty(&self) -> bool {
+        self.faulty
+    }
+
+    fn heal(&mut self) {
+        self.faulty = false;
+        self.disk.fail_read(NEVER);
+        self.disk.fail_write(NEVER);
+        self.disk.fail_sync(NEVER);
+        self.disk.set_capacity(None);
+    }
+
+    fn kill(&mut self) {
+        self.disk.kill();
+        self.opened = None;
+    }
+
+    fn crash(&mut self, _: &mut Random) {
+        self.disk.crash();
+        self.opened = None;
+    }
+
+    fn stop(&mut self) {
+        if let Some(store) = self.opened.take() {
+            store.idle_step();
+        }
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Store>> {
+        let store = self.opened.as_ref().filter(|store| store.failure().is_none())?;
+        Some(Arc::clone(store) as Arc<dyn Store>)
+    }
+
+    fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        self.copies += 1;
+        let copy = self.disk.copy_of_durable(self.copies);
+        Ok(Arc::new(EmbeddedStore::open(Arc::new(copy), self.options.clone())?))
+    }
+}

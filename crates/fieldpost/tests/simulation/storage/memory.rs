@@ -1,0 +1,253 @@
+//! The store in memory, with commits that wait and every outcome that the port allows.
+//!
+//! What has been committed survives a crash; what waits may or may not, in the order of handing in, as in a log. After an outcome
+//! other than `Durable` a partition's batches come to nothing until it is loaded again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::random::Random;
+use base::{Lineage, PartitionId, Timestamp};
+use records::{Batch, PartitionHead};
+use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
+
+use super::Storage;
+use crate::plan::Plan;
+use crate::sabotage::Sabotage;
+
+/// The store, whichever process has it.
+pub(crate) struct InMemory {
+    committed: Arc<MemoryStore>,
+    opened: Option<Arc<Held>>,
+    /// What was committed, kept only for the sabotage that loses some of it.
+    log: Arc<Mutex<Vec<Batch>>>,
+    /// Outcomes other than `Durable` that are still to come.
+    planned: u64,
+    sabotage: Option<Sabotage>,
+}
+
+impl InMemory {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let committed = Arc::new(MemoryStore::new(Lineage(plan.seed), plan.partitions));
+        Self { committed, opened: None, log: Arc::default(), planned: 0, sabotage: plan.sabotage }
+    }
+
+    /// As if the last batch had never been written.
+    fn lose_the_last(&mut self) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.pop();
+        let again = MemoryStore::new(self.committed.lineage(), self.committed.partitions());
+        for batch in log.iter() {
+            again.commit(batch.clone(), Box::new(|_| {}));
+        }
+        self.committed = Arc::new(again);
+    }
+
+    fn outcome(&mut self, random: &mut Random) -> Option<Planned> {
+        if self.planned == 0 || !random.chance(1, 3) {
+            return None;
+        }
+        self.planned -= 1;
+        Some(match random.below(7) {
+            0..=1 => Planned::Fenced,
+            2..=3 => Planned::UnknownWritten,
+            4..=5 => Planned::UnknownLost,
+            _ => Planned::Failed,
+        })
+    }
+}
+
+impl Storage for InMemory {
+    fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        let held = Arc::new(Held {
+            committed: Arc::clone(&self.committed),
+            log: self.sabotage.map(|_| Arc::clone(&self.log)),
+            state: Mutex::default(),
+        });
+        self.opened = Some(Arc::clone(&held));
+        Ok(held)
+    }
+
+    fn commit_step(&mut self, random: &mut Random) -> bool {
+        let Some(opened) = self.opened.clone() else { return false };
+        if opened.locked().waiting.is_empty() {
+            return false;
+        }
+        let planned = self.outcome(random);
+        opened.commit_first(planned)
+    }
+
+    fn upkeep_step(&mut self, _: &mut Random) -> bool {
+        false
+    }
+
+    fn fault(&mut self, random: &mut Random) -> String {
+        self.planned += 1 + random.below(3);
+        format!("{} commits will not be durable", self.planned)
+    }
+
+    fn is_faulty(&self) -> bool {
+        self.planned > 0
+    }
+
+    fn heal(&mut self) {
+        self.planned = 0;
+    }
+
+    fn kill(&mut self) {
+        self.opened = None;
+    }
+
+    fn crash(&mut self, random: &mut Random) {
+        let Some(opened) = self.opened.take() else { return };
+        let survivors = random.below(opened.locked().waiting.len() as u64 + 1);
+        for _ in 0..survivors {
+            opened.write_first();
+        }
+        if self.sabotage == Some(Sabotage::BatchLostAtRestart) {
+            self.lose_the_last();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.opened = None;
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Store>> {
+        let opened = self.opened.as_ref()?;
+        opened.check().is_ok().then(|| Arc::clone(&self.committed) as Arc<dyn Store>)
+    }
+
+    fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::clone(&self.committed) as Arc<dyn Store>)
+    }
+}
+
+/// The store as one process has it.
+struct Held {
+    committed: Arc<MemoryStore>,
+    log: Option<Arc<Mutex<Vec<Batch>>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Batch, CommitDone)>,
+    /// Partitions that must be loaded before anything of them is written again.
+    fenced: BTreeSet<PartitionId>,
+    failure: Option<Arc<StoreError>>,
+}
+
+impl Held {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits the batch that waits longest, with the planned outcome if there is one.
+    fn commit_first(&self, planned: Option<Planned>) -> bool {
+        let mut state = self.locked();
+        let Some((batch, done)) = state.waiting.pop_front() else { return false };
+        if let Some(log) = &self.log {
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(batch.clone());
+        }
+        let outcome = state.commit(&self.committed, batch, planned);
+        drop(state);
+        done(outcome);
+        true
+    }
+
+    /// Writes the batch that waits longest and tells nobody.
+    fn write_first(&self) {
+        let mut state = self.locked();
+        if let Some((batch, _nobody)) = state.waiting.pop_front() {
+            state.commit(&self.committed, batch, None);
+        }
+    }
+
+    /// A partition begins anew. What its earlier life had handed in must never be written: its numbers are used again.
+    fn unfence(&self, partition: PartitionId) {
+        let mut state = self.locked();
+        state.fenced.remove(&partition);
+        let waiting = std::mem::take(&mut state.waiting);
+        let (old, others) = waiting.into_iter().partition(|(batch, _)| batch.partition == partition);
+        state.waiting = others;
+        drop(state);
+        let old: VecDeque<(Batch, CommitDone)> = old;
+        old.into_iter().for_each(|(_, done)| done(CommitOutcome::Fenced));
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match &self.locked().failure {
+            Some(failure) => Err(StoreError::Poisoned(failure.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl State {
+    fn commit(&mut self, committed: &MemoryStore, batch: Batch, planned: Option<Planned>) -> CommitOutcome {
+        if let Some(failure) = &self.failure {
+            return CommitOutcome::Failed(Arc::clone(failure));
+        }
+        if self.fenced.contains(&batch.partition) {
+            return CommitOutcome::Fenced;
+        }
+        if planned == Some(Planned::Failed) {
+            let failure = Arc::new(StoreError::Refused("the disk failed, as planned".to_owned()));
+            self.failure = Some(Arc::clone(&failure));
+            return CommitOutcome::Failed(failure);
+        }
+        let partition = batch.partition;
+        if let Some(planned) = planned {
+            committed.plan(partition, planned);
+            self.fenced.insert(partition);
+        }
+        let slot = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&slot);
+        let tell = move |outcome| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        committed.commit(batch, Box::new(tell));
+        let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.expect("the store in memory tells at once")
+    }
+}
+
+impl Store for Held {
+    fn lineage(&self) -> Lineage {
+        self.committed.lineage()
+    }
+
+    fn partitions(&self) -> u16 {
+        self.committed.partitions()
+    }
+
+    fn recorded_now(&self) -> Timestamp {
+        self.committed.recorded_now()
+    }
+
+    fn load(
+        &self,
+        partition: PartitionId,
+        resident: &mut dyn FnMut(Resident),
+    ) -> Result<PartitionHead, StoreError> {
+        self.check()?;
+        self.unfence(partition);
+        self.committed.load(partition, resident)
+    }
+
+    fn commit(&self, batch: Batch, done: CommitDone) {
+        self.locked().waiting.push_back((batch, done));
+    }
+
+    fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        self.check()?;
+        self.committed.view(partition)
+    }
+
+    fn failure(&self) -> Option<Arc<StoreError>> {
+        self.locked().failure.clone()
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        self.committed.figures()
+    }
+}

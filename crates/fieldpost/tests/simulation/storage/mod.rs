@@ -1,0 +1,63 @@
+//! The two stores that a run may be over, behind one face that can be stepped, crashed and asked for faults.
+
+mod embedded;
+mod lying_disk;
+mod memory;
+
+use std::sync::Arc;
+
+use base::random::Random;
+use store::{Store, StoreError};
+
+use crate::clock::VirtualClock;
+use crate::plan::{Plan, Storage as Kind};
+
+/// A store with what can happen to it.
+pub(crate) trait Storage {
+    /// Opens it, as a process that starts does.
+    ///
+    /// # Errors
+    /// When it refuses: with faults of the disk it may.
+    fn open(&mut self) -> Result<Arc<dyn Store>, StoreError>;
+
+    /// Commits what waits; whether there was anything.
+    fn commit_step(&mut self, random: &mut Random) -> bool;
+
+    /// Work that nobody waits for: checkpoints, idle marks. Whether there was any.
+    fn upkeep_step(&mut self, random: &mut Random) -> bool;
+
+    /// A fault from now on, or at one of the next calls; says which.
+    fn fault(&mut self, random: &mut Random) -> String;
+
+    /// Whether faults may still come, or have come since it was healed.
+    fn is_faulty(&self) -> bool;
+
+    /// No more faults.
+    fn heal(&mut self);
+
+    /// The process dies.
+    fn kill(&mut self);
+
+    /// The power fails.
+    fn crash(&mut self, random: &mut Random);
+
+    /// The process ends well: everything it was handed is settled.
+    fn stop(&mut self);
+
+    /// What readers see now; nothing after a failure, or while no process has it open.
+    fn reader(&self) -> Option<Arc<dyn Store>>;
+
+    /// The store as it would be after a crash now that loses everything not durable.
+    ///
+    /// # Errors
+    /// When it refuses.
+    fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError>;
+}
+
+/// The store of a plan.
+pub(crate) fn of(plan: &Plan, clock: &Arc<VirtualClock>) -> Box<dyn Storage> {
+    match plan.storage {
+        Kind::Memory => Box::new(memory::InMemory::new(plan)),
+        Kind::Embedded => Box::new(embedded::OnDisk::new(plan, Arc::clone(clock))),
+    }
+}

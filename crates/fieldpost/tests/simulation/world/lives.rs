@@ -1,0 +1,217 @@
+//! Lives of the process: it starts, is killed, loses its power, or stops well; and starts again over what is left.
+
+use std::sync::Arc;
+
+use base::{Clock, Incarnation, PartitionId, WayIn};
+use engine::Settings;
+use engine::effect::Reply;
+use engine::input::Input;
+use engine::settings::{Picture, Retry};
+use records::Process;
+use store::StoreError;
+
+use super::World;
+use super::calls::{Then, Waiting};
+use super::server::Server;
+use crate::meant::Meant;
+use crate::sabotage::Sabotage;
+use crate::tap::Tap;
+use crate::violation::{Checked, Invariant};
+
+/// Steps that a clean stop may take: far more than any needs.
+const STOP_STEPS_MAX: usize = 10_000;
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The process dies.
+    Kill,
+    /// The power fails.
+    Crash,
+}
+
+impl World {
+    /// The process starts. With faults of the disk it may not get far, and is started again later.
+    pub(super) fn start(&mut self) -> Checked {
+        match self.try_start() {
+            Ok(server) => self.started(server),
+            Err(error) => {
+                self.trace.note(format_args!("the start fails: {error}"));
+                self.counts.refused_opens += 1;
+                let excused = self.storage.is_faulty();
+                Invariant::DurableBeforeAcknowledged
+                    .check(excused, || format!("a disk without faults is refused: {error}"))?;
+                self.storage.heal();
+                self.storage.kill();
+                Ok(())
+            }
+        }
+    }
+
+    fn try_start(&mut self) -> Result<Server, StoreError> {
+        let store = self.storage.open()?;
+        self.clock.start(store.recorded_now());
+        let tap = Tap::new(store, self.plan.sabotage);
+        self.processes += 1;
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let ignored = usize::from(self.plan.sabotage == Some(Sabotage::LimitIgnored));
+        let per_client = self.plan.per_client_in_flight + ignored;
+        Server::start(&tap, clock, &self.settings_in_force(), Process(self.processes), per_client)
+    }
+
+    /// The settings that the server is given: those of the plan, unless the harness is broken.
+    fn settings_in_force(&self) -> Arc<Settings> {
+        let settings = &self.plan.settings;
+        match self.plan.sabotage {
+            Some(Sabotage::RetriesTooSoon) => {
+                let retry = Retry { base: settings.retry.base / 2, ..settings.retry };
+                Arc::new(Settings { retry, ..(**settings).clone() })
+            }
+            Some(Sabotage::NothingSkipped) => {
+                let render =
+                    |picture: &Picture<'_>| notify::render(&Picture { skipped: 0, ..picture.clone() });
+                Arc::new(Settings { render: Arc::new(render), ..(**settings).clone() })
+            }
+            _ => Arc::clone(settings),
+        }
+    }
+
+    /// The model goes to where the store is; what was sent in another life was cut off.
+    fn started(&mut self, server: Server) -> Checked {
+        let now = self.clock.now();
+        self.trace.note(format_args!("process {} starts at {}", self.processes, now.0));
+        let orphans = server.orphans.clone();
+        let loaded = server.tap.take_loaded();
+        self.server = Some(server);
+        for (partition, head) in loaded {
+            self.trace.note(format_args!("{partition} is loaded at batch {}", head.seq));
+            if partition == PartitionId::REGISTRY {
+                self.registry.back_to(head.seq)?;
+            } else {
+                let track = &mut self.model[usize::from(partition.0)];
+                track.load(head.seq, now, self.processes, [false; 3])?;
+            }
+        }
+        for partition in 0..self.plan.partitions {
+            self.audit(PartitionId(partition))?;
+        }
+        self.audit(PartitionId::REGISTRY)?;
+        for client in orphans {
+            self.sweep(client, PartitionId(0));
+        }
+        let ways: Vec<WayIn> = self.plan.ways().collect();
+        for way in ways {
+            if self.random.chance(9, 10) {
+                self.attend(way, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a partition to unlink a client that is gone, and the next ones after it.
+    pub(super) fn sweep(&mut self, client: Incarnation, partition: PartitionId) {
+        if partition.0 >= self.plan.partitions {
+            return;
+        }
+        let call = self.next_call();
+        let (reply, receiver) = Reply::new();
+        if self.hand_in(partition, Input::SweepClient { client, reply }, Meant::Sweep { call, client }) {
+            let then = Then::SweepOn(client, partition);
+            self.await_answer(call, Waiting::Swept(receiver), vec![partition], then);
+        }
+    }
+
+    /// A way in opens or closes its door.
+    pub(super) fn attend(&mut self, way: WayIn, attended: bool) {
+        self.trace.note(format_args!("{} attended: {attended}", way.as_str()));
+        let told = attended || self.plan.sabotage == Some(Sabotage::SilentDoor);
+        if let Some(server) = &self.server {
+            server.attended[way.index()].store(told, std::sync::atomic::Ordering::SeqCst);
+        }
+        for partition in 0..self.plan.partitions {
+            let input = Input::Attend { way, attended: told };
+            let _not_accepting = self.hand_in(PartitionId(partition), input, Meant::Attend { way, attended });
+        }
+    }
+
+    /// The process ends without a word.
+    pub(super) fn end_life(&mut self, end: End) {
+        self.trace.note(format_args!("{end:?}"));
+        // The disk goes first: a process that dies writes nothing more.
+        match end {
+            End::Kill => {
+                self.counts.kills += 1;
+                self.storage.kill();
+            }
+            End::Crash => {
+                self.counts.crashes += 1;
+                self.storage.crash(&mut self.random);
+            }
+        }
+        self.bury();
+    }
+
+    /// Whoever waited for the process waits for nothing.
+    fn bury(&mut self) {
+        self.server = None;
+        self.calls.clear();
+        self.expectations.clear();
+        self.sending.cut_off();
+    }
+
+    /// The process is asked to stop: it finishes what it took, and then ends.
+    pub(super) fn stop_well(&mut self) -> Checked {
+        self.trace.note(format_args!("stop"));
+        for _ in 0..STOP_STEPS_MAX {
+            if !self.drain_step()? {
+                break;
+            }
+        }
+        if let Some(server) = &mut self.server {
+            server.partitions.iter_mut().for_each(|port| port.runner.close());
+        }
+        for partition in 0..self.plan.partitions {
+            if self.server.as_mut().is_some_and(|server| !server.port(PartitionId(partition)).dead) {
+                self.step_partition(PartitionId(partition), 0)?;
+            }
+        }
+        for _ in 0..STOP_STEPS_MAX {
+            if !self.commit_and_tell()? {
+                break;
+            }
+        }
+        let settled = self.server.as_ref().is_none_or(Server::is_settled_or_dead);
+        Invariant::Bounded.check(settled, || "a clean stop does not come to an end".to_owned())?;
+        self.counts.stops += 1;
+        self.bury();
+        self.storage.stop();
+        Ok(())
+    }
+
+    /// A step of whoever has something left. Whether anybody had.
+    fn drain_step(&mut self) -> Checked<bool> {
+        let Some(server) = &self.server else { return Ok(false) };
+        if !server.registry.dead && server.registry.runner.may_step() && !server.registry.inbox.is_empty() {
+            self.step_registry(usize::MAX)?;
+            return Ok(true);
+        }
+        let waits = |port: &&super::server::Port<_, _>| {
+            !port.dead && port.runner.may_step() && !port.inbox.is_empty()
+        };
+        let waiting = server.partitions.iter().find(waits).map(|port| port.runner.id());
+        if let Some(partition) = waiting {
+            self.step_partition(partition, usize::MAX)?;
+            return Ok(true);
+        }
+        self.commit_and_tell()
+    }
+
+    /// A commit, or an outcome. Whether there was either.
+    pub(super) fn commit_and_tell(&mut self) -> Checked<bool> {
+        if self.outcomes_waiting() > 0 {
+            self.tell_outcome(0)?;
+            return Ok(true);
+        }
+        Ok(self.storage.commit_step(&mut self.random))
+    }
+}

@@ -1,0 +1,250 @@
+//! A run: the scheduler picks one of the steps that are possible, again and again, and the checkers look after each.
+//!
+//! Everything happens on one thread, and all chance comes from the seed, so a run repeats to the last byte.
+
+mod calls;
+mod engine_steps;
+mod lives;
+mod quiet;
+mod schedule;
+mod sender;
+mod server;
+mod workload;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base::random::Random;
+use base::{Clock, Incarnation, PartitionId, Timestamp};
+use engine::input::Input;
+use engine::registry::RegistryInput;
+
+use crate::checkers::contents;
+use crate::clock::VirtualClock;
+use crate::meant::{CallId, Meant, MeantClient};
+use crate::model::partition::Partition;
+use crate::model::registry::Registry;
+use crate::model::track::Track;
+use crate::plan::Plan;
+use crate::receivers::Receivers;
+use crate::storage::Storage;
+use crate::trace::Trace;
+use crate::violation::{Checked, Violation};
+use calls::{Call, Expectations};
+use sender::Sending;
+use server::Server;
+
+/// A run under way.
+pub(crate) struct World {
+    plan: Plan,
+    random: Random,
+    clock: Arc<VirtualClock>,
+    storage: Box<dyn Storage>,
+    server: Option<Server>,
+    /// By partition.
+    model: Vec<Track<Partition>>,
+    registry: Track<Registry>,
+    expectations: Expectations,
+    calls: Vec<Call>,
+    sending: Sending,
+    receivers: Receivers,
+    clients_seen: BTreeSet<Incarnation>,
+    last_call: CallId,
+    processes: u64,
+    /// Since when everything is well and nothing new is asked.
+    quiet_since: Option<Timestamp>,
+    pub(crate) trace: Trace,
+    pub(crate) counts: Counts,
+}
+
+/// What a run saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) batches: u64,
+    pub(crate) reports: u64,
+    pub(crate) events: u64,
+    pub(crate) losses: u64,
+    pub(crate) attempts: u64,
+    pub(crate) delivered: u64,
+    pub(crate) crashes: u64,
+    pub(crate) kills: u64,
+    pub(crate) stops: u64,
+    pub(crate) reloads: u64,
+    pub(crate) refused_opens: u64,
+    pub(crate) audits: u64,
+}
+
+impl Counts {
+    /// Whether everything that can be counted was.
+    pub(crate) fn is_everything_seen(&self) -> bool {
+        let counts = [
+            self.batches,
+            self.reports,
+            self.events,
+            self.losses,
+            self.attempts,
+            self.delivered,
+            self.crashes,
+            self.kills,
+            self.stops,
+            self.reloads,
+            self.refused_opens,
+            self.audits,
+        ];
+        counts.iter().all(|count| *count > 0)
+    }
+
+    /// Both together.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.batches += other.batches;
+        self.reports += other.reports;
+        self.events += other.events;
+        self.losses += other.losses;
+        self.attempts += other.attempts;
+        self.delivered += other.delivered;
+        self.crashes += other.crashes;
+        self.kills += other.kills;
+        self.stops += other.stops;
+        self.reloads += other.reloads;
+        self.refused_opens += other.refused_opens;
+        self.audits += other.audits;
+    }
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let settings = &plan.settings;
+        let clock = Arc::new(VirtualClock::new());
+        let partition = || Track::new(Partition::new(Arc::clone(settings)));
+        Self {
+            random: Random::new(plan.seed),
+            storage: crate::storage::of(&plan, &clock),
+            clock,
+            server: None,
+            model: (0..plan.partitions).map(|_| partition()).collect(),
+            registry: Track::new(Registry::default()),
+            expectations: Expectations::default(),
+            calls: Vec::new(),
+            sending: Sending::default(),
+            receivers: Receivers::new(settings.attempt_timeout),
+            clients_seen: BTreeSet::new(),
+            last_call: 0,
+            processes: 0,
+            quiet_since: None,
+            trace: Trace::new(),
+            counts: Counts::default(),
+            plan,
+        }
+    }
+
+    /// The whole run.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub(crate) fn run(&mut self) -> Checked {
+        self.start()?;
+        self.ask_for_a_fleet()?;
+        for _ in 0..self.plan.steps {
+            self.step()?;
+        }
+        self.become_quiet()?;
+        self.counts.attempts = self.sending.begun;
+        self.counts.delivered = self.sending.delivered;
+        Ok(())
+    }
+
+    fn next_call(&mut self) -> CallId {
+        self.last_call += 1;
+        self.last_call
+    }
+
+    /// Hands an input to a partition; whether it takes any.
+    fn hand_in(&mut self, partition: PartitionId, input: Input, meant: Meant) -> bool {
+        let Some(server) = &mut self.server else { return false };
+        let port = server.port(partition);
+        if port.dead {
+            return false;
+        }
+        port.inbox.push_back((input, meant));
+        true
+    }
+
+    fn hand_in_registry(&mut self, input: RegistryInput, meant: MeantClient) -> bool {
+        let Some(server) = &mut self.server else { return false };
+        if server.registry.dead {
+            return false;
+        }
+        server.registry.inbox.push_back((input, meant));
+        true
+    }
+
+    /// Whether what the registry's model has is durable, all of it.
+    fn is_registry_settled(&self) -> bool {
+        self.server.as_ref().is_some_and(|server| server.registry.runner.is_settled())
+    }
+
+    fn clients_ever(&self) -> usize {
+        self.clients_seen.len().max(1)
+    }
+
+    /// Compares all that a reader sees of a partition with what the model has at the same batch.
+    fn audit(&mut self, partition: PartitionId) -> Checked {
+        let Some(store) = self.storage.reader() else { return Ok(()) };
+        self.counts.audits += 1;
+        let checked = if partition == PartitionId::REGISTRY {
+            contents::check_registry(&*store, &self.registry)
+        } else {
+            let track = &self.model[usize::from(partition.0)];
+            contents::check_partition(&*store, partition, track)
+        };
+        let failed = self.storage.is_faulty() && store.failure().is_some();
+        let seq = match checked {
+            Err(_) if failed => {
+                self.trace.note(format_args!("the audit of {partition} met a fault of the storage"));
+                return Ok(());
+            }
+            checked => checked?,
+        };
+        self.trace.note(format_args!("audit of {partition} at batch {seq}"));
+        // It was read: from now on it must stay.
+        self.shown(partition, seq);
+        Ok(())
+    }
+
+    /// Compares what a crash at this moment would leave, were it to lose all that is not durable.
+    fn audit_after_a_crash(&mut self) -> Checked {
+        let store = self.storage.after_a_crash().map_err(|error| {
+            let detail = format!("after a crash at this moment the store refuses to open: {error}");
+            crate::violation::Invariant::DurableBeforeAcknowledged.broken(detail)
+        })?;
+        self.counts.audits += 1;
+        for (id, track) in (0..).zip(&self.model) {
+            contents::check_partition(&*store, PartitionId(id), track)?;
+        }
+        contents::check_registry(&*store, &self.registry)?;
+        Ok(())
+    }
+
+    fn shown(&mut self, partition: PartitionId, seq: u64) {
+        if partition == PartitionId::REGISTRY {
+            self.registry.shown(seq);
+        } else {
+            self.model[usize::from(partition.0)].shown(seq);
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn random_partition(&mut self) -> PartitionId {
+        PartitionId(self.random.below(u64::from(self.plan.partitions)) as u16)
+    }
+}
+
+/// Runs a plan from beginning to end.
+pub(crate) fn run(plan: Plan) -> (Result<Counts, Violation>, Trace) {
+    let mut world = World::new(plan);
+    let result = world.run().map(|()| world.counts);
+    (result, world.trace)
+}

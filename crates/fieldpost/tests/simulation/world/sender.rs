@@ -1,0 +1,301 @@
+//! The sender of webhooks without its sockets: production's lanes decide, simulated receivers answer, and what is promised of
+//! attempts is checked where each begins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Clock, DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
+use engine::effect::Reply;
+use engine::input::Input;
+use engine::lanes::Lane;
+use engine::registry::RegistryInput;
+use engine::{Answer, AttemptDue, AttemptEnd};
+use notify::lanes::{Lease, Standing};
+use records::Reservation;
+
+use super::World;
+use super::calls::{Call, Then, Waiting};
+use crate::meant::{AttemptRef, CallId, Meant, MeantClient};
+use crate::model::ExpectedAttempt;
+use crate::receivers::Post;
+use crate::sabotage::Sabotage;
+use crate::violation::{Checked, Invariant};
+
+/// An attempt under way.
+pub(crate) struct Attempt {
+    what: AttemptRef,
+    partition: PartitionId,
+    reservation: Reservation,
+    begun: Timestamp,
+    took: Duration,
+    answer: Answer,
+}
+
+/// The end of an attempt, on its way to its partition.
+pub(crate) struct Ended {
+    what: AttemptRef,
+    partition: PartitionId,
+    reservation: Reservation,
+    end: AttemptEnd,
+}
+
+impl Ended {
+    pub(super) fn client(&self) -> Incarnation {
+        self.what.client
+    }
+}
+
+/// What the sender holds, and what outlives it for the checks.
+#[derive(Default)]
+pub(crate) struct Sending {
+    pub(crate) live: Vec<Attempt>,
+    /// Leased, and held back by a broken harness.
+    waiting: Vec<(AttemptDue, ExpectedAttempt)>,
+    /// The call that last cut a device, or its link to a client.
+    cut: BTreeMap<(DeviceId, Option<Incarnation>), CallId>,
+    /// The call that last asked for a link.
+    linked: BTreeMap<(DeviceId, Incarnation), CallId>,
+    /// The body that each webhook-id stood for, wherever it was posted.
+    bodies: BTreeMap<EntityId, Arc<[u8]>>,
+    pub(crate) begun: u64,
+    pub(crate) delivered: u64,
+}
+
+impl Sending {
+    /// The process is gone, with all that it was sending.
+    pub(crate) fn cut_off(&mut self) {
+        self.live.clear();
+        self.waiting.clear();
+    }
+
+    pub(crate) fn ask_link(&mut self, device: &DeviceId, client: Incarnation, call: CallId) {
+        self.linked.insert((device.clone(), client), call);
+    }
+
+    pub(crate) fn cut(&mut self, device: &DeviceId, client: Option<Incarnation>, call: CallId) {
+        let cut = self.cut.entry((device.clone(), client)).or_default();
+        *cut = call.max(*cut);
+    }
+
+    /// When the next attempt under way ends.
+    pub(crate) fn next_end(&self) -> Option<Timestamp> {
+        self.live.iter().map(Attempt::ends).min()
+    }
+
+    fn check_linked(&self, device: &DeviceId, client: Incarnation) -> Checked {
+        let linked = self.linked.get(&(device.clone(), client)).copied().unwrap_or(0);
+        let cut =
+            [Some(client), None].into_iter().filter_map(|client| self.cut.get(&(device.clone(), client)));
+        let cut = cut.max().copied().unwrap_or(0);
+        Invariant::LookedUpAtTheLastMoment.check(cut <= linked, || {
+            format!("an attempt at {device} for client {} begins after call {cut} had cut that", client.0)
+        })
+    }
+
+    /// One webhook-id is one body, for ever.
+    fn check_body(&mut self, due: &AttemptDue) -> Checked {
+        let first = self.bodies.entry(due.delivery).or_insert_with(|| Arc::clone(&due.body));
+        Invariant::OneEffectPerCause
+            .check(*first == due.body, || format!("{:?} was posted with two bodies", due.delivery))
+    }
+}
+
+impl Attempt {
+    fn ends(&self) -> Timestamp {
+        self.begun.after(self.took)
+    }
+}
+
+impl World {
+    /// The sender's own loop: takes what became due, and leases as its lanes allow.
+    pub(super) fn drive_lanes(&mut self) -> Checked {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        if server.clients_changed.has_changed().unwrap_or(false) {
+            server.clients_changed.mark_unchanged();
+            server.lanes.clients_changed();
+        }
+        let mut named: Vec<Lane> = server.outside.lanes.take_now();
+        named.sort_unstable();
+        let most = self.model.len() * self.clients_ever();
+        Invariant::Bounded
+            .check(named.len() <= most, || format!("{} lanes are named, of {most}", named.len()))?;
+        let Some(server) = &mut self.server else { return Ok(()) };
+        server.lanes.mark_due(named);
+        loop {
+            let Some(server) = &mut self.server else { return Ok(()) };
+            let directory = &server.outside.directory;
+            let standing = |client| match directory.get(client) {
+                None => Standing::Gone,
+                Some(client) if !client.enabled => Standing::Disabled,
+                Some(_) => Standing::Enabled,
+            };
+            let Some(lease) = server.lanes.next(standing) else { return Ok(()) };
+            self.lease(lease);
+        }
+    }
+
+    fn lease(&mut self, lease: Lease) {
+        let (partition, client, max) = (lease.partition, lease.client, lease.max);
+        let call = self.next_call();
+        let (reply, receiver) = Reply::new();
+        let input = Input::Lease { client, max, reply };
+        if self.hand_in(partition, input, Meant::Lease { call, client, max }) {
+            self.trace.note(format_args!("call {call}: lease {max} of {} in {partition}", client.0));
+            self.await_answer(call, Waiting::Leased(receiver), vec![partition], Then::Send(lease));
+        } else if let Some(server) = &mut self.server {
+            server.lanes.leased(lease, 0);
+        }
+    }
+
+    /// A lease was answered: every attempt begins at this moment.
+    pub(super) fn leased(
+        &mut self,
+        lease: Lease,
+        due: Vec<AttemptDue>,
+        expected: Vec<ExpectedAttempt>,
+    ) -> Checked {
+        let Some(server) = &mut self.server else { return Ok(()) };
+        server.lanes.leased(lease, due.len());
+        let mut due = due;
+        due.sort_by_key(|due| due.delivery);
+        Invariant::AsTheModel.same("attempts leased", &due.len(), &expected.len())?;
+        for (due, expected) in due.into_iter().zip(expected) {
+            let found = (due.delivery, due.attempt, due.client);
+            Invariant::AsTheModel.same(
+                "attempt",
+                &found,
+                &(expected.delivery, expected.number, expected.client),
+            )?;
+            let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
+            Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
+            match self.plan.sabotage {
+                Some(Sabotage::AttemptsWait) => self.sending.waiting.push((due, expected)),
+                Some(Sabotage::AttemptTwice) => {
+                    self.begin(&due, &expected)?;
+                    self.begin(&due, &expected)?;
+                }
+                _ => self.begin(&due, &expected)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A broken sender comes back to what it let wait.
+    pub(super) fn begin_waiting(&mut self) -> Checked {
+        for (due, expected) in std::mem::take(&mut self.sending.waiting) {
+            self.begin(&due, &expected)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, due: &AttemptDue, expected: &ExpectedAttempt) -> Checked {
+        let Some(server) = &self.server else { return Ok(()) };
+        let now = self.clock.now();
+        let what = AttemptRef {
+            device: expected.device.clone(),
+            client: due.client,
+            delivery: due.delivery,
+            number: due.attempt,
+        };
+        // A lease that cannot outlast its attempt, because its commit took so long, is not used.
+        let holds = now.after(self.plan.settings.attempt_timeout) <= expected.lease_end;
+        let client = server.outside.directory.get(due.client).filter(|client| client.enabled && holds);
+        let Some(client) = client else {
+            self.trace.note(format_args!("withheld {what:?}"));
+            let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
+            let ended = Ended { what, partition: due.partition, reservation: due.reservation, end };
+            self.record(ended);
+            return Ok(());
+        };
+        self.check_begin(&what, expected, now)?;
+        self.sending.check_body(due)?;
+        let known = self.registry.present.clients.get(&client.id);
+        let url = known.map(|known| known.url.clone());
+        let at_hand = url.as_ref() == Some(&client.url) || !self.is_registry_settled();
+        Invariant::LookedUpAtTheLastMoment
+            .check(at_hand, || format!("{} is posted to {}, and is at {url:?}", what.device, client.url))?;
+        let post = Post {
+            client: due.client,
+            device: what.device.clone(),
+            delivery: due.delivery,
+            body: Arc::clone(&due.body),
+        };
+        let (took, answer) = self.receivers.receive(client.id.as_str(), post, &mut self.random);
+        self.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
+        self.sending.begun += 1;
+        let (partition, reservation) = (due.partition, due.reservation);
+        self.sending.live.push(Attempt { what, partition, reservation, begun: now, took, answer });
+        Ok(())
+    }
+
+    fn check_begin(&self, what: &AttemptRef, expected: &ExpectedAttempt, now: Timestamp) -> Checked {
+        let live = || self.sending.live.iter().filter(|attempt| attempt.ends() > now);
+        let same =
+            live().find(|other| (&other.what.device, other.what.client) == (&what.device, what.client));
+        Invariant::OneLease.check(same.is_none(), || {
+            format!("{what:?} begins while {:?} is under way", same.map(|other| &other.what))
+        })?;
+        let of_client = live().filter(|other| other.what.client == what.client).count();
+        let most = self.plan.per_client_in_flight;
+        Invariant::Bounded.check(of_client < most, || {
+            format!("client {} has {of_client} attempts under way; {most} are allowed", what.client.0)
+        })?;
+        Invariant::NeverEarlyHardlyLate.check(expected.due <= now, || {
+            format!("{what:?} begins at {now} and is due at {}", expected.due)
+        })?;
+        self.check_not_late(what, expected, now)?;
+        self.sending.check_linked(&what.device, what.client)
+    }
+
+    /// An attempt that is over is told to its partition, by way of the registry where the receiver said that it is gone.
+    pub(super) fn end_attempt(&mut self, index: usize) {
+        let Attempt { what, partition, reservation, begun, took, answer } =
+            self.sending.live.swap_remove(index);
+        self.trace.note(format_args!("ends {what:?}"));
+        self.sending.delivered += u64::from(matches!(answer, Answer::Status { code: 200..=299, .. }));
+        let end = AttemptEnd { at: begun, took, answer };
+        let ended = Ended { what, partition, reservation, end };
+        if !matches!(answer, Answer::Status { code: 410, .. }) {
+            return self.record(ended);
+        }
+        let (call, client) = (self.next_call(), ended.what.client);
+        let (reply, receiver) = Reply::new();
+        let input = RegistryInput::Disable { client, reply };
+        if self.hand_in_registry(input, MeantClient::Disable { call, client }) {
+            let then = Then::Record(Box::new(ended));
+            self.await_answer(call, Waiting::Done(receiver), vec![PartitionId::REGISTRY], then);
+        } else {
+            self.finished(client);
+        }
+    }
+
+    /// Hands an attempt's end to its partition. Where that is not accepting, it will count as interrupted.
+    pub(super) fn record(&mut self, ended: Ended) {
+        let Ended { what, partition, reservation, end } = ended;
+        let client = what.client;
+        let took_ms = end.took.as_millis() as u32;
+        let meant = Meant::Ended { attempt: what, at: end.at, took_ms, answer: end.answer };
+        let _not_accepting = self.hand_in(partition, Input::AttemptEnded { reservation, end }, meant);
+        self.finished(client);
+    }
+
+    pub(super) fn finished(&mut self, client: Incarnation) {
+        if let Some(server) = &mut self.server {
+            server.lanes.finished(client);
+        }
+    }
+
+    /// Attempts that are over by now.
+    pub(super) fn over(&self) -> Vec<usize> {
+        let now = self.clock.now();
+        (0..self.sending.live.len()).filter(|index| self.sending.live[*index].ends() <= now).collect()
+    }
+
+    /// A call that the harness waits for.
+    pub(super) fn await_answer(&mut self, id: CallId, waiting: Waiting, of: Vec<PartitionId>, then: Then) {
+        let server = self.server.as_ref();
+        let asked = of.into_iter().map(|at| (at, server.and_then(|server| server.life(at)))).collect();
+        self.calls.push(Call { id, waiting, asked, then });
+    }
+}
