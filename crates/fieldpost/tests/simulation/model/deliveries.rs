@@ -299,7 +299,7 @@ impl Partition {
         let delivery = self.deliveries[number].clone();
         let device = self.devices.get_mut(&delivery.device).filter(|device| device.slot == delivery.slot);
         let Some(device) = device.filter(|device| device.links.contains(&delivery.client)) else {
-            return Ok(Err("unknown_delivery"));
+            return Ok(Err("not_linked"));
         };
         let value = device.value.clone();
         let newest_event = device.sequence;
