@@ -1,3 +1,5 @@
+//! Every record and frame survives its stored form; anything else is refused without a panic.
+
 use base::random::Random;
 use base::{PartitionId, WayIn};
 use records::{Batch, DeviceSlot, Op, Seen, Sign, SignReading};

@@ -24,9 +24,8 @@ pub struct Running {
 }
 
 fn join(thread: Option<JoinHandle<()>>) {
-    if thread.is_some_and(|thread| thread.join().is_err()) {
-        tracing::error!("a thread of the store panicked");
-    }
+    let ended = thread.map_or(Ok(()), JoinHandle::join);
+    debug_assert!(ended.is_ok(), "a thread that panics takes the process with it");
 }
 
 impl Running {
@@ -65,7 +64,23 @@ impl Drop for Running {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+    let guarded = move || {
+        let guard = EndsTheProcess;
+        run();
+        std::mem::forget(guard);
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(guarded)
+}
+
+/// A panic in a thread of the store means that memory and disk may no longer agree, and that batches would wait for ever: the
+/// process ends as if it were killed, which loses nothing that was acknowledged.
+struct EndsTheProcess;
+
+impl Drop for EndsTheProcess {
+    fn drop(&mut self) {
+        tracing::error!("a thread of the store panicked; the process ends");
+        std::process::abort();
+    }
 }
 
 /// Wakes the checkpointer.

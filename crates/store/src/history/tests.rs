@@ -1,3 +1,5 @@
+//! Chunks, blobs and pages against plain lists of readings.
+
 use base::random::Random;
 use base::{Timestamp, Value};
 use records::Reading;

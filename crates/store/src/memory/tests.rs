@@ -1,3 +1,5 @@
+//! The store in memory: the conformance suite, and what only it can do.
+
 use std::sync::mpsc::channel;
 
 use base::DeviceId;

@@ -1,3 +1,5 @@
+//! Views on an overlay that goes on, and deletions that cancel out.
+
 use base::random::Random;
 use base::{Value, WayIn};
 use records::{Reading, Seen};

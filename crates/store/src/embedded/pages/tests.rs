@@ -1,3 +1,5 @@
+//! The layer of checksums, as its library uses it: lengths, parts, damage and crashes.
+
 use blocklog::{Disk, SimulatedDisk};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Rows on a simulated disk: snapshots, transactions, crashes and damage.
+
 use blocklog::SimulatedDisk;
 
 use super::*;
