@@ -101,6 +101,9 @@ fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
 
 /// Makes the directory: the log, then the tables under another name, and their name last.
 fn make(disk: &Arc<dyn Disk>, options: &EmbeddedOptions) -> Result<(), StoreError> {
+    if options.partitions == 0 || options.partitions == PartitionId::REGISTRY.0 {
+        return Err(StoreError::Refused("a data directory has 1 to 65534 partitions".to_owned()));
+    }
     if has(&**disk, TABLES_NEW)? {
         disk.remove(TABLES_NEW).map_err(disk_failure("removing", &**disk, TABLES_NEW))?;
     }

@@ -1,5 +1,6 @@
 //! The embedded store as a whole.
 
+mod checkpoints;
 mod conformance;
 mod crashes;
 mod damage;

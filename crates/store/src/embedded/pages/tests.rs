@@ -160,3 +160,26 @@ fn a_crash_leaves_the_state_that_was_synced_or_the_next() {
         }
     }
 }
+
+/// After a failed sync the operating system shows what it never wrote; an opening that reads it relies on it.
+#[test]
+fn a_head_that_an_earlier_process_failed_to_sync_is_made_durable_before_the_next() {
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(seed);
+        let pages = open(&disk).expect("opens");
+        pages.set_len(2 * PAGE as u64).expect("sets");
+        disk.sync_directory().expect("syncs");
+        pages.write(0, &[1; 320]).expect("writes");
+        pages.sync().expect("syncs");
+        pages.write(0, &[2; 320]).expect("writes");
+        disk.fail_sync(1);
+        assert!(pages.sync().is_err());
+        disk.kill();
+        let pages = open(&disk).expect("opens again");
+        pages.write(0, &[3; 320]).expect("writes");
+        disk.crash();
+        let mut head = [0; 320];
+        open(&disk).and_then(|pages| pages.read(0, &mut head)).expect("whole");
+        assert!(head == [2; 320] || head == [3; 320], "seed {seed}: {}", head[0]);
+    }
+}

@@ -112,9 +112,9 @@ fn run(seed: u64, lives: u64) -> usize {
             given.iter_mut().for_each(|given| given.listen(&context));
         }
         if random.below(4) == 0 {
-            disk.kill()
+            disk.kill();
         } else {
-            disk.crash()
+            disk.crash();
         }
         drop(store);
     }
@@ -143,9 +143,9 @@ fn a_crash_while_the_directory_is_made_leaves_nothing_in_the_way() {
     for nth in 1.. {
         let disk = SimulatedDisk::new(nth);
         if nth % 2 == 0 {
-            disk.fail_write(nth / 2)
+            disk.fail_write(nth / 2);
         } else {
-            disk.fail_sync(nth / 2 + 1)
+            disk.fail_sync(nth / 2 + 1);
         }
         let first = open(&disk);
         let is_made = first.is_ok();

@@ -123,9 +123,9 @@ fn a_failed_checkpoint_stops_the_store_and_loses_nothing() {
         settle(&store);
         assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
         if nth % 2 == 0 {
-            disk.fail_write(nth / 2)
+            disk.fail_write(nth / 2);
         } else {
-            disk.fail_sync(1 + nth / 8)
+            disk.fail_sync(1 + nth / 8);
         }
         store.checkpoint_step(Timestamp::MAX);
         assert_poisoned(&store, &mut traffic[1]);
