@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use base::invariant::StopsTheProcess;
 use base::{Clock, Timestamp};
 
 use super::inbox::Woken;
@@ -63,24 +64,11 @@ impl Drop for Running {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    let guarded = move || {
-        let guard = EndsTheProcess;
+fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _broken = StopsTheProcess::on_panic(name);
         run();
-        std::mem::forget(guard);
-    };
-    std::thread::Builder::new().name(name.to_owned()).spawn(guarded)
-}
-
-/// A panic in a thread of the store means that memory and disk may no longer agree, and that batches would wait for ever: the
-/// process ends as if it were killed, which loses nothing that was acknowledged.
-struct EndsTheProcess;
-
-impl Drop for EndsTheProcess {
-    fn drop(&mut self) {
-        tracing::error!("a thread of the store panicked; the process ends");
-        std::process::abort();
-    }
+    })
 }
 
 /// Wakes the checkpointer.

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use records::{Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, Seen};
 
 use super::tables::Table;
-use super::view::{EmbeddedView, damaged_row};
+use super::view::EmbeddedView;
 use crate::codec::{CodecError, Reader, SeenSlice};
 use crate::port::{Resident, StoreError};
 
@@ -45,7 +45,7 @@ impl States {
     fn read(view: &EmbeddedView) -> Result<Self, StoreError> {
         let mut states = HashMap::new();
         view.each::<DeviceState>(Table::States, |key, state| {
-            let slot = slot_of(key).map_err(|error| damaged_row("the tables", Table::States, key, &error))?;
+            let slot = slot_of(key).map_err(|error| view.damaged(Table::States, key, &error))?;
             states.insert(slot, state);
             Ok(())
         })?;

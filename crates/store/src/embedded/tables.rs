@@ -282,6 +282,11 @@ impl<'a> Writer<'a> {
         Ok(TableWriter { table, name: self.name })
     }
 
+    /// Where the file is.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     /// Writes the one row of [`Table::Directory`].
     pub(super) fn put_directory(&self, value: &[u8]) -> Result<(), StoreError> {
         let mut table = self.table(Table::Directory)?;
@@ -296,7 +301,12 @@ pub(super) struct TableWriter<'a> {
     name: &'a str,
 }
 
-impl TableWriter<'_> {
+impl<'a> TableWriter<'a> {
+    /// Where the file is.
+    pub(super) fn name(&self) -> &'a str {
+        self.name
+    }
+
     pub(super) fn get(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let found = self.table.get(&*key::in_partition(partition, key));
         let found = found.map_err(|error| failure(self.name, "writing", error.into()))?;

@@ -76,7 +76,7 @@ impl EmbeddedView {
         T::from_row(row).map_err(|error| self.damaged(table, key, &error))
     }
 
-    fn damaged(&self, table: Table, key: &[u8], error: &CodecError) -> StoreError {
+    pub(super) fn damaged(&self, table: Table, key: &[u8], error: &CodecError) -> StoreError {
         damaged_row(self.moment.snapshot.name(), table, key, error)
     }
 

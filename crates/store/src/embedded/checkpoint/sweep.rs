@@ -40,7 +40,8 @@ fn events(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<boo
     let found = index.first(partition, &KeyRange::of(slot), EVENTS_AT_ONCE, |_, _| Ok(true))?;
     for (key, _) in &found {
         let moment = Moment::at_end_of(key);
-        let moment = moment.map_err(|error| damaged_row("the tables", Table::EventsByDevice, key, &error))?;
+        let moment =
+            moment.map_err(|error| damaged_row(writer.name(), Table::EventsByDevice, key, &error))?;
         events.remove(partition, &moment.below(&[]))?;
         index.remove(partition, key)?;
     }
@@ -54,7 +55,7 @@ fn blobs(writer: &Writer<'_>, partition: PartitionId, slot: DeviceSlot) -> Resul
     let range = KeyRange::of(&crate::codec::key::slice(slot.slice()));
     let holds = |key: &Key, row: &[u8]| {
         let index = BlobIndex::from_row(row);
-        let index = index.map_err(|error| damaged_row("the tables", Table::BlobIndex, key, &error))?;
+        let index = index.map_err(|error| damaged_row(writer.name(), Table::BlobIndex, key, &error))?;
         Ok(index.devices.contains(slot.within_slice()))
     };
     let found = index.first(partition, &range, BLOBS_AT_ONCE, holds)?;
@@ -71,7 +72,8 @@ fn without(
     key: &Key,
     within: u8,
 ) -> Result<(), StoreError> {
-    let damaged = |error| damaged_row("the tables", Table::Blobs, key, &error);
+    let name = index.name();
+    let damaged = |error| damaged_row(name, Table::Blobs, key, &error);
     let day = BlobKey::from_key(key).map_err(damaged)?.day;
     let blob = blobs.get(partition, key)?.unwrap_or_default();
     let mut readings = Blob::open(&blob).and_then(|blob| blob.all()).map_err(damaged)?;

@@ -98,7 +98,7 @@ impl Writing<'_> {
         for (key, last) in rows.finals() {
             let clients = |row: &[u8]| {
                 let device = DeviceProfile::from_row(row).map(|device| device.clients);
-                device.map_err(|error| damaged_row("the tables", Table::Devices, key, &error))
+                device.map_err(|error| damaged_row(self.writer.name(), Table::Devices, key, &error))
             };
             let old = devices.get(self.partition, key)?.map_or(Ok(Vec::new()), |row| clients(&row))?;
             let new = match last {
@@ -130,7 +130,7 @@ impl Writing<'_> {
             let key = key::slice(*slice);
             let mut seen = match out.get(self.partition, &key)? {
                 Some(row) => decode_seen_slice(&row)
-                    .map_err(|error| damaged_row("the tables", Table::Seen, &key, &error))?,
+                    .map_err(|error| damaged_row(self.writer.name(), Table::Seen, &key, &error))?,
                 None => Box::new([None; DeviceSlot::SLICE_DEVICES as usize]),
             };
             for (seen, change) in seen.iter_mut().zip(changes.all_seen()) {
@@ -210,7 +210,7 @@ impl NextSequence {
         let range = KeyRange::of(&of_day[..of_day.len() - size_of::<u32>()]);
         let Some(last) = index.last_key(partition, &range)? else { return Ok(0) };
         let last = BlobKey::from_key(&last)
-            .map_err(|error| damaged_row("the tables", Table::BlobIndex, &last, &error))?;
+            .map_err(|error| damaged_row(index.name(), Table::BlobIndex, &last, &error))?;
         Ok(last.sequence + 1)
     }
 }
