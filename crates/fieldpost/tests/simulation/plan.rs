@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::WayIn;
 use base::random::Random;
 use engine::Settings;
 use engine::settings::{Retry, UnknownDevice};
@@ -49,13 +48,20 @@ pub(crate) struct Plan {
     pub(crate) devices: u64,
     pub(crate) clients: u64,
     pub(crate) per_client_in_flight: usize,
+    /// Of the first process.
     pub(crate) settings: Arc<Settings>,
+    /// Whether processes that follow may have other settings.
+    pub(crate) reconfigures: bool,
     pub(crate) weights: Weights,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 1_500;
+/// Steps of a run with a crowd: each costs as much as many others.
+const STEPS_WITH_A_CROWD: usize = 150;
+/// Devices of a crowd: more than one step of anything looks at.
+const CROWD_DEVICES: u64 = 1_300;
 
 impl Plan {
     /// The run of `seed`.
@@ -63,7 +69,7 @@ impl Plan {
         // The run draws from the seed itself; the plan must not foretell its first numbers.
         let mut random = Random::new(seed ^ 0x0005_eed0_f9a7_e000);
         let storage = if random.chance(2, 5) { Storage::Memory } else { Storage::Embedded };
-        Self {
+        let plan = Self {
             seed,
             steps: (STEPS / 2 + random.below(STEPS)) as usize,
             storage,
@@ -72,18 +78,25 @@ impl Plan {
             clients: 1 + random.below(4),
             per_client_in_flight: 1 + random.below(4) as usize,
             settings: Arc::new(settings(&mut random)),
+            reconfigures: random.chance(1, 3),
             weights: weights(&mut random),
             sabotage: None,
-        }
+        };
+        if random.chance(1, 50) { plan.with_a_crowd() } else { plan }
     }
 
-    /// The ways in that are configured.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = WayIn> {
-        WayIn::ALL.into_iter().filter(|way| self.settings.ways_configured[way.index()])
+    fn with_a_crowd(self) -> Self {
+        let weights = Weights { audit: 0, ..self.weights };
+        Self { steps: STEPS_WITH_A_CROWD, partitions: 1, devices: CROWD_DEVICES, clients: 2, weights, ..self }
+    }
+
+    pub(crate) fn has_a_crowd(&self) -> bool {
+        self.devices == CROWD_DEVICES
     }
 }
 
-fn settings(random: &mut Random) -> Settings {
+/// What an operator may have set.
+pub(crate) fn settings(random: &mut Random) -> Settings {
     let mut seconds = |least: u64, most: u64| Duration::from_secs(least + random.below(most - least + 1));
     let retry =
         Retry { base: seconds(1, 30), max: seconds(20, 90), attempts_max: seconds(2, 6).as_secs() as u32 };

@@ -7,6 +7,8 @@ pub(crate) enum Sabotage {
     EffectsBeforeDurable,
     /// The disk says that it has synced, and has not.
     ForgottenSync,
+    /// The disk does so for the tables only.
+    ForgottenCheckpointSync,
     /// A crash takes the last durable batch with it.
     BatchLostAtRestart,
     /// Every third event is recorded twice.

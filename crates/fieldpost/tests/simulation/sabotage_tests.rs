@@ -39,6 +39,11 @@ fn a_forgotten_sync_is_found() {
 }
 
 #[test]
+fn a_checkpoint_that_forgets_its_sync_is_found() {
+    check(Sabotage::ForgottenCheckpointSync, Storage::Embedded, &[Invariant::DurableBeforeAcknowledged]);
+}
+
+#[test]
 fn a_batch_lost_at_a_restart_is_found() {
     check(Sabotage::BatchLostAtRestart, Storage::Memory, &[Invariant::DurableBeforeAcknowledged]);
 }

@@ -51,6 +51,17 @@ fn shows(body: &[u8], newest: &Delivery, device: &crate::model::device::Device) 
                 && data["connection"] == device.connection.as_str()))
 }
 
+/// Nobody is told of a device by an older notification after a newer one.
+pub(crate) fn check_order(receivers: &Receivers) -> Checked {
+    for (who, receipts) in receivers.all() {
+        let made: Vec<_> =
+            receipts.iter().map(|receipt| (receipt.delivery.at, receipt.delivery.number)).collect();
+        Invariant::NewestWins
+            .check(made.is_sorted(), || format!("{who:?} was posted out of order: {made:?}"))?;
+    }
+    Ok(())
+}
+
 /// One webhook-id, one body, one client, one device.
 pub(crate) fn check_ids(receivers: &Receivers) -> Checked {
     let mut seen: BTreeMap<EntityId, (String, Arc<[u8]>)> = BTreeMap::new();

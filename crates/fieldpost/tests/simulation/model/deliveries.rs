@@ -60,6 +60,7 @@ impl Partition {
             status: DeliveryStatus::Pending,
             attempts: 0,
             counted: 0,
+            tries: self.settings.retry.attempts_max,
             due: Some(self.now),
             body: None,
             log: Vec::new(),
@@ -204,9 +205,8 @@ impl Partition {
         charge: Charge,
         due: RangeInclusive<Timestamp>,
     ) {
-        let last = self.settings.retry.attempts_max;
         let delivery = &mut self.deliveries[flight.delivery];
-        let dead = charge == Charge::Counted && delivery.counted >= last;
+        let dead = charge == Charge::Counted && delivery.counted >= delivery.tries;
         let device = self.devices.get_mut(id).expect("it is there");
         let pair = device.pairs.get_mut(&client).expect("it is in flight");
         pair.flight = None;

@@ -50,8 +50,9 @@ impl Listening {
         now: Timestamp,
         grace_ms: i64,
         listened: [i64; CLOCKS],
-        attended: [bool; 3],
+        (configured, attended): ([bool; 3], [bool; 3]),
     ) {
+        self.configured = configured;
         self.at = now;
         self.still_until = Timestamp(now.0 + grace_ms);
         self.listened = listened;

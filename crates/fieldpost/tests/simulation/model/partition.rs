@@ -19,6 +19,8 @@ use crate::violation::{Checked, Invariant};
 
 /// How much later than its deadline a silence may be noticed in a step that looks at everything, in milliseconds.
 const TICK_MS: i64 = 100;
+/// Devices that one sweep unlinks.
+const SWEPT_AT_ONCE: usize = 200;
 /// How far the stamp of an event may be ahead of the clock, in milliseconds.
 const STAMP_AHEAD_MS_MAX: i64 = 5;
 
@@ -107,10 +109,7 @@ impl Partition {
             Meant::Link { call, id, client, linked } => {
                 Some((*call, Expected::Done(self.link(id, client.0, *linked))))
             }
-            Meant::Sweep { call, client } => {
-                self.sweep(*client);
-                Some((*call, Expected::Swept(false)))
-            }
+            Meant::Sweep { call, client } => Some((*call, Expected::Swept(self.sweep(*client)))),
             Meant::Lease { call, client, max } => {
                 Some((*call, Expected::Leased(self.lease(*client, *max, evidence)?)))
             }
@@ -289,12 +288,17 @@ impl Partition {
         Ok(())
     }
 
-    fn sweep(&mut self, client: Incarnation) {
-        let ids: Vec<DeviceId> = self.devices.keys().cloned().collect();
-        for id in ids {
-            // A device that is not linked has nothing to cancel.
-            let _unlinked = self.link(&id, client, false);
+    /// Unlinks a client from so many devices, the earliest registered first. Whether more are linked to it.
+    fn sweep(&mut self, client: Incarnation) -> bool {
+        let linked = self.devices.values().filter(|device| device.links.contains(&client));
+        let mut linked: Vec<(DeviceSlot, DeviceId)> =
+            linked.map(|device| (device.slot, device.id.clone())).collect();
+        linked.sort_unstable();
+        let more = linked.len() > SWEPT_AT_ONCE;
+        for (_, id) in linked.into_iter().take(SWEPT_AT_ONCE) {
+            let _registered = self.link(&id, client, false);
         }
+        more
     }
 
     /// Losses are found in the evidence: each must be allowed, and those that must be there, are.

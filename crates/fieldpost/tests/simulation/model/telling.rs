@@ -56,6 +56,8 @@ pub(crate) struct Delivery {
     pub(crate) attempts: u32,
     /// Those that count towards the last.
     pub(crate) counted: u32,
+    /// Attempts that it may have.
+    pub(crate) tries: u32,
     /// When the next attempt is due, while it waits for one.
     pub(crate) due: Option<Timestamp>,
     /// What it says, fixed at the first attempt.

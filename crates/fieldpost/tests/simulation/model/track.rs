@@ -1,6 +1,9 @@
 //! A model that can go back: what it was after each batch that may yet be lost.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::Settings;
 
 use crate::violation::{Checked, Invariant};
 
@@ -76,15 +79,18 @@ impl Track<super::partition::Partition> {
         &mut self,
         seq: u64,
         now: base::Timestamp,
-        process: u64,
+        process: (u64, &Arc<Settings>),
         attended: [bool; 3],
     ) -> Checked {
+        let (process, settings) = process;
         let listened = self.present.listening.listened;
         self.back_to(seq)?;
+        self.present.settings = Arc::clone(settings);
         self.present.looked_at = base::Timestamp(0);
         let now = now.max(self.present.now);
-        let grace_ms = self.present.settings.restart_grace.as_millis() as i64;
-        self.present.listening.start(now, grace_ms, listened, attended);
+        let grace_ms = settings.restart_grace.as_millis() as i64;
+        let ways = (settings.ways_configured, attended);
+        self.present.listening.start(now, grace_ms, listened, ways);
         self.present.loaded_by(process, now);
         Ok(())
     }

@@ -47,7 +47,11 @@ impl OnDisk {
 
     fn as_seen(&self) -> Arc<dyn Disk> {
         let disk = Arc::new(self.disk.clone());
-        if self.sabotage == Some(Sabotage::ForgottenSync) { Arc::new(LyingDisk(disk)) } else { disk }
+        match self.sabotage {
+            Some(Sabotage::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
+            Some(Sabotage::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
+            _ => disk,
+        }
     }
 
     fn files_bytes(&self) -> u64 {

@@ -7,58 +7,66 @@ use std::sync::Arc;
 use blocklog::{Disk, DiskFile};
 
 /// The disk.
-pub(crate) struct LyingDisk(pub(crate) Arc<dyn Disk>);
+pub(crate) struct LyingDisk {
+    pub(crate) disk: Arc<dyn Disk>,
+    /// It lies about files whose names begin so.
+    pub(crate) about: &'static str,
+}
 
 impl Disk for LyingDisk {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(Arc::new(LyingFile(self.0.open(name, create)?)))
+        let lies = name.starts_with(self.about);
+        Ok(Arc::new(LyingFile { file: self.disk.open(name, create)?, lies }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        self.0.list()
+        self.disk.list()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.disk.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.disk.remove(name)
     }
 
     fn sync_directory(&self) -> io::Result<()> {
-        self.0.sync_directory()
+        self.disk.sync_directory()
     }
 
     fn lock(&self, name: &str) -> io::Result<Box<dyn Send + Sync>> {
-        self.0.lock(name)
+        self.disk.lock(name)
     }
 
     fn path(&self) -> PathBuf {
-        self.0.path()
+        self.disk.path()
     }
 }
 
-struct LyingFile(Arc<dyn DiskFile>);
+struct LyingFile {
+    file: Arc<dyn DiskFile>,
+    lies: bool,
+}
 
 impl DiskFile for LyingFile {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.file.len()
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, out)
+        self.file.read_at(offset, out)
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, data)
+        self.file.write_at(offset, data)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        if self.lies { Ok(()) } else { self.file.sync() }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use base::{DeviceId, Incarnation, PartitionId, Problem};
+use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
 use engine::queries::Device;
-use engine::{AttemptDue, Outcome, Pending};
+use engine::{AttemptDue, Outcome, Pending, Report};
 use notify::lanes::Lease;
 use records::Client;
 use tokio::sync::oneshot::Receiver;
@@ -31,6 +31,8 @@ pub(crate) enum Waiting {
 /// What follows from the answer.
 pub(crate) enum Then {
     Nothing,
+    /// A slice was handed in: if nobody says what became of it, it comes again.
+    Repeat(WayIn, Vec<Report>),
     /// A device, or its link to a client, is gone once this is answered well.
     Cut(DeviceId, Option<Incarnation>),
     /// A client is gone: its links are swept.

@@ -137,7 +137,7 @@ impl World {
             } else {
                 server.port(partition).life += 1;
                 let track = &mut self.model[usize::from(partition.0)];
-                track.load(head.seq, now, self.processes, attended)?;
+                track.load(head.seq, now, (self.processes, &self.settings), attended)?;
             }
         }
         Ok(())
@@ -177,7 +177,7 @@ impl World {
             self.shown(*partition, *seq);
         }
         match (call.then, answer) {
-            (Then::Nothing, _) => {}
+            (Then::Nothing | Then::Repeat(..), _) => {}
             (Then::Cut(device, client), Answer::Done(Ok(()))) => self.sending.cut(&device, client, call.id),
             (Then::Gone, Answer::Client(Ok(client))) => self.sweep(client.incarnation, PartitionId(0)),
             (Then::SweepOn(client, partition), Answer::Swept(more)) => {
@@ -213,7 +213,7 @@ impl World {
                 }
             }
             Then::Record(ended) => self.finished(ended.client()),
-            _ => {}
+            then => self.repeat_later(then),
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use super::World;
 use super::calls::{Then, Waiting};
 use super::server::Server;
 use crate::meant::Meant;
+use crate::plan;
 use crate::sabotage::Sabotage;
 use crate::tap::Tap;
 use crate::violation::{Checked, Invariant};
@@ -51,17 +52,28 @@ impl World {
     fn try_start(&mut self) -> Result<Server, StoreError> {
         let store = self.storage.open()?;
         self.clock.start(store.recorded_now());
+        self.reconfigure();
         let tap = Tap::new(store, self.plan.sabotage);
         self.processes += 1;
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let ignored = usize::from(self.plan.sabotage == Some(Sabotage::LimitIgnored));
         let per_client = self.plan.per_client_in_flight + ignored;
-        Server::start(&tap, clock, &self.settings_in_force(), Process(self.processes), per_client)
+        Server::start(&tap, clock, &self.settings_as_given(), Process(self.processes), per_client)
     }
 
-    /// The settings that the server is given: those of the plan, unless the harness is broken.
-    fn settings_in_force(&self) -> Arc<Settings> {
-        let settings = &self.plan.settings;
+    /// An operator may change the settings between two lives. How long an attempt may take is also what the receivers go by.
+    fn reconfigure(&mut self) {
+        if self.processes > 0 && self.plan.reconfigures && self.random.chance(1, 3) {
+            let attempt_timeout = self.settings.attempt_timeout;
+            let settings = plan::settings(&mut self.random);
+            self.settings = Arc::new(Settings { attempt_timeout, ..settings });
+            self.trace.note(format_args!("other settings: {:?}", self.settings.ways_configured));
+        }
+    }
+
+    /// The settings that the server is given: those in force, unless the harness is broken.
+    fn settings_as_given(&self) -> Arc<Settings> {
+        let settings = &self.settings;
         match self.plan.sabotage {
             Some(Sabotage::RetriesTooSoon) => {
                 let retry = Retry { base: settings.retry.base / 2, ..settings.retry };
@@ -89,7 +101,7 @@ impl World {
                 self.registry.back_to(head.seq)?;
             } else {
                 let track = &mut self.model[usize::from(partition.0)];
-                track.load(head.seq, now, self.processes, [false; 3])?;
+                track.load(head.seq, now, (self.processes, &self.settings), [false; 3])?;
             }
         }
         for partition in 0..self.plan.partitions {
@@ -99,7 +111,7 @@ impl World {
         for client in orphans {
             self.sweep(client, PartitionId(0));
         }
-        let ways: Vec<WayIn> = self.plan.ways().collect();
+        let ways: Vec<WayIn> = self.ways().collect();
         for way in ways {
             if self.random.chance(9, 10) {
                 self.attend(way, true);
@@ -154,7 +166,9 @@ impl World {
     /// Whoever waited for the process waits for nothing.
     fn bury(&mut self) {
         self.server = None;
-        self.calls.clear();
+        for call in std::mem::take(&mut self.calls) {
+            self.repeat_later(call.then);
+        }
         self.expectations.clear();
         self.sending.cut_off();
     }

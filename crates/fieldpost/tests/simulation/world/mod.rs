@@ -15,9 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::random::Random;
-use base::{Clock, Incarnation, PartitionId, Timestamp};
+use base::{Clock, Incarnation, PartitionId, Timestamp, WayIn};
 use engine::input::Input;
 use engine::registry::RegistryInput;
+use engine::{Report, Settings};
 
 use crate::checkers::contents;
 use crate::clock::VirtualClock;
@@ -37,6 +38,8 @@ use server::Server;
 /// A run under way.
 pub(crate) struct World {
     plan: Plan,
+    /// In force in this life of the process.
+    settings: Arc<Settings>,
     random: Random,
     clock: Arc<VirtualClock>,
     storage: Box<dyn Storage>,
@@ -51,6 +54,8 @@ pub(crate) struct World {
     clients_seen: BTreeSet<Incarnation>,
     last_call: CallId,
     processes: u64,
+    /// Slices that nobody answered.
+    repeats: Vec<(WayIn, Vec<Report>)>,
     /// Since when everything is well and nothing new is asked.
     quiet_since: Option<Timestamp>,
     pub(crate) trace: Trace,
@@ -131,6 +136,8 @@ impl World {
             last_call: 0,
             processes: 0,
             quiet_since: None,
+            repeats: Vec::new(),
+            settings: Arc::clone(settings),
             trace: Trace::new(),
             counts: Counts::default(),
             plan,
@@ -231,6 +238,12 @@ impl World {
         } else {
             self.model[usize::from(partition.0)].shown(seq);
         }
+    }
+
+    /// The ways in that are configured.
+    fn ways(&self) -> impl Iterator<Item = WayIn> {
+        let configured = self.settings.ways_configured;
+        WayIn::ALL.into_iter().filter(move |way| configured[way.index()])
     }
 
     fn now(&self) -> Timestamp {

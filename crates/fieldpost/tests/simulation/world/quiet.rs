@@ -121,6 +121,7 @@ impl World {
         for track in &self.model {
             newest::check(&track.present, &self.registry.present, &self.receivers)?;
         }
+        newest::check_order(&self.receivers)?;
         newest::check_ids(&self.receivers)
     }
 

@@ -151,7 +151,7 @@ impl World {
             Step::Reports => self.hand_in_reports(),
             Step::RegistryCall => self.call_registry(),
             Step::Attend => {
-                let ways: Vec<WayIn> = self.plan.ways().collect();
+                let ways: Vec<WayIn> = self.ways().collect();
                 let way = ways[self.random.below(ways.len() as u64) as usize];
                 let attended = self.random.chance(2, 3);
                 self.attend(way, attended);

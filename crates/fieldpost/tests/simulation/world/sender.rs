@@ -199,7 +199,7 @@ impl World {
             number: due.attempt,
         };
         // A lease that cannot outlast its attempt, because its commit took so long, is not used.
-        let holds = now.after(self.plan.settings.attempt_timeout) <= expected.lease_end;
+        let holds = now.after(self.settings.attempt_timeout) <= expected.lease_end;
         let client = server.outside.directory.get(due.client).filter(|client| client.enabled && holds);
         let Some(client) = client else {
             self.trace.note(format_args!("withheld {what:?}"));
@@ -210,7 +210,7 @@ impl World {
         };
         self.check_begin(&what, expected, now)?;
         self.sending.check_body(due)?;
-        let known = self.registry.present.clients.get(&client.id);
+        let known = self.registry.durable().clients.get(&client.id);
         let url = known.map(|known| known.url.clone());
         let at_hand = url.as_ref() == Some(&client.url) || !self.is_registry_settled();
         Invariant::LookedUpAtTheLastMoment

@@ -22,15 +22,33 @@ use crate::violation::Checked;
 
 /// Reports of a slice at most.
 const SLICE_REPORTS: u64 = 8;
+/// Slices that wait to be handed in again at most.
+const REPEATS_MAX: usize = 8;
+/// Registrations handed in at once while a fleet is made.
+const FLEET_STEP: u64 = 100;
 
 impl World {
     /// A way in hands in what it read together.
     pub(super) fn hand_in_reports(&mut self) {
-        let ways: Vec<WayIn> = self.plan.ways().collect();
+        if !self.repeats.is_empty() && self.random.chance(1, 3) {
+            let again = self.random.below(self.repeats.len() as u64) as usize;
+            let (way, reports) = self.repeats.swap_remove(again);
+            return self.submit(way, reports);
+        }
+        let ways: Vec<WayIn> = self.ways().collect();
         let way = ways[self.random.below(ways.len() as u64) as usize];
         let count = 1 + self.random.below(SLICE_REPORTS);
         let reports = (0..count).map(|_| self.any_report()).collect();
         self.submit(way, reports);
+    }
+
+    /// Whoever handed in a slice and was not answered does so again, sooner or later, or gives up.
+    pub(super) fn repeat_later(&mut self, then: Then) {
+        if let Then::Repeat(way, reports) = then
+            && self.repeats.len() < REPEATS_MAX
+        {
+            self.repeats.push((way, reports));
+        }
     }
 
     /// Splits a slice by partition, as the intake does.
@@ -42,6 +60,7 @@ impl World {
             return;
         }
         let count = reports.len() as u32;
+        let again = reports.clone();
         let mut split: BTreeMap<PartitionId, Vec<Addressed>> = BTreeMap::new();
         for (index, report) in (0..).zip(reports) {
             let hash = hash::device_hash(report.device.as_str());
@@ -60,7 +79,7 @@ impl World {
             let input = Input::Reports { way, reports, part };
             let _has_room = self.hand_in(partition, input, Meant::Reports { call, way, reports: meant });
         }
-        self.await_answer(call, Waiting::Slice(Some(pending)), asked, Then::Nothing);
+        self.await_answer(call, Waiting::Slice(Some(pending)), asked, Then::Repeat(way, again));
     }
 
     fn any_report(&mut self) -> Report {
@@ -101,9 +120,7 @@ impl World {
 
     /// A device of the run's fleet, registered or not, and its kind.
     fn any_device(&mut self) -> (DeviceId, String) {
-        let number = self.random.below(self.plan.devices + 1);
-        let kind = if number % 3 == 2 { "meter" } else { "lock" };
-        (DeviceId::new(&format!("d{number}")).expect("letters and digits"), kind.to_owned())
+        device(self.random.below(self.plan.devices + 1))
     }
 
     pub(super) fn any_client_id(&mut self) -> String {
@@ -119,9 +136,26 @@ impl World {
             self.create_client();
         }
         self.settle()?;
+        if self.plan.has_a_crowd() {
+            return self.ask_for_a_crowd();
+        }
         for _ in 0..3 * self.plan.devices {
             self.create_device();
             self.link(true);
+        }
+        self.settle()
+    }
+
+    /// Every device of the crowd, each linked to the first client.
+    fn ask_for_a_crowd(&mut self) -> Checked {
+        let client = ClientId::new("c0").expect("letters and digits");
+        for number in 0..self.plan.devices {
+            let (id, kind) = device(number);
+            self.create(&id, kind);
+            self.link_to(id, client.clone(), true);
+            if number % FLEET_STEP == 0 {
+                self.settle()?;
+            }
         }
         self.settle()
     }
@@ -147,6 +181,10 @@ impl World {
 
     fn create_device(&mut self) {
         let (id, kind) = self.any_device();
+        self.create(&id, kind);
+    }
+
+    fn create(&mut self, id: &DeviceId, kind: String) {
         let interval = self.random.chance(1, 4).then(|| Duration::from_secs(1 + self.random.below(60)));
         let address = self.random.chance(1, 2).then(|| format!("\"Haus\" {}", self.random.below(100)));
         let device = NewDevice {
@@ -156,11 +194,11 @@ impl World {
             labels: vec![("site".to_owned(), self.random.below(3).to_string())],
             report_interval: interval,
         };
-        let checked = device.clone().check(&self.plan.settings.registry_rules());
+        let checked = device.clone().check(&self.settings.registry_rules());
         let checked = Box::new(checked.expect("the workload makes devices that may be"));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: create {id}"));
-        let partition = self.partition_of(&id);
+        let partition = self.partition_of(id);
         if self.hand_in(
             partition,
             Input::CreateDevice { device: checked, reply },
@@ -208,6 +246,10 @@ impl World {
     fn link(&mut self, linked: bool) {
         let (id, _) = self.any_device();
         let client = ClientId::new(&self.any_client_id()).expect("letters and digits");
+        self.link_to(id, client, linked);
+    }
+
+    fn link_to(&mut self, id: DeviceId, client: ClientId, linked: bool) {
         let Some(server) = &self.server else { return };
         let Some(known) = server.outside.directory.by_id(&client) else { return };
         let incarnation = known.incarnation;
@@ -307,4 +349,10 @@ impl World {
             self.registry.present.clients.values().map(|client| client.incarnation).collect();
         self.clients_seen.extend(known);
     }
+}
+
+/// A device of the fleet, and its kind.
+fn device(number: u64) -> (DeviceId, String) {
+    let kind = if number % 3 == 2 { "meter" } else { "lock" };
+    (DeviceId::new(&format!("d{number}")).expect("letters and digits"), kind.to_owned())
 }
