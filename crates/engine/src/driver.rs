@@ -20,8 +20,8 @@ use crate::runner::{BATCHES_IN_FLIGHT_MAX, Outside, Runner, Told};
 pub(crate) const INBOX_INPUTS_MAX: usize = 256;
 /// Reports that one step takes in at most.
 const STEP_REPORTS_MAX: usize = 4_000;
-/// Outcomes that wait at most: those of an earlier life of the machine may still be told beside its own.
-const OUTCOMES_MAX: usize = 2 * BATCHES_IN_FLIGHT_MAX;
+/// Outcomes that wait at most.
+const OUTCOMES_MAX: usize = BATCHES_IN_FLIGHT_MAX;
 
 /// One machine with all that drives it.
 pub(crate) struct Driver<M: Machine> {
@@ -56,16 +56,19 @@ impl<M: Machine> Driver<M> {
     async fn serve(&mut self) -> Result<(), Arc<StoreError>> {
         let (done, mut outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (mut more, mut open, mut stopping) = (true, true, false);
-        while open || !self.runner.is_settled() {
+        while open || self.runner.has_unfinished() || !self.runner.is_settled() {
             let now = self.outside.clock.now();
             let may_step = self.runner.may_step();
-            let wakeup = self.runner.next_wakeup(now).filter(|_| may_step);
+            // What was taken comes before what waits, and a server that stops notices nothing more.
+            let unfinished = self.runner.has_unfinished();
+            let wakeup = self.runner.next_wakeup(now).filter(|_| may_step && open);
+            let at_once = may_step && (unfinished || (more && open));
             let woken = tokio::select! {
                 biased;
                 Some(told) = outcomes.recv() => Woken::Outcome(told),
                 _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
-                input = self.inbox.recv(), if may_step && open => Woken::Input(input),
-                () = until(now, wakeup, more && may_step) => Woken::Timer,
+                input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
+                () = until(now, wakeup, at_once) => Woken::Timer,
             };
             match woken {
                 Woken::Outcome(told) => self.runner.outcome(told)?,
@@ -99,8 +102,10 @@ impl<M: Machine> Driver<M> {
         }));
         let done = done.clone();
         let tell = move |told| {
-            // There is room for every outcome that can wait; a closed channel means that the driver has gone.
-            let _gone = done.try_send(told);
+            // A closed channel means that the driver has gone.
+            if let Err(mpsc::error::TrySendError::Full(told)) = done.try_send(told) {
+                panic!("there is room for every outcome that can wait, {told:?} too");
+            }
         };
         self.runner.step(&mut inputs, tell).map_err(Arc::new)
     }

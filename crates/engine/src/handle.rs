@@ -190,8 +190,13 @@ impl Engine {
     /// # Errors
     /// See [`Engine::create_client`].
     pub async fn delete_client(&self, id: ClientId) -> Result<(), Problem> {
-        let client = ask(&self.shared.registry, |reply| RegistryInput::Delete { id, reply }).await??;
-        Ok(self.sweep(client.incarnation).await?)
+        let engine = self.clone();
+        // On a task of its own: a caller who hangs up does not leave the client half removed.
+        let removal = tokio::spawn(async move {
+            let client = ask(&engine.shared.registry, |reply| RegistryInput::Delete { id, reply }).await??;
+            engine.sweep(client.incarnation).await.map_err(Problem::from)
+        });
+        removal.await.map_err(|_| Problem::from(NotAccepting))?
     }
 
     /// Unlinks a client that is gone everywhere, some devices at a time.
@@ -246,8 +251,15 @@ impl Engine {
 
     async fn set_link(&self, id: DeviceId, client: ClientId, linked: bool) -> Result<(), Problem> {
         let known = self.directory().by_id(&client).ok_or_else(|| unknown_client(&client))?;
-        let client = LinkedClient { incarnation: known.incarnation, id: client };
-        ask(self.door(&id), |reply| Input::Link { id: id.clone(), client, linked, reply }).await?
+        let incarnation = known.incarnation;
+        let linking = LinkedClient { incarnation, id: client.clone() };
+        ask(self.door(&id), |reply| Input::Link { id: id.clone(), client: linking, linked, reply }).await??;
+        if linked && self.directory().get(incarnation).is_none() {
+            // It was deleted meanwhile, and its sweep may have passed this device before.
+            self.sweep(incarnation).await?;
+            return Err(unknown_client(&client));
+        }
+        Ok(())
     }
 
     /// Sends a delivery again now: 409 `superseded` unless it is the newest of its client and device; a delivered one goes out

@@ -32,6 +32,9 @@ pub trait Machine: Send + 'static {
     /// All batches up to this one are durable.
     fn settled(&mut self, seq: u64);
 
+    /// Whether inputs were taken that are not applied to their end: the next step goes on with them.
+    fn has_unfinished(&self) -> bool;
+
     /// The next step is the last before a clean stop.
     fn close(&mut self);
 

@@ -9,6 +9,7 @@ mod loading;
 mod pair;
 mod registration;
 mod reports;
+mod resending;
 mod telling;
 
 use std::collections::HashMap;
@@ -30,8 +31,12 @@ use devices::Devices;
 
 pub use loading::Opened;
 
-/// Timers of one kind that one step serves: keeps a step short when very many come due at once.
-const TIMERS_PER_STEP: usize = 1_000;
+/// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts them. The heaviest report, of a
+/// device with 100 clients and values of 4 KiB, adds a megabyte: far below what a frame of the log may hold.
+const STEP_BYTES_MAX: usize = 4 << 20;
+/// Devices whose silence is looked at, and jobs that come due, between two looks at the weight.
+const DEVICES_AT_A_TIME: usize = 8;
+const JOBS_AT_A_TIME: usize = 64;
 /// With nothing else to write, the attended clocks are recorded this often, so that silence before a crash counts.
 const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 
@@ -54,6 +59,8 @@ pub struct Partition {
     unsettled: Unsettled,
     /// What loading found to be written; the first batch begins with it.
     opening: Vec<Op>,
+    /// Reports that a step took but had no room for; the next begins with them.
+    backlog: Option<reports::Unfinished>,
     /// The next step is the last: it records the clocks, so that silence before a stop counts to the end.
     closing: bool,
 }
@@ -64,6 +71,8 @@ struct Turn<'a> {
     /// The number that the batch will have.
     seq: u64,
     batch: Batch,
+    /// Changes that are weighed, and what they weigh.
+    weighed: (usize, usize),
     effects: Vec<Effect>,
     /// Queues that became available.
     wakes: Vec<QueueKey>,
@@ -120,6 +129,7 @@ impl Machine for Partition {
             now: moment.now.max(self.head.now),
             seq: self.head.seq + 1,
             batch: Batch::new(self.id),
+            weighed: (0, 0),
             effects: Vec::new(),
             wakes: Vec::new(),
             noticed: Vec::new(),
@@ -127,7 +137,11 @@ impl Machine for Partition {
         };
         turn.batch.ops.append(&mut self.opening);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
-        for input in inputs {
+        if let Some(unfinished) = self.backlog.take() {
+            self.reports(unfinished, &mut turn);
+        }
+        while turn.has_room() {
+            let Some(input) = inputs.next() else { break };
             self.apply(input, &mut turn)?;
         }
         let more = self.advance(&mut turn);
@@ -140,6 +154,10 @@ impl Machine for Partition {
 
     fn close(&mut self) {
         self.closing = true;
+    }
+
+    fn has_unfinished(&self) -> bool {
+        self.backlog.is_some()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
@@ -155,14 +173,17 @@ impl Partition {
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is more of it now.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
-        let silence = self.watch.advance(turn.now, TIMERS_PER_STEP, &mut turn.batch, &mut turn.noticed);
-        self.tell_noticed(turn);
+        let (mut silence, mut due) = (watch::Progress::More, jobs::Progress::More);
         let mut lapsed = Vec::new();
-        let due = self.jobs.advance(turn.now, TIMERS_PER_STEP, &mut turn.batch, &mut turn.wakes, &mut lapsed);
-        for lapse in lapsed {
-            self.attempt_lapsed(&lapse, turn);
+        while turn.has_room() && (silence == watch::Progress::More || due == jobs::Progress::More) {
+            silence = self.watch.advance(turn.now, DEVICES_AT_A_TIME, &mut turn.batch, &mut turn.noticed);
+            self.tell_noticed(turn);
+            due = self.jobs.advance(turn.now, JOBS_AT_A_TIME, &mut turn.batch, &mut turn.wakes, &mut lapsed);
+            for lapse in lapsed.drain(..) {
+                self.attempt_lapsed(&lapse, turn);
+            }
         }
-        silence == watch::Progress::More || due == jobs::Progress::More
+        silence == watch::Progress::More || due == jobs::Progress::More || self.backlog.is_some()
     }
 
     fn state(&self, slot: DeviceSlot) -> DeviceState {
@@ -171,7 +192,10 @@ impl Partition {
 
     fn apply(&mut self, input: Input, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let effect = match input {
-            Input::Reports { way, reports, part } => Effect::Accepted(self.reports(way, reports, part, turn)),
+            Input::Reports { way, reports, part } => {
+                self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, turn);
+                return Ok(());
+            }
             Input::Attend { way, attended } => {
                 self.attend(turn.now, way, attended);
                 return Ok(());
@@ -189,8 +213,7 @@ impl Partition {
             Input::SweepClient { client, reply } => Effect::Swept(reply, self.sweep_client(client, turn)?),
             Input::Lease { client, max, reply } => Effect::Leased(reply, self.lease(client, max, turn)?),
             Input::AttemptEnded { reservation, end } => {
-                self.attempt_ended(reservation, &end, turn);
-                return Ok(());
+                return self.attempt_ended(reservation, &end, turn);
             }
             Input::RetryDelivery { id, reply } => {
                 Effect::Done(reply, answered(self.retry_delivery(id, turn))?)
@@ -225,6 +248,14 @@ impl Partition {
 }
 
 impl Turn<'_> {
+    /// Whether the batch takes more.
+    fn has_room(&mut self) -> bool {
+        let (ops, weight) = self.weighed;
+        let added: usize = self.batch.ops[ops..].iter().map(Op::weight).sum();
+        self.weighed = (self.batch.ops.len(), weight + added);
+        self.weighed.1 < STEP_BYTES_MAX
+    }
+
     fn push(&mut self, op: Op) {
         self.batch.ops.push(op);
     }

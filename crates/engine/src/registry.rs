@@ -167,6 +167,10 @@ impl Machine for Registry {
 
     fn settled(&mut self, _: u64) {}
 
+    fn has_unfinished(&self) -> bool {
+        false
+    }
+
     fn close(&mut self) {}
 
     fn next_wakeup(&self, _: Timestamp) -> Option<Timestamp> {

@@ -101,7 +101,8 @@ pub struct Runner<M: Machine> {
     outside: Arc<Outside>,
     writing_since: Arc<WritingSince>,
     in_flight: VecDeque<InFlight>,
-    life: u32,
+    /// A batch was lost, or may be: the machine is loaded again as soon as nothing is on its way any more.
+    lost: bool,
 }
 
 /// A batch that is being written, and what it holds back.
@@ -111,10 +112,9 @@ struct InFlight {
     effects: Vec<Effect>,
 }
 
-/// The outcome of a batch, and which life of the machine it is for: after a reload numbers are used again.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub struct Told {
-    life: u32,
     seq: u64,
     outcome: CommitOutcome,
 }
@@ -123,7 +123,7 @@ impl<M: Machine> Runner<M> {
     /// A machine with nothing on its way.
     pub fn new(id: PartitionId, machine: M, reload: Reload<M>, outside: Arc<Outside>) -> Self {
         let writing_since = Arc::new(WritingSince::nothing());
-        Self { id, machine, reload, outside, writing_since, in_flight: VecDeque::new(), life: 0 }
+        Self { id, machine, reload, outside, writing_since, in_flight: VecDeque::new(), lost: false }
     }
 
     pub(crate) fn writing_since(&self) -> Arc<WritingSince> {
@@ -145,13 +145,19 @@ impl<M: Machine> Runner<M> {
     /// Whether another batch may be made before an outcome is known.
     #[must_use]
     pub fn may_step(&self) -> bool {
-        self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
+        !self.lost && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX
     }
 
     /// Whether everything is durable.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.in_flight.is_empty()
+    }
+
+    /// Whether inputs were taken that are not applied to their end.
+    #[must_use]
+    pub fn has_unfinished(&self) -> bool {
+        self.machine.has_unfinished()
     }
 
     /// The next step is the last before a clean stop.
@@ -184,9 +190,9 @@ impl<M: Machine> Runner<M> {
         match step.batch {
             Some(batch) => {
                 self.outside.metrics.batch(&batch);
-                let (life, seq) = (self.life, batch.head.seq);
+                let seq = batch.head.seq;
                 self.in_flight.push_back(InFlight { seq, now: batch.head.now, effects: step.effects });
-                self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { life, seq, outcome })));
+                self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { seq, outcome })));
             }
             None => self.hold_or_release(step.effects),
         }
@@ -214,11 +220,8 @@ impl<M: Machine> Runner<M> {
     /// # Errors
     /// When the store accepts nothing more: everything held is dropped, and the machine must not be used any more.
     pub fn outcome(&mut self, told: Told) -> Result<(), Arc<StoreError>> {
-        if told.life != self.life {
-            return Ok(());
-        }
         match told.outcome {
-            CommitOutcome::Durable => {
+            CommitOutcome::Durable if !self.lost => {
                 self.machine.settled(told.seq);
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= told.seq) {
                     self.release(batch.effects);
@@ -227,22 +230,29 @@ impl<M: Machine> Runner<M> {
                 self.writing_since.set(oldest);
                 Ok(())
             }
-            CommitOutcome::Fenced | CommitOutcome::Unknown => {
-                warn!(partition = %self.id, seq = told.seq, outcome = %told.outcome, "partition is loaded again");
-                self.drop_effects();
-                self.life += 1;
-                self.machine = (self.reload)().map_err(Arc::new)?;
-                Ok(())
-            }
             CommitOutcome::Failed(error) => {
-                self.drop_effects();
+                self.in_flight.clear();
+                self.writing_since.set(Timestamp::MAX);
                 Err(error)
+            }
+            outcome => {
+                warn!(partition = %self.id, seq = told.seq, %outcome, "what is on its way is dropped");
+                self.lost = true;
+                self.in_flight.retain(|batch| batch.seq != told.seq);
+                self.in_flight.iter_mut().for_each(|batch| batch.effects.clear());
+                self.load_again_when_quiet()
             }
         }
     }
 
-    fn drop_effects(&mut self) {
-        self.in_flight.clear();
-        self.writing_since.set(Timestamp::MAX);
+    /// While a batch is on its way it could still be written, under a number that the machine would use again.
+    fn load_again_when_quiet(&mut self) -> Result<(), Arc<StoreError>> {
+        if self.in_flight.is_empty() {
+            self.machine = (self.reload)().map_err(Arc::new)?;
+            self.lost = false;
+            self.writing_since.set(Timestamp::MAX);
+            warn!(partition = %self.id, "partition was loaded again");
+        }
+        Ok(())
     }
 }

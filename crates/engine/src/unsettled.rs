@@ -6,9 +6,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use base::DeviceId;
-use records::{Delivery, DeliveryKey, DeviceProfile, JobId};
-use store::{StoreError, View};
+use base::{DeviceId, Incarnation, Timestamp};
+use records::{Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId};
+use store::{Page, StoreError, View, Whose};
 
 /// The name of a record that is not resident.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,10 @@ pub enum RecordKey {
     Body(JobId),
     /// A delivery.
     Delivery(DeliveryKey),
+    /// The newest durable delivery of a device to a client.
+    NewestDelivery(DeviceSlot, Incarnation),
+    /// The newest durable event of a device.
+    NewestEvent(DeviceSlot),
 }
 
 /// A record that is not resident.
@@ -30,6 +34,8 @@ pub enum Record {
     Body(Arc<[u8]>),
     /// A delivery, with its progress as it was when it was read.
     Delivery(Arc<Delivery>),
+    /// An event.
+    Event(Arc<Event>),
 }
 
 /// Reads durable records by key.
@@ -62,8 +68,23 @@ impl Fetch for FromStore<'_> {
             RecordKey::Delivery(key) => {
                 view.delivery(*key)?.map(|delivery| Record::Delivery(Arc::new(delivery)))
             }
+            RecordKey::NewestDelivery(slot, client) => {
+                let whose = Whose { device: Some(*slot), client: Some(*client) };
+                let found = view.deliveries(whose, newest(), &|_| true)?.pop();
+                found.map(|delivery| Record::Delivery(Arc::new(delivery)))
+            }
+            RecordKey::NewestEvent(slot) => {
+                let whose = Whose { device: Some(*slot), client: None };
+                let found = view.events(whose, newest(), &|_| true)?.pop();
+                found.map(|event| Record::Event(Arc::new(event)))
+            }
         })
     }
+}
+
+/// The newest item of a feed.
+fn newest<K>() -> Page<K> {
+    Page { from: Timestamp(i64::MIN), to: Timestamp::MAX, ascending: false, after: None, limit: 1 }
 }
 
 /// What was written by batches that are not durable yet; `None` for what they deleted.

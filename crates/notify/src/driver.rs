@@ -168,11 +168,7 @@ impl Shared {
                 self.sender.attempt(&client, due.delivery, Arc::clone(&due.body)).await
             }
             // Disabled or deleted since the lease: nothing was sent.
-            _ => AttemptEnd {
-                at: self.engine.clock().now(),
-                took: Duration::ZERO,
-                answer: Answer::Withheld,
-            },
+            _ => AttemptEnd { at: self.engine.clock().now(), took: Duration::ZERO, answer: Answer::Withheld },
         };
         if self.engine.attempt_ended(&due, end).await.is_err() {
             let partition = due.partition;

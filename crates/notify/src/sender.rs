@@ -27,6 +27,8 @@ use crate::retry_after::retry_after;
 #[cfg(test)]
 mod tests;
 
+/// How long the rest of an answer may take; after that its connection is closed.
+const REST_OF_ANSWER: Duration = Duration::from_secs(1);
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -62,13 +64,17 @@ impl Sender {
         body: Arc<[u8]>,
     ) -> AttemptEnd {
         let (at, began) = (self.clock.now(), Instant::now());
-        let answer = match tokio::time::timeout(self.timeout, self.answer(client, delivery, body)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => Answer::Error(error),
-            Err(_) => Answer::Error(AttemptError::TimedOut),
-        };
+        let (answer, open) =
+            match tokio::time::timeout(self.timeout, self.answer(client, delivery, body)).await {
+                Ok(Ok((answer, open))) => (answer, Some(open)),
+                Ok(Err(error)) => (Answer::Error(error), None),
+                Err(_) => (Answer::Error(AttemptError::TimedOut), None),
+            };
         let took = began.elapsed();
         self.metrics.attempt(answer, took);
+        if let Some(open) = open {
+            self.finish(open).await;
+        }
         AttemptEnd { at, took, answer }
     }
 
@@ -79,26 +85,26 @@ impl Sender {
         self.metrics.idle_connections.set(self.idle.len() as i64);
     }
 
+    /// The answer is its head. What follows decides only whether the connection can be kept.
     async fn answer(
         &self,
         client: &Arc<Client>,
         delivery: EntityId,
         body: Arc<[u8]>,
-    ) -> Result<Answer, AttemptError> {
+    ) -> Result<(Answer, Open), AttemptError> {
         let Ok(client) = self.clients.get(client) else {
             tracing::error!(client = %client.id, "the client's URL cannot be posted to");
             return Err(AttemptError::ConnectFailed);
         };
         let request = request(&client, delivery, body, self.clock.wall().0 / 1_000);
-        self.exchange(&client, request).await.map_err(|error| {
+        let (connection, response) = self.post(&client, request).await.map_err(|error| {
             tracing::debug!(origin = %client.target.origin, error = chain(&error), "attempt failed");
-            error.into()
-        })
-    }
-
-    async fn exchange(&self, client: &Prepared, request: Post) -> Result<Answer, SendError> {
-        let (connection, response) = self.post(client, request).await?;
-        self.finish(client, connection, response).await
+            AttemptError::from(error)
+        })?;
+        let status = response.status();
+        let retry_after = retry_after(status, response.headers(), self.clock.wall());
+        let answer = Answer::Status { code: status.as_u16(), retry_after };
+        Ok((answer, Open { client, connection, response }))
     }
 
     /// Posts on a kept connection, or on a new one. Kept ones that turn out to be closed before anything was sent do not count.
@@ -125,21 +131,23 @@ impl Sender {
         Ok((connection, response))
     }
 
-    /// Waits for the rest of the answer, and keeps the connection if it is good for another.
-    async fn finish(
-        &self,
-        client: &Prepared,
-        mut connection: Box<Connection>,
-        response: Response<Incoming>,
-    ) -> Result<Answer, SendError> {
-        let status = response.status();
-        let retry_after = retry_after(status, response.headers(), self.clock.wall());
+    /// Waits a little for the rest of the answer, and keeps the connection if it is good for another.
+    async fn finish(&self, open: Open) {
+        let Open { client, mut connection, response } = open;
         let receiver_keeps = keep_alive(response.headers());
-        if connection.discard(response.into_body()).await? && connection.is_usable().await {
+        let rest = connection.discard(response.into_body());
+        let is_complete = matches!(tokio::time::timeout(REST_OF_ANSWER, rest).await, Ok(Ok(true)));
+        if is_complete && connection.is_usable().await {
             self.idle.keep(&client.target.origin, connection, Instant::now(), receiver_keeps);
         }
-        Ok(Answer::Status { code: status.as_u16(), retry_after })
     }
+}
+
+/// A connection on which an answer has begun.
+struct Open {
+    client: Arc<Prepared>,
+    connection: Box<Connection>,
+    response: Response<Incoming>,
 }
 
 fn request(client: &Prepared, delivery: EntityId, body: Arc<[u8]>, seconds: i64) -> Post {

@@ -88,3 +88,33 @@ pub struct SignReading {
     /// Whether it changed the device's value.
     pub changed: bool,
 }
+
+impl Op {
+    /// About how many bytes it takes when it is written: what bounds a batch. Never much less than it really takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        /// A record without its texts and values.
+        const PLAIN: usize = 128;
+        let text = |value: Option<&Value>| match value {
+            Some(Value::Text(text)) => text.len(),
+            Some(Value::Number(_)) | None => 0,
+        };
+        match self {
+            Self::Sign(sign) => 32 + sign.reading.as_ref().map_or(0, |reading| text(Some(&reading.value))),
+            Self::PutState(_, state) => 64 + text(state.value.as_ref()),
+            Self::PutEvent(event) => 2 * PLAIN + text(event.value.as_ref()) + text(event.previous.as_ref()),
+            Self::PutPair(pair) => {
+                let flying = pair.in_flight.as_ref().and_then(|flight| flight.value.as_ref());
+                2 * PLAIN + text(pair.previous.as_ref()) + text(flying)
+            }
+            Self::PutJobBody(_, body) => PLAIN + body.len(),
+            Self::PutDevice(_) | Self::PutClient(_) => 64 * PLAIN,
+            Self::PutDelivery(_) | Self::DeleteDevice(..) | Self::PutJob(_) => 2 * PLAIN,
+            Self::PutProgress(..)
+            | Self::PutAttempt(_)
+            | Self::DeletePair(..)
+            | Self::DeleteJob(_)
+            | Self::DeleteClient(_) => PLAIN,
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
-use crate::{DeviceSlot, EventKind};
+use crate::{DeviceSlot, EventKind, JobId};
 
 /// What one client has not been told yet of one device. Exists only while there is something untold.
 ///
@@ -23,8 +23,20 @@ pub struct Pair {
     pub pending: Option<Waiting>,
     /// The notification with an attempt under way.
     pub in_flight: Option<Flight>,
-    /// The newest notification has failed for good, and nothing has been queued since.
-    pub stale: bool,
+    /// The newest notification, if it has failed for good and nothing has been queued since. Its body is kept, under
+    /// [`Pair::body_of_failed`].
+    pub failed: Option<Waiting>,
+}
+
+impl Pair {
+    /// Where the body of a notification that failed for good is kept, should it be sent again by hand.
+    #[must_use]
+    pub fn body_of_failed(delivery: EntityId) -> JobId {
+        let bytes = delivery.to_bytes();
+        let mut id = [0; 16];
+        id.copy_from_slice(&bytes[EntityId::BYTES - 16..]);
+        JobId(id)
+    }
 }
 
 /// A notification that waits for an attempt.

@@ -6,16 +6,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{EntityId, Incarnation, Problem, Timestamp, hash};
+use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::{Lapsed, Leased, Released};
 use records::{
     Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Holder, JobId,
-    Op, Reservation, Waiting,
+    Op, Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
-use super::telling::{alias_of, progress_op, slot_of};
-use super::{Partition, Stop, Turn, client_of, lane_of, pair};
+use super::telling::{progress_op, slot_of};
+use super::{Partition, Turn, client_of, lane_of, pair};
 use crate::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::settings::{Picture, Retry};
 use crate::unsettled::{Record, RecordKey};
@@ -24,6 +24,14 @@ use crate::unsettled::{Record, RecordKey};
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Jitter is at most one part in this many of the delay.
 const JITTER_DIVISOR: u64 = 10;
+
+/// An attempt that ended, and what it was for.
+struct Tried {
+    slot: DeviceSlot,
+    client: Incarnation,
+    reservation: Reservation,
+    flight: Flight,
+}
 
 impl Partition {
     pub(super) fn lease(
@@ -34,6 +42,11 @@ impl Partition {
     ) -> Result<Vec<AttemptDue>, StoreError> {
         let mut due = Vec::new();
         while due.len() < max {
+            if !turn.has_room() {
+                // Asked for less than there is: the lane is named again.
+                turn.wakes.push(lane_of(client));
+                break;
+            }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
             let Some(leased) = self.jobs.lease(turn.now, lane_of(client), holder, ttr, &mut turn.batch)
@@ -123,90 +136,83 @@ impl Partition {
             _ => Vec::new(),
         };
         let body: Arc<[u8]> = Arc::from(body);
-        self.unsettled.put(turn.seq, RecordKey::Body(job), Some(Record::Body(Arc::clone(&body))));
-        turn.push(Op::PutJobBody(job, Arc::clone(&body)));
+        self.put_body(job, Arc::clone(&body), turn);
         Ok(body)
     }
 
-    fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
+    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
+        self.unsettled.put(turn.seq, RecordKey::Body(job), Some(Record::Body(Arc::clone(&body))));
+        turn.push(Op::PutJobBody(job, body));
+    }
+
+    pub(super) fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
         match self.unsettled.get(&RecordKey::Body(job), turn.fetch)? {
             Some(Record::Body(body)) => Ok(Some(body)),
             _ => Ok(None),
         }
     }
 
-    pub(super) fn attempt_ended(&mut self, reservation: Reservation, end: &AttemptEnd, turn: &mut Turn<'_>) {
-        let Some((slot, client)) = self.held_by(turn.now, reservation) else { return };
-        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
-            return;
-        };
+    pub(super) fn attempt_ended(
+        &mut self,
+        reservation: Reservation,
+        end: &AttemptEnd,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(tried) = self.tried(turn.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
             Answer::Status { code, .. } => (Some(code), None),
             Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(slot, client, reservation, flight, turn),
+            Answer::Withheld => return self.withheld(tried, turn),
         };
         turn.push(Op::PutAttempt(Attempt {
-            delivery: DeliveryKey::from(flight.delivery),
-            number: flight.attempts,
+            delivery: DeliveryKey::from(tried.flight.delivery),
+            number: tried.flight.attempts,
             at: end.at,
             duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
             status_code,
             error,
         }));
-        match end.answer {
-            Answer::Status { code: 200..=299, .. } => self.delivered(slot, client, reservation, flight, turn),
+        let patience = match end.answer {
+            Answer::Status { code: 200..=299, .. } => {
+                self.delivered(tried, turn);
+                return Ok(());
+            }
             // The client is disabled before this arrives; the notification waits until it is enabled again.
             Answer::Status { code: 410, .. } => {
-                self.failed(slot, client, reservation, &flight, jobs::Retry::uncounted(Duration::ZERO), turn);
+                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn);
             }
-            Answer::Status { code, retry_after } => {
-                let patience = retry_after.filter(|_| matches!(code, 429 | 503));
-                let retry = self.retry(reservation.job, &flight, patience);
-                self.failed(slot, client, reservation, &flight, retry, turn);
-            }
-            Answer::Error(_) | Answer::Withheld => {
-                let retry = self.retry(reservation.job, &flight, None);
-                self.failed(slot, client, reservation, &flight, retry, turn);
-            }
-        }
+            Answer::Status { code: 429 | 503, retry_after } => retry_after,
+            Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
+        };
+        let retry = self.retry(&tried, patience);
+        self.failed(&tried, retry, turn)
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
-    fn withheld(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        reservation: Reservation,
-        flight: Flight,
-        turn: &mut Turn<'_>,
-    ) {
-        let flight = Flight { attempts: flight.attempts.saturating_sub(1), ..flight };
-        self.failed(slot, client, reservation, &flight, jobs::Retry::uncounted(Duration::ZERO), turn);
+    fn withheld(&mut self, mut tried: Tried, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
+        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn)
     }
 
-    /// The pair whose attempt a reservation stands for, if it still does.
-    fn held_by(&self, now: Timestamp, reservation: Reservation) -> Option<(DeviceSlot, Incarnation)> {
+    /// What a reservation stands for, if it still does.
+    fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
         let head = self.jobs.held(now, reservation)?;
-        Some((slot_of(head.alias?), client_of(head.queue)))
+        let (slot, client) = (slot_of(head.alias?), client_of(head.queue));
+        let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
+        Some(Tried { slot, client, reservation, flight })
     }
 
-    fn retry(&self, job: JobId, flight: &Flight, patience: Option<Duration>) -> jobs::Retry {
-        let counted = self.jobs.get(job).map_or(1, |head| head.attempt);
-        let chance = hash::derived(flight.delivery.tag, &counted.to_le_bytes());
+    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::Retry {
+        let counted = self.jobs.get(tried.reservation.job).map_or(1, |head| head.attempt);
+        let chance = hash::derived(tried.flight.delivery.tag, &counted.to_le_bytes());
         jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
-    fn delivered(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        reservation: Reservation,
-        flight: Flight,
-        turn: &mut Turn<'_>,
-    ) {
-        if self.jobs.ack(turn.now, reservation, &mut turn.batch, &mut turn.wakes).is_err() {
+    fn delivered(&mut self, tried: Tried, turn: &mut Turn<'_>) {
+        if self.jobs.ack(turn.now, tried.reservation, &mut turn.batch, &mut turn.wakes).is_err() {
             return;
         }
+        let Tried { slot, client, flight, .. } = tried;
         turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
         let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
@@ -218,19 +224,18 @@ impl Partition {
         }
     }
 
-    fn failed(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        reservation: Reservation,
-        flight: &Flight,
-        retry: jobs::Retry,
-        turn: &mut Turn<'_>,
-    ) {
-        let released = self.jobs.release(turn.now, reservation, retry, &mut turn.batch, &mut turn.wakes);
-        if let Ok(released) = released {
-            self.not_delivered(slot, client, flight, &released, turn);
+    fn failed(&mut self, tried: &Tried, retry: jobs::Retry, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let job = tried.reservation.job;
+        let released =
+            self.jobs.release(turn.now, tried.reservation, retry, &mut turn.batch, &mut turn.wakes);
+        let Ok(released) = released else { return Ok(()) };
+        if released == Released::Dead
+            && let Some(body) = self.stored_body(job, turn)?
+        {
+            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, turn);
         }
+        self.not_delivered(tried.slot, tried.client, &tried.flight, &released, turn);
+        Ok(())
     }
 
     /// What becomes of a notification whose attempt came to nothing.
@@ -251,7 +256,7 @@ impl Partition {
                 DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
             }
             Released::Dead => {
-                pair.stale = true;
+                pair.failed = Some(Waiting { delivery: flight.delivery, attempts });
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
             }
@@ -292,83 +297,19 @@ impl Partition {
             delivery: DeliveryKey::from(flight.delivery),
             number: flight.attempts,
             at: flight.since,
-            duration_ms: u32::try_from(turn.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
+            duration_ms: match error {
+                // How long it went on in the process that ended is not known.
+                AttemptError::Interrupted => 0,
+                _ => u32::try_from(turn.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
+            },
             status_code: None,
             error: Some(error),
         }));
         self.not_delivered(slot, client, &flight, released, turn);
     }
-
-    /// Sends a delivery again now: the same one if it waits, else a new one with the present picture.
-    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
-        let key = RecordKey::Delivery(DeliveryKey::from(id));
-        let Some(Record::Delivery(delivery)) = self.unsettled.get(&key, turn.fetch)? else {
-            return Err(unknown_delivery().into());
-        };
-        if delivery.id != id {
-            return Err(unknown_delivery().into());
-        }
-        let linked =
-            self.devices.get(delivery.slot).is_some_and(|device| device.clients.contains(&delivery.client));
-        if !linked {
-            let detail =
-                format!("client {} is no longer linked to device {}", delivery.client_id, delivery.device);
-            return Err(Problem::conflict("not_linked", detail).into());
-        }
-        let place = (delivery.slot, delivery.client);
-        let pair = self.pairs.get(&place);
-        let newest = pair.and_then(|pair| match (&pair.pending, &pair.in_flight) {
-            (Some(waiting), _) => Some(waiting.delivery),
-            (None, Some(flight)) => Some(flight.delivery),
-            (None, None) => None,
-        });
-        let is_waiting = pair.and_then(|pair| pair.pending).is_some_and(|waiting| waiting.delivery == id);
-        if is_waiting {
-            self.send_now(delivery.slot, delivery.client, id, turn);
-            return Ok(());
-        }
-        let outdated = newest.is_some_and(|newest| newest != id)
-            || self.state(delivery.slot).sequence != delivery.sequence;
-        if outdated {
-            let detail = "a newer notification of this device to this client has taken its place";
-            return Err(Problem::conflict("superseded", detail).into());
-        }
-        if newest == Some(id) {
-            return Ok(());
-        }
-        let told = self.pairs.remove(&place).unwrap_or_else(|| pair::told(place.0, place.1));
-        let mut again = told;
-        if again.untold.is_empty() {
-            pair::gather(&mut again, delivery.kind, self.state(place.0).value.as_ref());
-        }
-        self.pairs.insert(place, again);
-        self.queue_notification(place.0, place.1, (delivery.kind, delivery.sequence), Some(id), turn);
-        Ok(())
-    }
-
-    /// Makes a waiting notification due now.
-    fn send_now(&mut self, slot: DeviceSlot, client: Incarnation, id: EntityId, turn: &mut Turn<'_>) {
-        let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
-            return;
-        };
-        if self.jobs.reschedule(turn.now, job, turn.now, &mut turn.batch, &mut turn.wakes).is_ok() {
-            let attempts =
-                self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
-            let progress = DeliveryProgress {
-                status: DeliveryStatus::Pending,
-                attempts,
-                next_attempt_at: Some(turn.now),
-            };
-            turn.push(Op::PutProgress(DeliveryKey::from(id), progress));
-        }
-    }
 }
 
 const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };
-
-fn unknown_delivery() -> Problem {
-    Problem::unknown("unknown_delivery", "there is no delivery of that id")
-}
 
 /// The delay after failed attempt `n`: base x (1 + log2 n), at least what the receiver asks for, at most the maximum; and up to
 /// a tenth of it more, as `chance` has it.

@@ -16,7 +16,7 @@ pub(super) fn told(slot: DeviceSlot, client: Incarnation) -> Pair {
         skipped: 0,
         pending: None,
         in_flight: None,
-        stale: false,
+        failed: None,
     }
 }
 
@@ -53,7 +53,6 @@ pub(super) fn landed(pair: &mut Pair, flight: Flight) -> bool {
     pair.untold.drain(..usize::from(flight.tells).min(pair.untold.len()));
     pair.previous = flight.value;
     pair.skipped = pair.skipped.saturating_sub(flight.skipped);
-    pair.stale = false;
     !pair.untold.is_empty() || pair.pending.is_some()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::{CheckedDevice, DevicePatch, Linked, Registration};
-use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op};
+use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
 use store::StoreError;
 
 use super::telling::{alias_of, progress_op};
@@ -90,7 +90,9 @@ impl Partition {
         if !linked {
             self.cancel_pair(profile.slot, client.incarnation, turn);
         }
-        self.clients.insert(client.incarnation, client.id);
+        if linked {
+            self.clients.insert(client.incarnation, client.id);
+        }
         self.put_links(&profile, turn);
         Ok(())
     }
@@ -129,7 +131,11 @@ impl Partition {
             self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
         }
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
-        let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts));
+        // How the attempt under way ends is not recorded any more, so it is no attempt.
+        let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
+        if let Some(failed) = pair.failed {
+            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+        }
         for (delivery, attempts) in pending.into_iter().chain(in_flight) {
             turn.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
         }

@@ -6,25 +6,33 @@ use records::DeviceSlot;
 use watch::SignOfLife;
 
 use super::{Partition, Turn};
+use crate::effect::Effect;
 use crate::input::Addressed;
 use crate::intake::{Report, Said, SlicePart};
 use crate::refusals::unknown_device;
 use crate::settings::UnknownDevice;
 
+/// A partition's part of a slice that is not applied to its end.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) way: WayIn,
+    pub(super) reports: std::vec::IntoIter<Addressed>,
+    pub(super) part: SlicePart,
+}
+
 impl Partition {
-    pub(super) fn reports(
-        &mut self,
-        way: WayIn,
-        reports: Vec<Addressed>,
-        mut part: SlicePart,
-        turn: &mut Turn<'_>,
-    ) -> SlicePart {
-        for Addressed { index, hash, report } in reports {
-            if let Err(problem) = self.report(way, hash, report, turn) {
-                part.reject(index, problem);
+    /// Applies reports as long as the batch has room; what is left waits for the next step.
+    pub(super) fn reports(&mut self, mut unfinished: Unfinished, turn: &mut Turn<'_>) {
+        while turn.has_room() {
+            let Some(Addressed { index, hash, report }) = unfinished.reports.next() else {
+                turn.effects.push(Effect::Accepted(unfinished.part));
+                return;
+            };
+            if let Err(problem) = self.report(unfinished.way, hash, report, turn) {
+                unfinished.part.reject(index, problem);
             }
         }
-        part
+        self.backlog = Some(unfinished);
     }
 
     fn report(&mut self, way: WayIn, hash: u64, report: Report, turn: &mut Turn<'_>) -> Result<(), Problem> {

@@ -3,7 +3,8 @@
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
-    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, JobId, Op, Waiting,
+    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, JobId, Op, Pair,
+    Waiting,
 };
 use watch::Noticed;
 
@@ -81,7 +82,9 @@ impl Partition {
         self.publish(slot, client, turn);
         let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
-        pair.stale = false;
+        if let Some(failed) = pair.failed.take() {
+            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+        }
         if let Some(replaced) = replaced {
             pair.skipped = pair.skipped.saturating_add(1);
             turn.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
@@ -90,9 +93,10 @@ impl Partition {
     }
 
     /// The pair's job: due now, once, whatever was there before.
-    fn publish(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+    pub(super) fn publish(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) -> JobId {
+        let id = self.next_job_id();
         let job = NewJob {
-            id: self.next_job_id(),
+            id,
             queue: lane_of(client),
             run_at: turn.now,
             tries: self.settings.retry.attempts_max,
@@ -104,6 +108,7 @@ impl Partition {
             !matches!(published, Published::Conflict(_) | Published::Kept(_)),
             "replace never declines"
         );
+        id
     }
 
     fn next_job_id(&self) -> JobId {

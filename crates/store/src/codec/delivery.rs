@@ -22,12 +22,9 @@ impl Stored for Pair {
         put_list(out, &self.untold, |out, kind| put_kind(out, *kind));
         put_option(out, self.previous.as_ref(), put_value);
         put_u64(out, u64::from(self.skipped));
-        put_option(out, self.pending.as_ref(), |out, waiting| {
-            put_entity(out, waiting.delivery);
-            put_u64(out, u64::from(waiting.attempts));
-        });
+        put_option(out, self.pending.as_ref(), put_waiting);
         put_option(out, self.in_flight.as_ref(), put_flight);
-        out.push(u8::from(self.stale));
+        put_option(out, self.failed.as_ref(), put_waiting);
     }
 
     fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
@@ -37,13 +34,20 @@ impl Stored for Pair {
             untold: reader.list("kinds of events", get_kind)?,
             previous: reader.option("a value", get_value)?,
             skipped: reader.u32("a count")?,
-            pending: reader.option("a waiting notification", |reader| {
-                Ok(Waiting { delivery: get_entity(reader)?, attempts: reader.u32("a count")? })
-            })?,
+            pending: reader.option("a waiting notification", get_waiting)?,
             in_flight: reader.option("a notification in flight", get_flight)?,
-            stale: reader.bool("a flag")?,
+            failed: reader.option("a failed notification", get_waiting)?,
         })
     }
+}
+
+fn put_waiting(out: &mut Vec<u8>, waiting: &Waiting) {
+    put_entity(out, waiting.delivery);
+    put_u64(out, u64::from(waiting.attempts));
+}
+
+fn get_waiting(reader: &mut Reader<'_>) -> Result<Waiting, CodecError> {
+    Ok(Waiting { delivery: get_entity(reader)?, attempts: reader.u32("a count")? })
 }
 
 fn put_flight(out: &mut Vec<u8>, flight: &Flight) {

@@ -83,7 +83,7 @@ pub(super) fn pair(slot: u32, client: u64) -> Pair {
         skipped: 0,
         pending: None,
         in_flight: None,
-        stale: false,
+        failed: None,
     }
 }
 

@@ -300,7 +300,7 @@ impl Traffic {
             skipped: self.below(300) as u32,
             pending: self.maybe(|_| Waiting { delivery, attempts: 1 }),
             in_flight: self.maybe(flight),
-            stale: self.below(2) == 0,
+            failed: self.maybe(|_| Waiting { delivery, attempts: 10 }),
         })));
     }
 

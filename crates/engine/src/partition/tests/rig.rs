@@ -65,13 +65,19 @@ impl Rig {
         rig
     }
 
-    /// One step with these inputs; everything is durable at once.
+    /// Steps with these inputs until there is nothing more to do; everything is durable at once.
     fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
+        let (mut ops, more) = self.one_step(inputs);
+        if more {
+            ops.extend(self.step(Vec::new()));
+        }
+        ops
+    }
+
+    fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
         let fetch = FromStore::new(&self.store, PARTITION);
-        let step = self
-            .partition
-            .step(Moment { now: self.now, stamp: self.now }, &mut inputs.into_iter(), &fetch)
-            .expect("readable");
+        let moment = Moment { now: self.now, stamp: self.now };
+        let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
         let mut ops = Vec::new();
         if let Some(batch) = step.batch {
             ops.clone_from(&batch.ops);
@@ -83,10 +89,7 @@ impl Rig {
         for effect in step.effects {
             Effect::release(effect, &self.directory, &self.lanes);
         }
-        if step.more {
-            ops.extend(self.step(Vec::new()));
-        }
-        ops
+        (ops, step.more)
     }
 
     fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
@@ -148,6 +151,33 @@ impl Rig {
     pub(super) fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
         let (_pending, input) = reports(id, None, said);
         self.step(vec![input])
+    }
+
+    /// Registers a device of a kind.
+    pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
+        let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
+        let device = Box::new(device.check(&self.settings.registry_rules()).expect("a device"));
+        self.ask(|reply| Input::CreateDevice { device, reply }).expect("registered");
+    }
+
+    /// Hands in one slice; the weights of the batches that it took.
+    pub(super) fn say_many(&mut self, id: &str, said: Vec<Said>) -> Vec<usize> {
+        let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
+        let part = parts.next().expect("one part");
+        let reports = (0..).zip(said).map(|(index, said)| Addressed {
+            index,
+            hash: hash::device_hash(id),
+            report: Report { device: device(id), kind: None, said },
+        });
+        let mut input = Some(Input::Reports { way: WayIn::Http, reports: reports.collect(), part });
+        let mut weights = Vec::new();
+        while input.is_some() || self.partition.has_unfinished() {
+            assert!(!pending.is_ready(), "acknowledged before its end");
+            let ops = self.one_step(input.take().into_iter().collect()).0;
+            weights.push(ops.iter().map(Op::weight).sum());
+        }
+        assert!(pending.is_ready());
+        weights
     }
 
     /// The code with which a report is refused, if it is.
