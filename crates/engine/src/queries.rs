@@ -151,7 +151,7 @@ impl Queries {
         after: Option<&DeviceId>,
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
-        self.merge_devices(after, limit, |view, after, limit| {
+        self.merge_devices(limit, |view| {
             matching(view, filter, after, limit, |after| view.devices(after, SCANNED_PER_READ))
         })
     }
@@ -167,10 +167,7 @@ impl Queries {
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
         let client = self.known_client(client)?;
-        self.merge_devices(after, limit, |view, after, limit| {
-            let profiles = view.devices_of(client, after, limit).map_err(unreadable)?;
-            profiles.into_iter().map(|profile| with_state(view, profile)).collect()
-        })
+        self.merge_devices(limit, |view| view.devices_of(client, after, limit).map_err(unreadable))
     }
 
     /// The clients that a device is linked to, in order of id.
@@ -271,19 +268,20 @@ impl Queries {
         Ok(items)
     }
 
+    /// A page of devices over all partitions; what is known of a device is read only if it is on the page.
     fn merge_devices(
         &self,
-        after: Option<&DeviceId>,
         limit: usize,
-        read: impl Fn(&dyn View, Option<&DeviceId>, usize) -> Result<Vec<Device>, Problem>,
+        read: impl Fn(&dyn View) -> Result<Vec<DeviceProfile>, Problem>,
     ) -> Result<Vec<Device>, Problem> {
-        let mut devices = Vec::new();
-        for partition in self.partitions() {
-            devices.extend(read(&*self.view(partition)?, after, limit)?);
+        let views = self.partitions().map(|partition| self.view(partition)).collect::<Result<Vec<_>, _>>()?;
+        let mut profiles = Vec::new();
+        for view in &views {
+            profiles.extend(read(&**view)?.into_iter().map(|profile| (view, profile)));
         }
-        devices.sort_by(|a, b| a.profile.id.cmp(&b.profile.id));
-        devices.truncate(limit);
-        Ok(devices)
+        profiles.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
+        profiles.truncate(limit);
+        profiles.into_iter().map(|(view, profile)| with_state(&**view, profile)).collect()
     }
 
     fn known_client(&self, id: &ClientId) -> Result<Incarnation, Problem> {
@@ -314,14 +312,14 @@ impl Queries {
 /// Profiles that a filtered list reads from the store at a time.
 const SCANNED_PER_READ: usize = 1_000;
 
-/// Devices that match a filter, read on until the page is full.
+/// Profiles that match a filter, read on until the page is full.
 fn matching(
     view: &dyn View,
     filter: &DeviceFilter,
     after: Option<&DeviceId>,
     limit: usize,
     read: impl Fn(Option<&DeviceId>) -> Result<Vec<DeviceProfile>, StoreError>,
-) -> Result<Vec<Device>, Problem> {
+) -> Result<Vec<DeviceProfile>, Problem> {
     let mut found = Vec::new();
     let mut after = after.cloned();
     loop {
@@ -329,9 +327,12 @@ fn matching(
         after = profiles.last().map(|profile| profile.id.clone());
         let read_to_the_end = profiles.len() < SCANNED_PER_READ;
         for profile in profiles.into_iter().filter(|profile| filter.suits(profile)) {
-            let device = with_state(view, profile)?;
-            if filter.connection.is_none_or(|connection| device.state.connection == connection) {
-                found.push(device);
+            let suits = match filter.connection {
+                None => true,
+                Some(wanted) => view.state(profile.slot).map_err(unreadable)?.connection == wanted,
+            };
+            if suits {
+                found.push(profile);
             }
             if found.len() == limit {
                 return Ok(found);

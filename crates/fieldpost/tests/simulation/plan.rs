@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     /// Whether processes that follow may have other settings.
     pub(crate) reconfigures: bool,
     pub(crate) weights: Weights,
+    /// Slices may be as long, and values as large, as the contract allows: more than one batch takes.
+    pub(crate) long_reports: bool,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
@@ -60,6 +62,8 @@ pub(crate) struct Plan {
 const STEPS: u64 = 1_500;
 /// Steps of a run with a crowd: each costs as much as many others.
 const STEPS_WITH_A_CROWD: usize = 150;
+/// Steps of a run with long reports.
+const STEPS_WITH_LONG_REPORTS: usize = 400;
 /// Devices of a crowd: more than one step of anything looks at.
 const CROWD_DEVICES: u64 = 1_300;
 
@@ -80,9 +84,18 @@ impl Plan {
             settings: Arc::new(settings(&mut random)),
             reconfigures: random.chance(1, 3),
             weights: weights(&mut random),
+            long_reports: false,
             sabotage: None,
         };
-        if random.chance(1, 50) { plan.with_a_crowd() } else { plan }
+        match random.below(50) {
+            0 => plan.with_a_crowd(),
+            1 => plan.with_long_reports(),
+            _ => plan,
+        }
+    }
+
+    fn with_long_reports(self) -> Self {
+        Self { long_reports: true, steps: STEPS_WITH_LONG_REPORTS, devices: self.devices.max(3), ..self }
     }
 
     fn with_a_crowd(self) -> Self {

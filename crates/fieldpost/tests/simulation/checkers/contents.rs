@@ -17,6 +17,10 @@ use crate::violation::{Checked, Invariant, Violation};
 
 /// Items of a page: few, so that pages meet.
 const PAGE_ITEMS: usize = 7;
+/// Items of the later pages of a long list.
+const LATER_PAGE_ITEMS: usize = 500;
+/// So many pages are short.
+const SHORT_PAGES: usize = 12;
 
 /// A delivery as it is compared: who, what, how far.
 type DeliveryLine = (base::EntityId, String, Incarnation, String, u64, String, u32, Option<Timestamp>);
@@ -33,8 +37,8 @@ pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<
     let model = track.at(head.seq)?;
     let view = store.view(id).map_err(unreadable)?;
     check_residents(residents, model)?;
-    let profiles = paged(|after| {
-        let found = view.devices(after.as_ref(), PAGE_ITEMS)?;
+    let profiles = paged(|after, limit| {
+        let found = view.devices(after.as_ref(), limit)?;
         Ok(found.into_iter().map(|profile| (profile.id.clone(), profile)).collect())
     })?;
     for profile in &profiles {
@@ -57,8 +61,8 @@ pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>) -> Chec
     let head = store.load(PartitionId::REGISTRY, &mut |_| {}).map_err(unreadable)?;
     let model = track.at(head.seq)?;
     let view = store.view(PartitionId::REGISTRY).map_err(unreadable)?;
-    let clients = paged(|after| {
-        let found = view.clients(after.as_ref(), PAGE_ITEMS)?;
+    let clients = paged(|after, limit| {
+        let found = view.clients(after.as_ref(), limit)?;
         Ok(found.into_iter().map(|client| (client.id.clone(), client)).collect())
     })?;
     let found: Vec<_> = clients.iter().map(KnownClient::of).collect();
@@ -67,12 +71,13 @@ pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>) -> Chec
 }
 
 /// Reads a list page by page, by the key of the last item.
-fn paged<K: Clone, T>(read: impl Fn(Option<K>) -> Result<Vec<(K, T)>, StoreError>) -> Checked<Vec<T>> {
+fn paged<K: Clone, T>(read: impl Fn(Option<K>, usize) -> Result<Vec<(K, T)>, StoreError>) -> Checked<Vec<T>> {
     let mut all = Vec::new();
     let mut after = None;
     loop {
-        let page = read(after.clone()).map_err(unreadable)?;
-        let full = page.len() >= PAGE_ITEMS;
+        let limit = if all.len() < SHORT_PAGES * PAGE_ITEMS { PAGE_ITEMS } else { LATER_PAGE_ITEMS };
+        let page = read(after.clone(), limit).map_err(unreadable)?;
+        let full = page.len() >= limit;
         after = page.last().map(|(key, _)| key.clone());
         all.extend(page.into_iter().map(|(_, item)| item));
         if !full {
@@ -81,16 +86,16 @@ fn paged<K: Clone, T>(read: impl Fn(Option<K>) -> Result<Vec<(K, T)>, StoreError
     }
 }
 
-fn page<K>(ascending: bool, after: Option<K>) -> Page<K> {
-    Page { from: Timestamp(0), to: Timestamp::MAX, ascending, after, limit: PAGE_ITEMS }
+fn page<K>(ascending: bool, after: Option<K>, limit: usize) -> Page<K> {
+    Page { from: Timestamp(0), to: Timestamp::MAX, ascending, after, limit }
 }
 
 /// Reads a feed in both directions, and gives it oldest first.
 fn both_ways<K: Clone, T: PartialEq + Debug>(
     read: impl Fn(Page<K>) -> Result<Vec<(K, T)>, StoreError>,
 ) -> Checked<Vec<T>> {
-    let oldest_first = paged(|after| read(page(true, after)))?;
-    let mut newest_first = paged(|after| read(page(false, after)))?;
+    let oldest_first = paged(|after, limit| read(page(true, after, limit)))?;
+    let mut newest_first = paged(|after, limit| read(page(false, after, limit)))?;
     newest_first.reverse();
     Invariant::AsTheModel.same("the same feed read backwards", &newest_first, &oldest_first)?;
     Ok(oldest_first)

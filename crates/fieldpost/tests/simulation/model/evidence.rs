@@ -15,6 +15,8 @@ pub(crate) struct Evidence {
     pub(crate) events: VecDeque<Event>,
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) progress: BTreeMap<DeliveryKey, DeliveryProgress>,
+    /// Signs of life.
+    pub(crate) signs: usize,
     taken_off: BTreeSet<TakenOff>,
     profiles: Vec<(DeviceId, DeviceSlot)>,
 }
@@ -25,6 +27,7 @@ impl Evidence {
         let Some(batch) = batch else { return evidence };
         for op in batch.ops {
             match op {
+                Op::Sign(_) => evidence.signs += 1,
                 Op::PutEvent(event) => evidence.events.push_back(*event),
                 Op::PutDelivery(delivery) => evidence.deliveries.push_back(*delivery),
                 Op::PutProgress(key, progress) => drop(evidence.progress.insert(key, progress)),

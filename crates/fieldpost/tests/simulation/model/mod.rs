@@ -9,6 +9,7 @@ pub(crate) mod evidence;
 mod listening;
 pub(crate) mod partition;
 pub(crate) mod registry;
+mod reports;
 pub(crate) mod telling;
 pub(crate) mod track;
 

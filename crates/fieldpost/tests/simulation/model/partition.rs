@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use base::{DeviceId, Incarnation, Timestamp, WayIn};
-use engine::settings::UnknownDevice;
-use engine::{DevicePatch, NewDevice, Patch, Report, Said, Settings};
+use base::{DeviceId, Incarnation, Timestamp};
+use engine::{DevicePatch, NewDevice, Patch, Settings};
 use records::{Connection, DeviceSlot, EventKind};
 
 use super::device::{Device, Event, Shown};
 use super::evidence::Evidence;
 use super::listening::{EVERY, Listening};
+use super::reports::Unfinished;
 use super::telling::Delivery;
 use super::{Expected, ExpectedAttempt};
 use crate::meant::{CallId, Meant};
@@ -37,6 +37,8 @@ pub(crate) struct Partition {
     /// Deliveries whose next attempt was put somewhere in this step, and where it may be.
     pub(super) moves: BTreeMap<usize, RangeInclusive<Timestamp>>,
     unused_slot: DeviceSlot,
+    /// A slice that a step had no room for to its end.
+    pub(super) unfinished: Option<Unfinished>,
     /// Whose process has it.
     pub(super) process: u64,
     /// The time of the latest step that looked at all that was due.
@@ -56,6 +58,7 @@ impl Partition {
             deliveries: Vec::new(),
             moves: BTreeMap::new(),
             unused_slot: DeviceSlot(0),
+            unfinished: None,
             process: 0,
             looked_at: Timestamp(0),
         }
@@ -72,6 +75,9 @@ impl Partition {
         self.now = now.max(self.now);
         self.listening.pass(self.now);
         let mut answers = Answers::new();
+        if let Some(unfinished) = self.unfinished.take() {
+            answers.extend(self.reports(unfinished, evidence)?);
+        }
         for input in inputs {
             let answer = self.apply(input, evidence)?;
             answers.extend(answer);
@@ -82,6 +88,7 @@ impl Partition {
         Invariant::OneEffectPerCause.check(evidence.deliveries.is_empty(), || {
             format!("deliveries that nothing caused: {:?}", evidence.deliveries)
         })?;
+        Invariant::OneEffectPerCause.same("signs of life that nobody gave", &evidence.signs, &0)?;
         if !more {
             self.looked_at = self.now;
         }
@@ -91,13 +98,7 @@ impl Partition {
     fn apply(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {
         Ok(match input {
             Meant::Reports { call, way, reports } => {
-                let mut refused = Vec::new();
-                for (index, report) in reports {
-                    if let Err(code) = self.report(*way, report, evidence)? {
-                        refused.push((*index, code));
-                    }
-                }
-                Some((*call, Expected::Refused(refused)))
+                self.reports(Unfinished::new(*call, *way, reports), evidence)?
             }
             Meant::Attend { way, attended } => {
                 self.listening.attend(*way, *attended);
@@ -121,54 +122,18 @@ impl Partition {
         })
     }
 
-    fn report(
-        &mut self,
-        way: WayIn,
-        report: &Report,
-        evidence: &mut Evidence,
-    ) -> Checked<Result<(), &'static str>> {
-        let says_something = !matches!(report.said, Said::Refused(_));
-        if !self.devices.contains_key(&report.device) {
-            if self.settings.unknown == UnknownDevice::Reject || !says_something {
-                return Ok(Err("unknown_device"));
-            }
-            let kind = report.kind.as_ref().map_or("lock".to_owned(), ToString::to_string);
-            if let Some(code) = refused_value(&kind, &report.said) {
-                return Ok(Err(code));
-            }
-            let device =
-                NewDevice { id: report.device.to_string(), kind: Some(kind), ..NewDevice::default() };
-            if let Err(code) = self.create(&device, evidence)? {
-                return Ok(Err(code));
-            }
-        }
-        let (now, mark) = (self.now, self.listening.mark(way.index()));
-        let device = self.devices.get_mut(&report.device).expect("it is there");
-        let wrong_kind = report.kind.as_ref().is_some_and(|kind| kind.as_str() != device.kind);
-        let refusal = match &report.said {
-            _ if wrong_kind => Some("wrong_kind"),
-            Said::Refused(problem) => Some(problem.code),
-            said => refused_value(&device.kind, said),
-        };
-        if device.greet(now, way, mark) {
-            self.happened(&report.device, EventKind::Restored, evidence)?;
-        }
-        if let (None, Said::Value { value, ts }) = (refusal, &report.said) {
-            let device = self.devices.get_mut(&report.device).expect("it is there");
-            if let Some(previous) = device.take(now, value, *ts) {
-                self.changed(&report.device, previous.as_ref(), evidence)?;
-            }
-        }
-        Ok(refusal.map_or(Ok(()), Err))
-    }
-
     /// A loss or restoration: the value stays.
-    fn happened(&mut self, id: &DeviceId, kind: EventKind, evidence: &mut Evidence) -> Checked {
+    pub(super) fn happened(&mut self, id: &DeviceId, kind: EventKind, evidence: &mut Evidence) -> Checked {
         let value = self.devices[id].value.clone();
         self.event(id, kind, value.as_ref(), evidence)
     }
 
-    fn changed(&mut self, id: &DeviceId, previous: Option<&base::Value>, evidence: &mut Evidence) -> Checked {
+    pub(super) fn changed(
+        &mut self,
+        id: &DeviceId,
+        previous: Option<&base::Value>,
+        evidence: &mut Evidence,
+    ) -> Checked {
         self.event(id, EventKind::Changed, previous, evidence)
     }
 
@@ -219,7 +184,11 @@ impl Partition {
         Ok(())
     }
 
-    fn create(&mut self, device: &NewDevice, evidence: &Evidence) -> Checked<Result<Shown, &'static str>> {
+    pub(super) fn create(
+        &mut self,
+        device: &NewDevice,
+        evidence: &Evidence,
+    ) -> Checked<Result<Shown, &'static str>> {
         let id = DeviceId::new(&device.id).expect("the workload makes ids that may be");
         if self.devices.contains_key(&id) {
             return Ok(Err("exists"));
@@ -347,16 +316,6 @@ impl Partition {
     fn patience_ms(&self, device: &Device) -> i64 {
         let ms = |duration: std::time::Duration| duration.as_millis() as i64;
         device.patience_ms(ms(self.settings.report_interval), ms(self.settings.loss_grace))
-    }
-}
-
-/// Why a value is refused, if it is.
-fn refused_value(kind: &str, said: &Said) -> Option<&'static str> {
-    match said {
-        Said::Value { value, .. } if kind == "lock" && !matches!(value.to_json().as_str(), "0" | "1") => {
-            Some("value_not_allowed")
-        }
-        _ => None,
     }
 }
 

@@ -86,6 +86,7 @@ impl Track<super::partition::Partition> {
         let listened = self.present.listening.listened;
         self.back_to(seq)?;
         self.present.settings = Arc::clone(settings);
+        self.present.unfinished = None;
         self.present.looked_at = base::Timestamp(0);
         let now = now.max(self.present.now);
         let grace_ms = settings.restart_grace.as_millis() as i64;

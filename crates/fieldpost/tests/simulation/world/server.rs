@@ -62,14 +62,13 @@ impl<M: Machine, N> Port<M, N> {
         !self.dead && self.inbox.len() < INBOX_INPUTS_MAX
     }
 
-    /// One step over the first `count` inputs, which are given back as the model knows them.
+    /// One step over at most the first `count` inputs; those that it took are given back as the model knows them.
     pub(crate) fn step(
         &mut self,
         count: usize,
         tap: &Arc<Tap>,
         outcomes: &Outcomes,
     ) -> Result<Vec<N>, StoreError> {
-        let (inputs, meant): (Vec<_>, Vec<_>) = self.inbox.drain(..count.min(self.inbox.len())).unzip();
         let (tap, outcomes) = (Arc::clone(tap), Arc::clone(outcomes));
         let (partition, life) = (self.runner.id(), self.life);
         let tell = move |told| {
@@ -77,8 +76,15 @@ impl<M: Machine, N> Port<M, N> {
             let outcome = Outcome { partition, life, seq, ending, told };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push_back(outcome);
         };
-        self.more = self.runner.step(&mut inputs.into_iter(), tell)?;
-        Ok(meant)
+        let (inbox, mut taken) = (&mut self.inbox, Vec::new());
+        let mut inputs = std::iter::from_fn(|| {
+            let (input, meant) = if taken.len() < count { inbox.pop_front()? } else { return None };
+            taken.push(meant);
+            Some(input)
+        });
+        let stepped = self.runner.step(&mut inputs, tell);
+        self.more = stepped?;
+        Ok(taken)
     }
 
     /// It takes nothing more; whoever waits is told.

@@ -22,6 +22,10 @@ use crate::violation::Checked;
 
 /// Reports of a slice at most.
 const SLICE_REPORTS: u64 = 8;
+/// Reports of a long one.
+const LONG_SLICE_REPORTS: u64 = base::limits::SLICE_REPORTS_MAX as u64;
+/// Characters of a large value: with its quotes it is just allowed.
+const LARGE_VALUE_CHARS: usize = base::limits::VALUE_BYTES_MAX - 2;
 /// Slices that wait to be handed in again at most.
 const REPEATS_MAX: usize = 8;
 /// Registrations handed in at once while a fleet is made.
@@ -37,7 +41,8 @@ impl World {
         }
         let ways: Vec<WayIn> = self.ways().collect();
         let way = ways[self.random.below(ways.len() as u64) as usize];
-        let count = 1 + self.random.below(SLICE_REPORTS);
+        let long = self.plan.long_reports && self.random.chance(1, 8);
+        let count = 1 + self.random.below(if long { LONG_SLICE_REPORTS } else { SLICE_REPORTS });
         let reports = (0..count).map(|_| self.any_report()).collect();
         self.submit(way, reports);
     }
@@ -101,6 +106,10 @@ impl World {
         let number = |number: u64| Value::number(number as f64).expect("finite");
         if kind == "lock" {
             return number(if self.random.chance(1, 30) { 2 } else { self.random.below(2) });
+        }
+        if self.plan.long_reports {
+            let letter = (b'a' + self.random.below(26) as u8) as char;
+            return Value::from_canonical(&format!("\"{}\"", letter.to_string().repeat(LARGE_VALUE_CHARS)));
         }
         match self.random.below(5) {
             0 => Value::from_canonical(r#"{"open":true,"why":"\"\u0001"}"#),
