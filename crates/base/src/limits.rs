@@ -8,8 +8,8 @@ pub const CLIENT_ID_CHARS_MAX: usize = 64;
 pub const KIND_CHARS_MAX: usize = 32;
 /// Longest name of a client and address of a device, in characters.
 pub const TEXT_CHARS_MAX: usize = 256;
-/// Longest URL of a client, in bytes.
-pub const URL_BYTES_MAX: usize = 2_048;
+/// Longest URL of a client, in characters.
+pub const URL_CHARS_MAX: usize = 2_048;
 /// Most labels of a device.
 pub const LABELS_MAX: usize = 16;
 /// Longest key of a label, in characters.

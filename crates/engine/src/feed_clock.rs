@@ -40,9 +40,11 @@ impl WritingSince {
 }
 
 impl FeedClock {
-    /// The stamp of a step at `now`. The partition must have said since when it is writing, before.
-    pub(crate) fn stamp(&self, now: Timestamp) -> Timestamp {
-        let stamp = now.0.max(self.floor.load(SeqCst));
+    /// The stamp of a step at `now`, behind the partition's last one, so that what it wrote before is shown while it writes on.
+    /// The partition must have said since when it is writing, before.
+    pub(crate) fn stamp(&self, now: Timestamp, last: Timestamp) -> Timestamp {
+        let behind_last = (last.0 + 1).min(now.0 + AHEAD_MS_MAX);
+        let stamp = now.0.max(self.floor.load(SeqCst)).max(behind_last);
         self.latest.fetch_max(stamp, SeqCst);
         Timestamp(stamp)
     }
@@ -74,7 +76,7 @@ mod tests {
         let (clock, idle) = (FeedClock::default(), WritingSince::nothing());
         let mut last_end = Timestamp(0);
         for _ in 0..AHEAD_MS_MAX {
-            let stamp = clock.stamp(Timestamp(100));
+            let stamp = clock.stamp(Timestamp(100), Timestamp(0));
             assert!(stamp >= last_end, "it would be missed by a reader who has passed");
             last_end = clock.horizon(Timestamp(100), [&idle].into_iter());
             assert!(stamp < last_end, "it is not shown");
@@ -86,10 +88,18 @@ mod tests {
     fn stamps_do_not_run_away_from_the_clock() {
         let (clock, idle) = (FeedClock::default(), WritingSince::nothing());
         for _ in 0..1_000 {
-            clock.stamp(Timestamp(100));
+            clock.stamp(Timestamp(100), Timestamp(0));
             clock.horizon(Timestamp(100), [&idle].into_iter());
         }
-        assert!(clock.stamp(Timestamp(100)).0 <= 100 + AHEAD_MS_MAX);
+        assert!(clock.stamp(Timestamp(100), Timestamp(0)).0 <= 100 + AHEAD_MS_MAX);
+    }
+
+    #[test]
+    fn what_a_partition_wrote_is_shown_while_it_writes_on() {
+        let (clock, busy) = (FeedClock::default(), WritingSince::nothing());
+        let first = clock.stamp(Timestamp(100), Timestamp(0));
+        busy.set(clock.stamp(Timestamp(100), first));
+        assert!(first < clock.horizon(Timestamp(100), [&busy].into_iter()));
     }
 
     #[test]

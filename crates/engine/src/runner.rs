@@ -63,9 +63,9 @@ impl Outside {
     }
 
     /// The present moment, for a step.
-    fn moment(&self) -> Moment {
+    fn moment(&self, last_stamp: Timestamp) -> Moment {
         let now = self.clock.now();
-        Moment { now, stamp: self.feed_clock.stamp(now) }
+        Moment { now, stamp: self.feed_clock.stamp(now, last_stamp) }
     }
 
     /// The moment of a load: behind every stamp that was given.
@@ -103,12 +103,14 @@ pub struct Runner<M: Machine> {
     in_flight: VecDeque<InFlight>,
     /// A batch was lost, or may be: the machine is loaded again as soon as nothing is on its way any more.
     lost: bool,
+    /// The stamp of the latest step.
+    last_stamp: Timestamp,
 }
 
 /// A batch that is being written, and what it holds back.
 struct InFlight {
     seq: u64,
-    now: Timestamp,
+    stamp: Timestamp,
     effects: Vec<Effect>,
 }
 
@@ -123,7 +125,16 @@ impl<M: Machine> Runner<M> {
     /// A machine with nothing on its way.
     pub fn new(id: PartitionId, machine: M, reload: Reload<M>, outside: Arc<Outside>) -> Self {
         let writing_since = Arc::new(WritingSince::nothing());
-        Self { id, machine, reload, outside, writing_since, in_flight: VecDeque::new(), lost: false }
+        Self {
+            id,
+            machine,
+            reload,
+            outside,
+            writing_since,
+            in_flight: VecDeque::new(),
+            lost: false,
+            last_stamp: Timestamp(0),
+        }
     }
 
     pub(crate) fn writing_since(&self) -> Arc<WritingSince> {
@@ -181,17 +192,22 @@ impl<M: Machine> Runner<M> {
         tell: impl FnOnce(Told) + Send + 'static,
     ) -> Result<bool, StoreError> {
         // Feeds end before this moment from here on; the step's own time and stamp are read after it.
-        if self.in_flight.is_empty() {
+        let is_first = self.in_flight.is_empty();
+        if is_first {
             self.writing_since.set(self.outside.clock.now());
         }
-        let moment = self.outside.moment();
+        let moment = self.outside.moment(self.last_stamp);
+        if is_first {
+            self.writing_since.set(moment.stamp);
+        }
+        self.last_stamp = moment.stamp;
         let fetch = FromStore::new(&*self.outside.store, self.id);
         let step = self.machine.step(moment, inputs, &fetch)?;
         match step.batch {
             Some(batch) => {
                 self.outside.metrics.batch(&batch);
                 let seq = batch.head.seq;
-                self.in_flight.push_back(InFlight { seq, now: batch.head.now, effects: step.effects });
+                self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects });
                 self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { seq, outcome })));
             }
             None => self.hold_or_release(step.effects),
@@ -223,11 +239,12 @@ impl<M: Machine> Runner<M> {
         match told.outcome {
             CommitOutcome::Durable if !self.lost => {
                 self.machine.settled(told.seq);
+                // Before the effects: whoever is answered finds what it was answered about.
+                let oldest = self.in_flight.iter().find(|batch| batch.seq > told.seq);
+                self.writing_since.set(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= told.seq) {
                     self.release(batch.effects);
                 }
-                let oldest = self.in_flight.front().map_or(Timestamp::MAX, |batch| batch.now);
-                self.writing_since.set(oldest);
                 Ok(())
             }
             CommitOutcome::Failed(error) => {

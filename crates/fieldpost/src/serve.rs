@@ -8,6 +8,8 @@ mod front;
 mod ready_file;
 
 use std::fmt::Display;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -56,6 +58,10 @@ async fn serve(
 ) -> Result<(), Ended> {
     let mut signals = Signals::listen()?;
     raise_open_files_limit();
+    if let Some(file) = &ready_file {
+        ready_file::remove(file)
+            .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
+    }
     let http = bind("http.listen", settings.http.listen).await?;
     let front = Arc::new(Front::default());
     let mut tasks = JoinSet::new();
@@ -77,9 +83,10 @@ async fn serve(
         let mut doors = JoinSet::new();
         open_doors(settings, &engine, &front, &mut addresses, &mut doors, stop).await?;
         if let Some(file) = ready_file {
-            ready_file::write(&file, &addresses).map_err(because("the ready file cannot be written"))?;
+            ready_file::write(&file, &addresses)
+                .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
         }
-        info!(http = %addresses.http, mqtt = ?addresses.mqtt, data_dir = %settings.data_dir.display(), "ready");
+        info!(http = %addresses.http, mqtt = addresses.mqtt.map(tracing::field::display), data_dir = %settings.data_dir.display(), "ready");
         let broken = tokio::select! {
             () = signals.any() => None,
             Some(ended) = doors.join_next() => Some(ended),
@@ -126,7 +133,7 @@ async fn open_doors(
     if let Some(listen) = settings.mqtt.listen {
         let listener = MqttListener::bind(listen, engine.clone(), Limits::default())
             .await
-            .map_err(because("mqtt.listen"))?;
+            .map_err(|error| no_listener("mqtt.listen", listen, &error))?;
         listener.register_metrics(&mut metrics);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
@@ -169,10 +176,18 @@ fn notify_settings(settings: &Settings) -> notify::Settings {
     }
 }
 
-async fn bind(key: &str, address: std::net::SocketAddr) -> Result<TcpListener, Ended> {
-    TcpListener::bind(address)
-        .await
-        .map_err(because(&format!("{key}: {address} cannot be listened on; is another server there?")))
+async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, Ended> {
+    TcpListener::bind(address).await.map_err(|error| no_listener(key, address, &error))
+}
+
+fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there: stop it, or choose another port",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another port",
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
+        _ => "choose another address",
+    };
+    Ended(format!("{key}: {address} cannot be listened on: {error}; {advice}"))
 }
 
 /// Every connection is an open file, and the usual soft limit is too low for a fleet.

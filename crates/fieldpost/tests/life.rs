@@ -1,6 +1,8 @@
 //! The life of a server as an operator sees it: it starts once, stops when asked, and says exactly what is wrong with its data.
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -62,6 +64,25 @@ async fn asked_to_stop_it_ends_well_and_keeps_everything() {
     let server = site.start(PATIENCE).await.expect("ready again");
     assert_eq!(readings(&site).await, [json!(0), json!(1), json!(0)]);
     server.kill().await.expect("killed");
+}
+
+#[tokio::test]
+async fn callers_who_never_finish_do_not_hold_a_stop() {
+    let site = site();
+    let server = site.start(PATIENCE).await.expect("ready");
+    let address = site.http.address().await;
+    let mut callers = Vec::new();
+    for begun in [
+        "GET /hea",
+        "POST /v1/devices HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"id\":",
+        "POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n3\r\n{}\n\r\n",
+    ] {
+        let mut caller = TcpStream::connect(address).expect("taken");
+        caller.write_all(begun.as_bytes()).expect("written");
+        callers.push(caller);
+    }
+    let status = server.stop(Duration::from_secs(20)).await.expect("stopped in time");
+    assert!(status.success(), "{status}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use ::url::{Host, Url};
-use base::limits::URL_BYTES_MAX;
+use base::limits::URL_CHARS_MAX;
 use base::{Problem, address};
 
 use crate::Refusal;
@@ -17,8 +17,9 @@ use crate::Refusal;
 /// # Errors
 /// `too_long`, `invalid_url`, or, unless `allow_private`, `private_address`.
 pub fn check_url(text: &str, allow_private: bool) -> Result<(), Problem> {
-    if text.len() > URL_BYTES_MAX {
-        let detail = format!("url has {} bytes; it may have at most {URL_BYTES_MAX}", text.len());
+    let chars = text.chars().count();
+    if chars > URL_CHARS_MAX {
+        let detail = format!("url has {chars} characters; it may have at most {URL_CHARS_MAX}");
         return Err(Refusal::TooLong.problem(detail));
     }
     let url = plain(text)?;

@@ -311,14 +311,13 @@ impl Partition {
 
 const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };
 
-/// The delay after failed attempt `n`: base x (1 + log2 n), at least what the receiver asks for, at most the maximum; and up to
-/// a tenth of it more, as `chance` has it.
+/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth of it more, as `chance` has
+/// it; or what the receiver asks for, if that is longer, but no longer than the maximum.
 fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
-    let delay = grown.max(patience.unwrap_or_default()).min(retry.max);
-    let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
     let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;
-    Duration::from_millis(ms.saturating_add(jitter))
+    Duration::from_millis(ms.saturating_add(jitter)).max(patience.unwrap_or_default().min(retry.max))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
 use jobs::{Jobs, Loaded, Numbers};
@@ -55,7 +56,7 @@ impl Partition {
             clients: HashMap::new(),
             unsettled: Unsettled::default(),
             opening: Vec::new(),
-            watch: Watch::new(watch_settings(settings), head.attended, now),
+            watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             closing: false,
             stamp: moment.stamp,
@@ -103,11 +104,12 @@ impl Partition {
     }
 }
 
-fn watch_settings(settings: &Settings) -> watch::Settings {
+/// What never ran before has nothing to forgive after a start.
+fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
     watch::Settings {
         report_interval: settings.report_interval,
         loss_grace: settings.loss_grace,
-        restart_grace: settings.restart_grace,
+        restart_grace: if seq == 0 { Duration::ZERO } else { settings.restart_grace },
         configured: settings.ways_configured,
     }
 }

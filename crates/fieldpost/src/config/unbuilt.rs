@@ -27,7 +27,9 @@ pub(super) fn check(from: &mut Reader) {
 
 fn check_listeners(from: &mut Reader) {
     let grpc = from.read("grpc.listen", &AddressOrOff);
-    if grpc.value.is_some() && grpc.value != grpc.default {
+    // Any free port of this machine asks for nothing that could be missed.
+    let is_any_port = grpc.value.is_some_and(|address| address.port() == 0 && address.ip().is_loopback());
+    if grpc.value.is_some() && grpc.value != grpc.default && !is_any_port {
         refuse(from, "grpc.listen", "gRPC is");
     }
     only_default(from, "lmstfy.listen", &AddressOrOff, "lmstfy's API is");

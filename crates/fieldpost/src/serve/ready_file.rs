@@ -14,6 +14,14 @@ pub(super) struct Addresses {
     pub mqtt: Option<SocketAddr>,
 }
 
+/// Removes what an earlier run left, so that nobody reads old addresses.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Writes the file beside its place and moves it there.
 pub(super) fn write(path: &Path, addresses: &Addresses) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
