@@ -1,7 +1,7 @@
 //! What `POST /v1/reports` answers: a tally, or a problem (RFC 9457).
 
 use axum::Json;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
@@ -60,5 +60,8 @@ pub(super) fn problem(problem: &Problem) -> Response {
     };
     let mut response = (status, Json(details)).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
     response
 }

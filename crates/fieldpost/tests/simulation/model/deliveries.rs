@@ -44,6 +44,7 @@ impl Partition {
         let wanted = (kind, device.sequence, resend_of);
         Invariant::AsTheModel.same("notification", &(made.kind, made.sequence, made.resend_of), &wanted)?;
         let pair = device.pairs.entry(client).or_default();
+        pair.failed = None;
         let number = self.deliveries.len();
         if let Some(replaced) = pair.pending.replace(number) {
             pair.skipped += 1;
@@ -215,6 +216,7 @@ impl Partition {
             pair.skipped += 1;
             let status =
                 if pair.pending.is_some() { DeliveryStatus::Superseded } else { DeliveryStatus::Failed };
+            pair.failed = pair.pending.is_none().then_some(flight.delivery);
             delivery.ends(status);
             return;
         }
@@ -258,7 +260,9 @@ impl Partition {
         due: Timestamp,
     ) {
         let delivery = &mut self.deliveries[flight.delivery];
-        let took_ms = (self.now.0 - flight.since.0) as u32;
+        // How long it went on in a process that is gone, nobody knows.
+        let known = error != AttemptError::Interrupted;
+        let took_ms = if known { (self.now.0 - flight.since.0) as u32 } else { 0 };
         let number = delivery.attempts;
         delivery.log.push(Attempt {
             number,
@@ -283,12 +287,17 @@ impl Partition {
     pub(super) fn cancel(&mut self, id: &DeviceId, client: Incarnation) {
         let pair = self.devices.get_mut(id).and_then(|device| device.pairs.remove(&client));
         let Some(pair) = pair else { return };
-        for number in pair.pending.into_iter().chain(pair.flight.map(|flight| flight.delivery)) {
+        if let Some(number) = pair.pending {
             self.deliveries[number].ends(DeliveryStatus::Cancelled);
+        }
+        if let Some(Flight { delivery, .. }) = pair.flight {
+            // How the attempt under way ends is not recorded any more, so it is no attempt.
+            self.deliveries[delivery].attempts -= 1;
+            self.deliveries[delivery].ends(DeliveryStatus::Cancelled);
         }
     }
 
-    /// Somebody asks for a delivery to be sent again now.
+    /// Somebody asks for a delivery to be sent again now: the same one while it is not told, else a new one.
     pub(super) fn retry(
         &mut self,
         id: EntityId,
@@ -296,34 +305,49 @@ impl Partition {
     ) -> Checked<Result<(), &'static str>> {
         let found = self.deliveries.iter().position(|delivery| delivery.id == id);
         let Some(number) = found else { return Ok(Err("unknown_delivery")) };
-        let delivery = self.deliveries[number].clone();
-        let device = self.devices.get_mut(&delivery.device).filter(|device| device.slot == delivery.slot);
-        let Some(device) = device.filter(|device| device.links.contains(&delivery.client)) else {
+        let Delivery { slot, client, kind, sequence, device, .. } = self.deliveries[number].clone();
+        let known = self.devices.get_mut(&device).filter(|device| device.slot == slot);
+        let Some(known) = known.filter(|device| device.links.contains(&client)) else {
             return Ok(Err("not_linked"));
         };
-        let value = device.value.clone();
-        let newest_event = device.sequence;
-        let pair = device.pairs.get(&delivery.client);
-        let pending = pair.and_then(|pair| pair.pending);
-        let flight = pair.and_then(|pair| Some(pair.flight.as_ref()?.delivery));
-        if pending == Some(number) {
-            self.deliveries[number].due = Some(self.now);
-            self.moves.insert(number, self.now..=self.now);
-            return Ok(Ok(()));
+        let (newest_event, previous) =
+            (known.sequence, known.events.last().and_then(|event| event.previous.clone()));
+        let pair = known.pairs.entry(client).or_default();
+        let flight = pair.flight.as_ref().map(|flight| flight.delivery);
+        let of_pair = |delivery: &Delivery| (delivery.slot, delivery.client) == (slot, client);
+        let newest = self.deliveries.iter().rposition(of_pair);
+        let outdated = newest != Some(number) || newest_event != sequence;
+        let answer = if pair.pending == Some(number) {
+            self.due_now(number);
+            Ok(())
+        } else if flight == Some(number) && pair.pending.is_none() {
+            Ok(())
+        } else if pair.failed == Some(number) {
+            pair.failed = None;
+            pair.skipped -= 1;
+            pair.pending = Some(number);
+            self.deliveries[number].status = DeliveryStatus::Pending;
+            self.deliveries[number].counted = 0;
+            self.deliveries[number].tries = self.settings.retry.attempts_max;
+            self.due_now(number);
+            Ok(())
+        } else if outdated || !pair.is_told() {
+            Err("superseded")
+        } else {
+            pair.events.push((kind, previous));
+            self.notify(&device, client, kind, Some(id), evidence)?;
+            Ok(())
+        };
+        let device = self.devices.get_mut(&device).expect("it is there");
+        if device.pairs.get(&client).is_some_and(telling::Pair::is_told) {
+            device.pairs.remove(&client);
         }
-        let newest = pending.or(flight);
-        if newest.is_some_and(|newest| newest != number) || newest_event != delivery.sequence {
-            return Ok(Err("superseded"));
-        }
-        if newest == Some(number) {
-            return Ok(Ok(()));
-        }
-        let pair = device.pairs.entry(delivery.client).or_default();
-        if pair.told == pair.events.len() {
-            pair.events.push((delivery.kind, value));
-        }
-        self.notify(&delivery.device, delivery.client, delivery.kind, Some(id), evidence)?;
-        Ok(Ok(()))
+        Ok(answer)
+    }
+
+    fn due_now(&mut self, number: usize) {
+        self.deliveries[number].due = Some(self.now);
+        self.moves.insert(number, self.now..=self.now);
     }
 
     /// When each delivery that moved is due next is in the evidence: within what the contract allows.

@@ -23,6 +23,8 @@ pub(crate) struct Pair {
     pub(crate) skipped: u32,
     /// The delivery that waits.
     pub(crate) pending: Option<usize>,
+    /// The newest delivery, if it has failed for good.
+    pub(crate) failed: Option<usize>,
     /// When the latest attempt ended: nothing of this pair could go before.
     pub(crate) free_since: Timestamp,
     /// The delivery with an attempt under way.

@@ -164,16 +164,12 @@ impl Held {
         }
     }
 
-    /// A partition begins anew. What its earlier life had handed in must never be written: its numbers are used again.
+    /// A partition begins anew. Nothing that it handed in before may still wait: its numbers are used again.
     fn unfence(&self, partition: PartitionId) {
         let mut state = self.locked();
+        let waits = state.waiting.iter().any(|(batch, _)| batch.partition == partition);
+        assert!(!waits, "partition {partition} is loaded while a batch of it may still be written");
         state.fenced.remove(&partition);
-        let waiting = std::mem::take(&mut state.waiting);
-        let (old, others) = waiting.into_iter().partition(|(batch, _)| batch.partition == partition);
-        state.waiting = others;
-        drop(state);
-        let old: VecDeque<(Batch, CommitDone)> = old;
-        old.into_iter().for_each(|(_, done)| done(CommitOutcome::Fenced));
     }
 
     fn check(&self) -> Result<(), StoreError> {

@@ -23,6 +23,7 @@ impl World {
         let port = server.port(partition);
         let stepped = port.step(count, &tap, &outcomes);
         let more = port.more;
+        let has_unfinished = port.runner.has_unfinished();
         let inputs = match stepped {
             Ok(inputs) => inputs,
             Err(error) => {
@@ -38,6 +39,9 @@ impl World {
         let mut evidence = Evidence::of(batch);
         count_events(&mut self.counts, &evidence, &inputs);
         let answers = track.present.step(now, &inputs, &mut evidence, more)?;
+        Invariant::Bounded.check(has_unfinished || !track.present.has_unfinished(), || {
+            "reports were dropped in silence".to_owned()
+        })?;
         if let Some(head) = head {
             let model = &track.present;
             Invariant::AsTheModel.same("time of a batch", &head.now, &model.now)?;
@@ -104,8 +108,7 @@ impl World {
         let first = outcomes.iter().position(|outcome| outcome.partition == chosen);
         let Some(outcome) = first.and_then(|first| outcomes.remove(first)) else { return Ok(()) };
         drop(outcomes);
-        let Outcome { partition, life, seq, ending, told } = outcome;
-        let current = server.life(partition) == Some(life);
+        let Outcome { partition, seq, ending, told } = outcome;
         let result = if partition == PartitionId::REGISTRY {
             server.registry.runner.outcome(told)
         } else {
@@ -114,8 +117,10 @@ impl World {
         self.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
         if let Err(error) = result {
             self.partition_dies(partition, &error);
-        } else if current && ending == Ending::Durable {
+        } else if ending == Ending::Durable {
             self.shown(partition, seq);
+        } else {
+            server.loses_its_memory(partition);
         }
         self.follow_reload()?;
         self.take_answers()?;
@@ -132,10 +137,8 @@ impl World {
             self.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);
             if partition == PartitionId::REGISTRY {
-                server.registry.life += 1;
                 self.registry.back_to(head.seq)?;
             } else {
-                server.port(partition).life += 1;
                 let track = &mut self.model[usize::from(partition.0)];
                 track.load(head.seq, now, (self.processes, &self.settings), attended)?;
             }

@@ -209,9 +209,8 @@ impl World {
             self.step_registry(usize::MAX)?;
             return Ok(true);
         }
-        let waits = |port: &&super::server::Port<_, _>| {
-            !port.dead && port.runner.may_step() && !port.inbox.is_empty()
-        };
+        let waits =
+            |port: &&super::server::Port<_, _>| !port.dead && port.runner.may_step() && port.has_input();
         let waiting = server.partitions.iter().find(waits).map(|port| port.runner.id());
         if let Some(partition) = waiting {
             self.step_partition(partition, usize::MAX)?;

@@ -29,14 +29,13 @@ pub(crate) struct Port<M: Machine, N> {
     pub(crate) more: bool,
     /// Its store does not go on; nothing is taken any more.
     pub(crate) dead: bool,
-    /// Counts how often it was loaded.
+    /// Counts how often it lost its memory.
     pub(crate) life: u32,
 }
 
 /// The outcome of a batch on its way to the partition that made it.
 pub(crate) struct Outcome {
     pub(crate) partition: PartitionId,
-    pub(crate) life: u32,
     pub(crate) seq: u64,
     pub(crate) ending: Ending,
     pub(crate) told: Told,
@@ -54,7 +53,13 @@ impl<M: Machine, N> Port<M, N> {
     /// Whether the production driver would step it now.
     pub(crate) fn wants_step(&self, now: base::Timestamp) -> bool {
         let due = self.runner.next_wakeup(now).is_some_and(|at| at <= now);
-        !self.dead && self.runner.may_step() && (self.more || due || !self.inbox.is_empty())
+        let waits = self.more || due || self.has_input();
+        !self.dead && self.runner.may_step() && waits
+    }
+
+    /// Whether there is something to apply.
+    pub(crate) fn has_input(&self) -> bool {
+        self.runner.has_unfinished() || !self.inbox.is_empty()
     }
 
     /// Whether another input may be handed in.
@@ -70,10 +75,10 @@ impl<M: Machine, N> Port<M, N> {
         outcomes: &Outcomes,
     ) -> Result<Vec<N>, StoreError> {
         let (tap, outcomes) = (Arc::clone(tap), Arc::clone(outcomes));
-        let (partition, life) = (self.runner.id(), self.life);
+        let partition = self.runner.id();
         let tell = move |told| {
             let (seq, ending) = tap.ending().expect("the tap hears an outcome before the partition");
-            let outcome = Outcome { partition, life, seq, ending, told };
+            let outcome = Outcome { partition, seq, ending, told };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push_back(outcome);
         };
         let (inbox, mut taken) = (&mut self.inbox, Vec::new());
@@ -149,16 +154,24 @@ impl Server {
     /// Whether anything waits for an input to be taken or for a batch to be durable.
     pub(crate) fn is_settled(&self) -> bool {
         let idle =
-            |port: &Port<Partition, Meant>| port.runner.is_settled() && port.inbox.is_empty() && !port.more;
+            |port: &Port<Partition, Meant>| port.runner.is_settled() && !port.has_input() && !port.more;
         self.registry.runner.is_settled()
             && self.registry.inbox.is_empty()
             && self.partitions.iter().all(idle)
     }
 
+    /// A partition drops what it holds, and is loaded again as soon as nothing of it is on its way.
+    pub(crate) fn loses_its_memory(&mut self, partition: PartitionId) {
+        if partition == PartitionId::REGISTRY {
+            self.registry.life += 1;
+        } else {
+            self.port(partition).life += 1;
+        }
+    }
+
     /// Whether everybody who is not dead is settled.
     pub(crate) fn is_settled_or_dead(&self) -> bool {
-        let idle =
-            |port: &Port<Partition, Meant>| port.dead || port.runner.is_settled() && port.inbox.is_empty();
+        let idle = |port: &Port<Partition, Meant>| port.dead || port.runner.is_settled() && !port.has_input();
         let registry = &self.registry;
         (registry.dead || registry.runner.is_settled()) && self.partitions.iter().all(idle)
     }
@@ -173,7 +186,7 @@ impl Server {
         WayIn::ALL.map(|way| self.attended[way.index()].load(Ordering::SeqCst))
     }
 
-    /// How often a partition, or the registry, was loaded; nothing for one that is dead.
+    /// How often a partition, or the registry, lost its memory; nothing for one that is dead.
     pub(crate) fn life(&self, partition: PartitionId) -> Option<u32> {
         let (dead, life) = if partition == PartitionId::REGISTRY {
             (self.registry.dead, self.registry.life)
