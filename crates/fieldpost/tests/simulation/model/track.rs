@@ -74,7 +74,8 @@ impl<S: Clone> Track<S> {
 }
 
 impl Track<super::partition::Partition> {
-    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again after the grace.
+    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again after the grace; one that has
+    /// never written has nothing to forgive.
     pub(crate) fn load(
         &mut self,
         seq: u64,
@@ -89,7 +90,7 @@ impl Track<super::partition::Partition> {
         self.present.unfinished = None;
         self.present.looked_at = base::Timestamp(0);
         let now = now.max(self.present.now);
-        let grace_ms = settings.restart_grace.as_millis() as i64;
+        let grace_ms = if seq == 0 { 0 } else { settings.restart_grace.as_millis() as i64 };
         let ways = (settings.ways_configured, attended);
         self.present.listening.start(now, grace_ms, listened, ways);
         self.present.loaded_by(process, now);

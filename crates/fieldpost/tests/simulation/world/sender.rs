@@ -12,12 +12,14 @@ use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::lanes::{Lease, Standing};
-use records::Reservation;
+use records::{DeliveryStatus, Reservation};
 
 use super::World;
 use super::calls::{Call, Then, Waiting};
 use crate::meant::{AttemptRef, CallId, Meant, MeantClient};
 use crate::model::ExpectedAttempt;
+use crate::model::partition::Partition;
+use crate::model::track::Track;
 use crate::receivers::Post;
 use crate::sabotage::Sabotage;
 use crate::violation::{Checked, Invariant};
@@ -231,8 +233,11 @@ impl World {
 
     fn check_begin(&self, what: &AttemptRef, expected: &ExpectedAttempt, now: Timestamp) -> Checked {
         let live = || self.sending.live.iter().filter(|attempt| attempt.ends() > now);
-        let same =
-            live().find(|other| (&other.what.device, other.what.client) == (&what.device, what.client));
+        // An attempt whose link was cut meanwhile cannot be called back; a new link does not wait for it.
+        let same = live().find(|other| {
+            (&other.what.device, other.what.client) == (&what.device, what.client)
+                && !self.is_cancelled(&other.what)
+        });
         Invariant::OneLease.check(same.is_none(), || {
             format!("{what:?} begins while {:?} is under way", same.map(|other| &other.what))
         })?;
@@ -246,6 +251,16 @@ impl World {
         })?;
         self.check_not_late(what, expected, now)?;
         self.sending.check_linked(&what.device, what.client)
+    }
+
+    fn is_cancelled(&self, attempt: &AttemptRef) -> bool {
+        let of_partition = |track: &Track<Partition>| {
+            let deliveries = &track.present.deliveries;
+            deliveries.iter().any(|delivery| {
+                delivery.id == attempt.delivery && delivery.status == DeliveryStatus::Cancelled
+            })
+        };
+        self.model.iter().any(of_partition)
     }
 
     /// An attempt that is over is told to its partition, by way of the registry where the receiver said that it is gone.
