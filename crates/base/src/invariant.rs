@@ -3,28 +3,16 @@
 //! Everything acknowledged is durable, so stopping loses nothing; going on without a partition, or without the thread that
 //! commits, would.
 
-/// Held while code runs whose panic must stop the process: rules, and the threads of the store.
-#[derive(Debug)]
-pub struct StopsTheProcess {
-    what: &'static str,
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Stops the process; `what` names who broke.
+pub fn stop_the_process(what: &str) -> ! {
+    eprintln!("an invariant of {what} is broken; the process stops, nothing acknowledged is lost");
+    std::process::abort()
 }
 
-impl StopsTheProcess {
-    /// A panic from now on, until this is dropped, stops the process; `what` names who broke.
-    #[must_use]
-    pub fn on_panic(what: &'static str) -> Self {
-        Self { what }
-    }
-}
-
-impl Drop for StopsTheProcess {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "an invariant of {} is broken; the process stops, nothing acknowledged is lost",
-                self.what
-            );
-            std::process::abort();
-        }
-    }
+/// Runs what must not panic: rules, and the threads of the store.
+pub fn or_stop_the_process<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    // Nothing that was touched is looked at again.
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| stop_the_process(what))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::Timestamp;
-use base::invariant::StopsTheProcess;
+use base::invariant::or_stop_the_process;
 use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tracing::error;
@@ -43,7 +43,6 @@ enum Woken<I> {
 impl<M: Machine> Driver<M> {
     /// Runs until the inbox is closed and everything is durable, or the store does not go on.
     pub(crate) async fn run(mut self) {
-        let _broken = StopsTheProcess::on_panic("a partition");
         if let Err(error) = self.serve().await {
             error!(partition = %self.runner.id(), %error, "partition stops: its store does not go on");
             self.outside.fail(error);
@@ -71,7 +70,9 @@ impl<M: Machine> Driver<M> {
                 () = until(now, wakeup, at_once) => Woken::Timer,
             };
             match woken {
-                Woken::Outcome(told) => self.runner.outcome(told)?,
+                Woken::Outcome(told) => {
+                    or_stop_the_process("a partition", || self.runner.outcome(told))?;
+                }
                 Woken::Stop => {
                     self.inbox.close();
                     stopping = true;
@@ -107,7 +108,8 @@ impl<M: Machine> Driver<M> {
                 panic!("there is room for every outcome that can wait, {told:?} too");
             }
         };
-        self.runner.step(&mut inputs, tell).map_err(Arc::new)
+        let runner = &mut self.runner;
+        or_stop_the_process("a partition", || runner.step(&mut inputs, tell)).map_err(Arc::new)
     }
 }
 

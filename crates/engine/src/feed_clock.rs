@@ -3,7 +3,7 @@
 //! An event is stamped with the engine clock when it is made and shown when it is durable, so two partitions may show theirs in
 //! another order than that of their stamps. Therefore a feed ends before the oldest stamp that is still being written,
 //! and a reader pushes all later stamps behind what it has read. Stamps run ahead of the clock by at most
-//! [`AHEAD_MS_MAX`]; nothing but the keys of events and deliveries uses them. A clock that is started over stored data starts that much later.
+//! [`AHEAD_MS_MAX`]; nothing but the keys of events and deliveries uses them.
 
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
@@ -11,6 +11,9 @@ use base::Timestamp;
 
 /// How far stamps may run ahead of the clock, in milliseconds: so many reads of fresh writes in a millisecond are served.
 pub const AHEAD_MS_MAX: i64 = 5;
+
+/// How far of that writes alone push stamps; the rest is left to readers.
+const WRITES_AHEAD_MS_MAX: i64 = 2;
 
 /// The stamps of events and deliveries, over all partitions.
 #[derive(Debug, Default)]
@@ -43,10 +46,15 @@ impl FeedClock {
     /// The stamp of a step at `now`, behind the partition's last one, so that what it wrote before is shown while it writes on.
     /// The partition must have said since when it is writing, before.
     pub(crate) fn stamp(&self, now: Timestamp, last: Timestamp) -> Timestamp {
-        let behind_last = (last.0 + 1).min(now.0 + AHEAD_MS_MAX);
+        let behind_last = (last.0 + 1).min(now.0 + WRITES_AHEAD_MS_MAX);
         let stamp = now.0.max(self.floor.load(SeqCst)).max(behind_last);
         self.latest.fetch_max(stamp, SeqCst);
         Timestamp(stamp)
+    }
+
+    /// A partition stamped with this: over stored data it may be ahead of what it was given.
+    pub(crate) fn note(&self, stamp: Timestamp) {
+        self.latest.fetch_max(stamp.0, SeqCst);
     }
 
     /// The latest stamp that was given.

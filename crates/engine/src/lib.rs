@@ -23,7 +23,6 @@ mod metrics;
 mod refusals;
 
 pub use directory::Directory;
-pub use feed_clock::AHEAD_MS_MAX as STAMP_AHEAD_MS_MAX;
 pub use fleet::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
 pub use handle::Engine;
 pub use intake::{Intake, Outcome, Pending, Rejection, Report, Said};

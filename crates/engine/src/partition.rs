@@ -48,8 +48,6 @@ pub struct Partition {
     settings: Arc<Settings>,
     process: Process,
     head: PartitionHead,
-    /// The stamp of the latest step.
-    stamp: Timestamp,
     devices: Devices,
     watch: Watch,
     jobs: Jobs,
@@ -124,7 +122,7 @@ impl Machine for Partition {
         inputs: &mut dyn Iterator<Item = Input>,
         fetch: &dyn Fetch,
     ) -> Result<Step, StoreError> {
-        self.stamp = self.stamp.max(moment.stamp);
+        self.head.stamp = self.head.stamp.max(moment.stamp);
         let mut turn = Turn {
             now: moment.now.max(self.head.now),
             seq: self.head.seq + 1,

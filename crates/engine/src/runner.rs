@@ -206,6 +206,7 @@ impl<M: Machine> Runner<M> {
         match step.batch {
             Some(batch) => {
                 self.outside.metrics.batch(&batch);
+                self.outside.feed_clock.note(batch.head.stamp);
                 let seq = batch.head.seq;
                 self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects });
                 self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { seq, outcome })));

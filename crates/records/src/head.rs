@@ -9,6 +9,9 @@ pub struct PartitionHead {
     pub seq: u64,
     /// The engine clock when the batch was made; never less than in the batch before.
     pub now: Timestamp,
+    /// The latest stamp of an event or delivery: the order of feeds. At most a little ahead of `now`, and never less than in the batch
+    /// before.
+    pub stamp: Timestamp,
     /// The attended clocks at `now`.
     pub attended: AttendedReadings,
     /// The slot that the next registered device gets.

@@ -43,8 +43,9 @@ impl Partition {
         directory: &Directory,
     ) -> Result<Opened, StoreError> {
         let mut residents = Residents::default();
-        let head = store.load(id, &mut |resident| residents.take(resident))?;
+        let mut head = store.load(id, &mut |resident| residents.take(resident))?;
         let now = moment.now.max(head.now);
+        head.stamp = head.stamp.max(moment.stamp);
         let mut partition = Self {
             id,
             lineage: store.lineage(),
@@ -59,7 +60,6 @@ impl Partition {
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             closing: false,
-            stamp: moment.stamp,
             head,
         };
         let mut orphans = HashSet::new();

@@ -122,7 +122,7 @@ impl Partition {
 
     fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
-        EntityId::derive(self.lineage, routing, device.incarnation, self.stamp, number, cause)
+        EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
     }
 }
 

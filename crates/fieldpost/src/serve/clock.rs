@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use base::{SystemClock, Timestamp};
-use engine::STAMP_AHEAD_MS_MAX;
 use tracing::warn;
 
 use super::front::Front;
@@ -22,8 +21,7 @@ pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemCl
     let mut told = false;
     loop {
         match judge(wall(), built_at, recorded) {
-            // What was stamped last may be a little ahead of what was recorded.
-            Verdict::Believed => return Ok(SystemClock::start(Timestamp(recorded.0 + STAMP_AHEAD_MS_MAX))),
+            Verdict::Believed => return Ok(SystemClock::start(recorded)),
             Verdict::Refused(why) => return Err(why),
             Verdict::TooEarly(why) => {
                 if !told {

@@ -14,6 +14,7 @@ impl Stored for PartitionHead {
     fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.seq);
         put_i64(out, self.now.0);
+        put_i64(out, self.stamp.0.wrapping_sub(self.now.0));
         self.attended.ways.iter().for_each(|way| put_i64(out, way.0));
         put_i64(out, self.attended.every.0);
         put_u64(out, u64::from(self.next_slot));
@@ -27,6 +28,7 @@ impl Stored for PartitionHead {
     fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
         let seq = reader.u64("a batch number")?;
         let now = Timestamp(reader.i64("a time")?);
+        let stamp = Timestamp(now.0.wrapping_add(reader.i64("a stamp")?));
         let mut attended = AttendedReadings::default();
         for way in &mut attended.ways {
             *way = Attended(reader.i64("an attended time")?);
@@ -35,6 +37,7 @@ impl Stored for PartitionHead {
         Ok(Self {
             seq,
             now,
+            stamp,
             attended,
             next_slot: reader.u32("a slot")?,
             next_incarnation: reader.u64("an incarnation")?,

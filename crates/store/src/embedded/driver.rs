@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::invariant::StopsTheProcess;
+use base::invariant::or_stop_the_process;
 use base::{Clock, Timestamp};
 
 use super::inbox::Woken;
@@ -65,10 +65,7 @@ impl Drop for Running {
 }
 
 fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        let _broken = StopsTheProcess::on_panic(name);
-        run();
-    })
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || or_stop_the_process(name, run))
 }
 
 /// Wakes the checkpointer.
