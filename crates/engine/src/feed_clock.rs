@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use base::Timestamp;
 
 /// How far stamps may run ahead of the clock, in milliseconds: so many reads of fresh writes in a millisecond are served.
-pub const AHEAD_MS_MAX: i64 = 5;
+const AHEAD_MS_MAX: i64 = 5;
 
 /// How far of that writes alone push stamps; the rest is left to readers.
 const WRITES_AHEAD_MS_MAX: i64 = 2;
