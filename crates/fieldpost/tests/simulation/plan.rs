@@ -103,6 +103,10 @@ impl Plan {
         Self { steps: STEPS_WITH_A_CROWD, partitions: 1, devices: CROWD_DEVICES, clients: 2, weights, ..self }
     }
 
+    pub(crate) fn has_large_batches(&self) -> bool {
+        self.long_reports || self.has_a_crowd()
+    }
+
     pub(crate) fn has_a_crowd(&self) -> bool {
         self.devices == CROWD_DEVICES
     }

@@ -27,8 +27,9 @@ fn check(sabotage: Sabotage, storage: Storage, expected: &[Invariant]) {
 
 #[test]
 fn effects_let_go_before_they_are_durable_are_found() {
-    // A partition that takes a batch for durable looks for it in the store, and answers as if it had never been made.
-    let expected = [Invariant::DurableBeforeAcknowledged, Invariant::AsTheModel];
+    // A partition that takes a batch for durable looks for it in the store, and answers as if it had never been made; and it
+    // goes on to the next without end.
+    let expected = [Invariant::DurableBeforeAcknowledged, Invariant::AsTheModel, Invariant::Bounded];
     check(Sabotage::EffectsBeforeDurable, Storage::Memory, &expected);
     check(Sabotage::EffectsBeforeDurable, Storage::Embedded, &expected);
 }

@@ -67,7 +67,7 @@ impl Partition {
             log: Vec::new(),
         });
         self.moves.insert(number, self.now..=self.now);
-        Ok(())
+        self.stamped(id, made.id.at)
     }
 
     /// Which notifications were leased is in the evidence: each must have been due.
@@ -176,13 +176,14 @@ impl Partition {
         flight.since.after(self.settings.attempt_timeout + LEASE_MARGIN)
     }
 
-    /// When the next attempt may be: the formula of the contract, with its jitter.
+    /// When the next attempt may be: by the formula of the contract with its jitter, or when the receiver asks for it.
     fn after_failure(&self, delivery: usize, patience: Duration) -> RangeInclusive<Timestamp> {
         let retry = &self.settings.retry;
         let grown = retry.base.as_secs_f64() * (1.0 + f64::from(self.deliveries[delivery].counted).log2());
-        let seconds = grown.max(patience.as_secs_f64()).min(retry.max.as_secs_f64());
-        let least = (seconds * 1_000.0).floor() as i64;
-        let most = (seconds * 1_100.0).ceil() as i64;
+        let seconds = grown.min(retry.max.as_secs_f64());
+        let asked = patience.min(retry.max).as_millis() as i64;
+        let least = ((seconds * 1_000.0).floor() as i64).max(asked);
+        let most = ((seconds * 1_100.0).ceil() as i64).max(asked);
         Timestamp(self.now.0 + least)..=Timestamp(self.now.0 + most)
     }
 

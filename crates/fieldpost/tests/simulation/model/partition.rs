@@ -39,6 +39,8 @@ pub(crate) struct Partition {
     unused_slot: DeviceSlot,
     /// A slice that a step had no room for to its end.
     pub(super) unfinished: Option<Unfinished>,
+    /// The stamp of the latest event or delivery: feeds only grow at one end.
+    pub(super) last_stamp: Timestamp,
     /// Whose process has it.
     pub(super) process: u64,
     /// The time of the latest step that looked at all that was due.
@@ -59,6 +61,7 @@ impl Partition {
             moves: BTreeMap::new(),
             unused_slot: DeviceSlot(0),
             unfinished: None,
+            last_stamp: Timestamp(0),
             process: 0,
             looked_at: Timestamp(0),
         }
@@ -170,17 +173,26 @@ impl Partition {
         let invariant =
             if found.kind == kind { Invariant::OrderPerDevice } else { Invariant::OneEffectPerCause };
         invariant.same(format_args!("event of {id}"), &found, &event)?;
-        let ahead = event.at.0 - now.0;
-        Invariant::AsTheModel.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead), || {
-            format!("event of {id} at {now} is stamped {ahead} ms ahead")
-        })?;
+        let at = event.at;
         device.events.push(event);
         let clients = device.links.clone();
+        self.stamped(id, at)?;
         for client in clients {
             let device = self.devices.get_mut(id).expect("it is there");
             device.pairs.entry(client).or_default().events.push((kind, previous.cloned()));
             self.notify(id, client, kind, None, evidence)?;
         }
+        Ok(())
+    }
+
+    /// What was made now is stamped now, or a little later, and behind everything that was made before.
+    pub(super) fn stamped(&mut self, id: &DeviceId, at: Timestamp) -> Checked {
+        let ahead = at.0 - self.now.0;
+        let behind = self.last_stamp;
+        Invariant::AsTheModel.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead) && at >= behind, || {
+            format!("what happened to {id} at {} is stamped {ahead} ms later, behind {behind}", self.now)
+        })?;
+        self.last_stamp = at;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
+use store::embedded::LOG_BYTES_FACTOR_MAX;
 use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError};
 
 use super::Storage;
@@ -17,6 +18,12 @@ use crate::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
 const FAULT_WITHIN_CALLS: u64 = 60;
+/// The file of the tables; all others are the log's, but for the lock, which is empty.
+const TABLES: &str = "tables";
+/// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
+const COMMIT_BYTES: u64 = 64 << 10;
+/// The same where batches may be as large as they ever are.
+const LARGE_COMMIT_BYTES: u64 = 64 << 20;
 /// Stands for never.
 const NEVER: u64 = u64::MAX;
 
@@ -29,6 +36,7 @@ pub(crate) struct OnDisk {
     faulty: bool,
     sabotage: Option<Sabotage>,
     copies: u64,
+    largest_commit_bytes: u64,
 }
 
 impl OnDisk {
@@ -42,6 +50,7 @@ impl OnDisk {
             faulty: false,
             sabotage: plan.sabotage,
             copies: 0,
+            largest_commit_bytes: if plan.has_large_batches() { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
         }
     }
 
@@ -54,9 +63,10 @@ impl OnDisk {
         }
     }
 
-    fn files_bytes(&self) -> u64 {
+    /// Bytes of the files that are meant.
+    fn bytes_of(&self, meant: impl Fn(&str) -> bool) -> u64 {
         let names = self.disk.list().unwrap_or_default();
-        names.iter().filter_map(|name| self.disk.file_len(name)).sum()
+        names.iter().filter(|name| meant(name)).filter_map(|name| self.disk.file_len(name)).sum()
     }
 }
 
@@ -117,10 +127,20 @@ impl Storage for OnDisk {
             }
             _ => {
                 let room = random.below(20_000);
-                self.disk.set_capacity(Some(self.files_bytes() + room));
+                self.disk.set_capacity(Some(self.bytes_of(|_| true) + room));
                 format!("the disk has room for {room} bytes more")
             }
         }
+    }
+
+    fn is_bounded(&self) -> Result<(), String> {
+        let bytes = self.bytes_of(|name| name != TABLES);
+        let log = &self.options.log;
+        let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes
+            + 2 * log.segment_bytes
+            + log.zeros_ahead_bytes
+            + self.largest_commit_bytes;
+        if bytes <= most { Ok(()) } else { Err(format!("the log takes {bytes} bytes; {most} are allowed")) }
     }
 
     fn is_faulty(&self) -> bool {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Random;
 use base::{Lineage, PartitionId, Timestamp};
+use engine::runner::BATCHES_IN_FLIGHT_MAX;
 use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
 
@@ -84,6 +85,12 @@ impl Storage for InMemory {
     fn fault(&mut self, random: &mut Random) -> String {
         self.planned += 1 + random.below(3);
         format!("{} commits will not be durable", self.planned)
+    }
+
+    fn is_bounded(&self) -> Result<(), String> {
+        let waiting = self.opened.as_ref().map_or(0, |opened| opened.locked().waiting.len());
+        let most = BATCHES_IN_FLIGHT_MAX * (usize::from(self.committed.partitions()) + 1);
+        if waiting <= most { Ok(()) } else { Err(format!("{waiting} batches wait; {most} are allowed")) }
     }
 
     fn is_faulty(&self) -> bool {

@@ -29,6 +29,9 @@ pub(crate) trait Storage {
     /// A fault from now on, or at one of the next calls; says which.
     fn fault(&mut self, random: &mut Random) -> String;
 
+    /// Whether what it takes of the disk keeps to its limit; what there is, if not.
+    fn is_bounded(&self) -> Result<(), String>;
+
     /// Whether faults may still come, or have come since it was healed.
     fn is_faulty(&self) -> bool;
 

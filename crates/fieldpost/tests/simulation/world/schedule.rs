@@ -7,7 +7,7 @@ use base::{PartitionId, WayIn};
 use super::World;
 use super::lives::End;
 use crate::receivers::Mood;
-use crate::violation::Checked;
+use crate::violation::{Checked, Invariant};
 
 /// A kind of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl World {
             Step::Commit => {
                 let any = self.storage.commit_step(&mut self.random);
                 self.trace.note(format_args!("commit: {any}"));
-                Ok(())
+                self.storage.is_bounded().map_err(|found| Invariant::Bounded.broken(found))
             }
             Step::Outcome => {
                 let index = self.random.below(self.outcomes_waiting() as u64) as usize;
