@@ -54,6 +54,9 @@ pub struct AttemptDue {
     pub client: Incarnation,
     /// Shown again with the outcome.
     pub reservation: Reservation,
+    /// Until when the lease holds. An attempt that could go on longer is not begun but [`Answer::Withheld`]: its commit took so long
+    /// that another may have been leased by then.
+    pub until: Timestamp,
     /// The `webhook-id`.
     pub delivery: EntityId,
     /// Counts the delivery's attempts from 1.

@@ -95,6 +95,7 @@ impl Partition {
             partition: self.id,
             client,
             reservation: leased.reservation,
+            until: leased.until,
             delivery: waiting.delivery,
             attempt,
             body,

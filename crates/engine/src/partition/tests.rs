@@ -350,6 +350,19 @@ fn a_hanging_sender_loses_its_lease() {
 }
 
 #[test]
+fn a_lease_holds_until_the_time_that_it_names() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    let first = rig.lease_all().remove(0);
+    let holds = first.until.since(first.delivery.at);
+    let moment = Duration::from_millis(1);
+    rig.pass(holds - moment);
+    assert_eq!(rig.lease_all().len(), 0);
+    rig.pass(moment);
+    assert_eq!(rig.lease_all().len(), 1);
+}
+
+#[test]
 fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
     let mut rig = Rig::linked();
     rig.report("0xA", number(1));
