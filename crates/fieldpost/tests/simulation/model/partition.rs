@@ -148,7 +148,6 @@ impl Partition {
         previous: Option<&base::Value>,
         evidence: &mut Evidence,
     ) -> Checked {
-        let now = self.now;
         let device = self.devices.get_mut(id).expect("it is there");
         device.sequence += 1;
         let made = evidence.events.pop_front().filter(|event| event.device == *id);

@@ -163,11 +163,11 @@ impl World {
         due.sort_by_key(|due| due.delivery);
         Invariant::AsTheModel.same("attempts leased", &due.len(), &expected.len())?;
         for (due, expected) in due.into_iter().zip(expected) {
-            let found = (due.delivery, due.attempt, due.client);
+            let found = (due.delivery, due.attempt, due.client, due.until);
             Invariant::AsTheModel.same(
                 "attempt",
                 &found,
-                &(expected.delivery, expected.number, expected.client),
+                &(expected.delivery, expected.number, expected.client, expected.lease_end),
             )?;
             let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
             Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
@@ -201,7 +201,7 @@ impl World {
             number: due.attempt,
         };
         // A lease that cannot outlast its attempt, because its commit took so long, is not used.
-        let holds = now.after(self.settings.attempt_timeout) <= expected.lease_end;
+        let holds = now.after(self.settings.attempt_timeout) <= due.until;
         let client = server.outside.directory.get(due.client).filter(|client| client.enabled && holds);
         let Some(client) = client else {
             self.trace.note(format_args!("withheld {what:?}"));
