@@ -87,7 +87,7 @@ impl Plan {
             long_reports: false,
             sabotage: None,
         };
-        match random.below(50) {
+        match random.below(40) {
             0 => plan.with_a_crowd(),
             1 => plan.with_long_reports(),
             _ => plan,

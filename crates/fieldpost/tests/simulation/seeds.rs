@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::world::{self, Counts};
 
 /// The seeds of CI.
-const IN_CI: Range<u64> = 0..200;
+const IN_CI: Range<u64> = 0..400;
 /// Threads that share them.
 const THREADS: u64 = 2;
 

@@ -154,20 +154,28 @@ impl Held {
     fn commit_first(&self, planned: Option<Planned>) -> bool {
         let mut state = self.locked();
         let Some((batch, done)) = state.waiting.pop_front() else { return false };
-        if let Some(log) = &self.log {
-            log.lock().unwrap_or_else(PoisonError::into_inner).push(batch.clone());
-        }
-        let outcome = state.commit(&self.committed, batch, planned);
+        let outcome = self.commit_now(&mut state, batch, planned);
         drop(state);
         done(outcome);
         true
+    }
+
+    fn commit_now(&self, state: &mut State, batch: Batch, planned: Option<Planned>) -> CommitOutcome {
+        let copy = self.log.as_ref().map(|log| (log, batch.clone()));
+        let outcome = state.commit(&self.committed, batch, planned);
+        let written = matches!(outcome, CommitOutcome::Durable)
+            || (matches!(outcome, CommitOutcome::Unknown) && planned == Some(Planned::UnknownWritten));
+        if let Some((log, batch)) = copy.filter(|_| written) {
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+        }
+        outcome
     }
 
     /// Writes the batch that waits longest and tells nobody.
     fn write_first(&self) {
         let mut state = self.locked();
         if let Some((batch, _nobody)) = state.waiting.pop_front() {
-            state.commit(&self.committed, batch, None);
+            self.commit_now(&mut state, batch, None);
         }
     }
 

@@ -108,6 +108,10 @@ impl World {
             self.audit(PartitionId(partition))?;
         }
         self.audit(PartitionId::REGISTRY)?;
+        if self.random.chance(1, 3) {
+            // What a start shows must be durable, whatever the life before it has left unsynced.
+            self.audit_after_a_crash()?;
+        }
         for client in orphans {
             self.sweep(client, PartitionId(0));
         }

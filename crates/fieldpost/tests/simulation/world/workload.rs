@@ -166,11 +166,19 @@ impl World {
                 self.settle()?;
             }
         }
-        self.settle()
+        self.settle()?;
+        if self.random.chance(3, 4) {
+            // The sweep goes on while other things happen.
+            self.delete(client);
+        }
+        Ok(())
     }
 
     /// A call to the registry: of devices and links, or of clients.
     pub(super) fn call_registry(&mut self) {
+        if self.random.chance(1, 6) && self.enable_somebody() {
+            return;
+        }
         match self.random.below(32) {
             0..=5 => self.create_device(),
             6..=7 => self.patch_device(),
@@ -319,6 +327,10 @@ impl World {
             },
             ..ClientPatch::default()
         };
+        self.patch(id, patch);
+    }
+
+    fn patch(&mut self, id: ClientId, patch: ClientPatch) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: patch {id}: {patch:?}"));
         let input = RegistryInput::Patch { id: id.clone(), patch: Box::new(patch.clone()), reply };
@@ -326,8 +338,22 @@ impl World {
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
     }
 
+    /// An owner sees that its client is disabled, and enables it. Whether there was one.
+    fn enable_somebody(&mut self) -> bool {
+        let clients = self.registry.present.clients.values();
+        let Some(id) = clients.filter(|client| !client.enabled).map(|client| client.id.clone()).next() else {
+            return false;
+        };
+        self.patch(id, ClientPatch { enabled: Patch::Set(true), ..ClientPatch::default() });
+        true
+    }
+
     fn delete_client(&mut self) {
         let id = ClientId::new(&self.any_client_id()).expect("letters and digits");
+        self.delete(id);
+    }
+
+    fn delete(&mut self, id: ClientId) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: delete {id}"));
         let input = RegistryInput::Delete { id: id.clone(), reply };
