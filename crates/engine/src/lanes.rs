@@ -88,6 +88,6 @@ pub enum Answer {
     },
     /// There was no answer.
     Error(AttemptError),
-    /// Nothing was sent: the client was disabled, or deleted, between lease and attempt.
+    /// Nothing was sent: between lease and attempt the client was disabled or deleted, or too little was left of the lease.
     Withheld,
 }

@@ -77,6 +77,7 @@ struct Driver {
 struct Shared {
     engine: Engine,
     sender: Sender,
+    timeout: Duration,
     tell: mpsc::Sender<Progress>,
 }
 
@@ -93,7 +94,7 @@ impl Driver {
         let sender = Sender::new(Arc::clone(engine.clock()), settings.timeout, connector, metrics.clone());
         Self {
             lanes: Lanes::new(Limits { per_client: settings.per_client_in_flight, total: IN_FLIGHT_MAX }),
-            shared: Arc::new(Shared { engine, sender, tell }),
+            shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
             tasks: JoinSet::new(),
             metrics,
         }
@@ -161,14 +162,15 @@ async fn see_through(shared: Arc<Shared>, lease: Lease) {
 }
 
 impl Shared {
-    /// Sends one notification, if its client is still there and enabled, and records the end.
+    /// Sends one notification, if its client is still there and enabled and the lease outlasts the attempt, and records the end.
     async fn send(&self, due: AttemptDue) {
+        let now = self.engine.clock().now();
+        let holds = now.after(self.timeout) <= due.until;
         let end = match self.engine.directory().get(due.client) {
-            Some(client) if client.enabled => {
+            Some(client) if client.enabled && holds => {
                 self.sender.attempt(&client, due.delivery, Arc::clone(&due.body)).await
             }
-            // Disabled or deleted since the lease: nothing was sent.
-            _ => AttemptEnd { at: self.engine.clock().now(), took: Duration::ZERO, answer: Answer::Withheld },
+            _ => AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld },
         };
         if self.engine.attempt_ended(&due, end).await.is_err() {
             let partition = due.partition;

@@ -47,23 +47,12 @@ impl Running {
         Self { engine, stop, sender }
     }
 
-    /// Registers a lock that is linked to the client.
     async fn lock(&self, id: &str) -> DeviceId {
-        self.engine
-            .create_device(NewDevice { id: id.to_owned(), ..NewDevice::default() })
-            .await
-            .expect("registered");
-        let id = DeviceId::new(id).expect("an id");
-        self.engine.link(id.clone(), acme()).await.expect("linked");
-        id
+        linked_lock(&self.engine, id).await
     }
 
     async fn report(&self, device: &DeviceId, value: f64) {
-        let value = Value::number(value).expect("finite");
-        let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None } };
-        let pending = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
-        let outcome = pending.durable().await.expect("durable");
-        assert_eq!(outcome.accepted, 1, "{outcome:?}");
+        report(&self.engine, device, value).await;
     }
 
     async fn enable(&self, enabled: bool) {
@@ -78,6 +67,22 @@ impl Running {
         self.engine.stop().await;
         self.engine
     }
+}
+
+/// Registers a lock that is linked to the client.
+async fn linked_lock(engine: &Engine, id: &str) -> DeviceId {
+    engine.create_device(NewDevice { id: id.to_owned(), ..NewDevice::default() }).await.expect("registered");
+    let id = DeviceId::new(id).expect("an id");
+    engine.link(id.clone(), acme()).await.expect("linked");
+    id
+}
+
+async fn report(engine: &Engine, device: &DeviceId, value: f64) {
+    let value = Value::number(value).expect("finite");
+    let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None } };
+    let pending = engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
+    let outcome = pending.durable().await.expect("durable");
+    assert_eq!(outcome.accepted, 1, "{outcome:?}");
 }
 
 fn settings() -> engine::Settings {
@@ -222,6 +227,31 @@ async fn an_answer_of_410_disables_the_client_and_does_not_count() {
     let (delivery, attempts) = shown(&running.stop().await, &first);
     assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
     assert_eq!(attempts.len(), 2);
+}
+
+#[tokio::test]
+async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
+    let mut receiver = Receiver::start(answering(&[200])).await;
+    let running = Running::start(&receiver.url()).await;
+    running.stop.send_replace(true);
+    running.sender.await.expect("the sender ends by itself");
+    let engine = running.engine;
+    let (tell, _told) = mpsc::channel(1);
+    let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+    let driver = Driver::new(engine.clone(), settings, Metrics::new(), tell);
+    report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
+    let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
+
+    let lease = async || engine.lease(partition, client, 1).await.expect("accepting").remove(0);
+    let mut due = lease().await;
+    due.until = engine.clock().now().after(TIMEOUT / 2);
+    driver.shared.send(due).await;
+    assert!(receiver.requests.try_recv().is_err(), "nothing is sent");
+
+    let again = lease().await;
+    assert_eq!(again.attempt, 1, "what was not begun does not count");
+    driver.shared.send(again).await;
+    receiver.request().await;
 }
 
 #[tokio::test]

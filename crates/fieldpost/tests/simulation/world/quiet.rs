@@ -11,8 +11,9 @@ use crate::violation::{Checked, Invariant};
 
 /// How long it may take until all is told, in milliseconds: far longer than the longest delay.
 const QUIET_MS_MAX: i64 = 3_600_000;
-/// How late an attempt may be while nothing else happens, in milliseconds: the client's other attempts go first.
-const LATE_MS_MAX: i64 = 1_000;
+/// How late an attempt may be while nothing else happens, in milliseconds: for each device that the client may have to be told
+/// of first, as long as a receiver takes that is well.
+const LATE_MS_PER_DEVICE_MAX: i64 = 20;
 /// Steps at one moment: far more than any moment needs.
 const STEPS_AT_ONCE_MAX: usize = 100_000;
 
@@ -136,7 +137,8 @@ impl World {
     ) -> Checked {
         let Some(since) = self.quiet_since else { return Ok(()) };
         let late_ms = now.0 - expected.due.max(expected.free_since).max(since).0;
-        Invariant::NeverEarlyHardlyLate.check(late_ms <= LATE_MS_MAX, || {
+        let late_ms_max = LATE_MS_PER_DEVICE_MAX * (1 + self.plan.devices as i64);
+        Invariant::NeverEarlyHardlyLate.check(late_ms <= late_ms_max, || {
             format!("{what:?} begins {late_ms} ms late, with nothing else to do")
         })
     }
