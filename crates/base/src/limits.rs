@@ -38,9 +38,17 @@ pub const PAGE_ITEMS_DEFAULT: usize = 100;
 pub const REPORT_INTERVAL_MS_MIN: u64 = 1_000;
 /// Newest kinds of event that a notification names in `types`.
 pub const NOTIFICATION_TYPES_MAX: usize = 8;
+/// Longest payload that the quarantine keeps of a refused report, in bytes; the rest is cut off.
+pub const QUARANTINED_PAYLOAD_BYTES_MAX: usize = 64 * 1_024;
+/// Newest ids of a device's reports that are known, so that a repeat has no effect.
+pub const REPORT_IDS_KEPT: usize = 8;
 /// Rejections that an answer lists one by one; more are only counted.
 pub const REJECTIONS_LISTED_MAX: usize = 1_000;
 
+const _: () = assert!(
+    SLICE_REPORTS_MAX * (QUARANTINED_PAYLOAD_BYTES_MAX + 65_536) < u32::MAX as usize,
+    "places in what was received of a slice fit into 32 bits, topics included"
+);
 const _: () = assert!(VALUE_BYTES_MAX < NDJSON_LINE_BYTES_MAX, "a line holds the largest value");
 const _: () = assert!(NDJSON_LINE_BYTES_MAX < JSON_BODY_BYTES_MAX, "a body holds the longest line");
 const _: () =

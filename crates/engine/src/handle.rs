@@ -18,7 +18,7 @@ use crate::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
 use crate::input::{Addressed, Input, LinkedClient};
-use crate::intake::{NotAccepting, Pending, SlicePart};
+use crate::intake::{NotAccepting, Pending, Slice, SlicePart};
 use crate::lanes::Answer;
 use crate::machine::Machine;
 use crate::metrics::Figures;
@@ -29,7 +29,7 @@ use crate::registry::{Registry, RegistryInput};
 use crate::runner::{Outside, Runner};
 use crate::{
     AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, Intake, NewClient, NewDevice,
-    Queries, Report, Settings,
+    Queries, Settings,
 };
 
 /// A running engine. Cheap to clone; every clone is the same engine.
@@ -121,11 +121,12 @@ impl Engine {
         Intake::new(self.clone(), way)
     }
 
-    pub(crate) async fn submit(&self, way: WayIn, reports: Vec<Report>) -> Result<Pending, NotAccepting> {
-        let count = reports.len() as u32;
+    pub(crate) async fn submit(&self, way: WayIn, slice: Slice) -> Result<Pending, NotAccepting> {
+        let count = slice.len() as u32;
+        let (reports, refused, _received) = slice.into_parts();
         let partitions = self.shared.partitions.len();
         let mut split: Vec<Vec<Addressed>> = (0..partitions).map(|_| Vec::new()).collect();
-        for (index, report) in (0..).zip(reports) {
+        for (index, report) in reports {
             let hash = hash::device_hash(report.device.as_str());
             let partition = hash::partition_of(hash::routing_hash(hash), partitions as u16);
             split[usize::from(partition.0)].push(Addressed { index, hash, report });
@@ -139,7 +140,7 @@ impl Engine {
             let Some(part) = parts.next() else { break };
             send(door, Input::Reports { way, reports, part }).await?;
         }
-        Ok(pending)
+        Ok(pending.with_refused(refused))
     }
 
     pub(crate) async fn attend(&self, way: WayIn, attended: bool) {

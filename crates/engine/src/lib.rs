@@ -25,7 +25,7 @@ mod refusals;
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
 pub use handle::Engine;
-pub use intake::{Intake, Outcome, Pending, Rejection, Report, Said};
+pub use intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use queries::Queries;
 pub use records;

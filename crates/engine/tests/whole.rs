@@ -41,7 +41,7 @@ fn id(text: &str) -> DeviceId {
 
 fn report(device: &str, value: f64) -> Report {
     let value = Value::number(value).expect("finite");
-    Report { device: id(device), kind: None, said: Said::Value { value, ts: None } }
+    Report { device: id(device), kind: None, said: Said::Value { value, ts: None }, id: None }
 }
 
 async fn create(engine: &Engine, device: &str) {

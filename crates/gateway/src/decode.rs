@@ -7,6 +7,7 @@
 use base::{DeviceId, Kind, Problem, Timestamp};
 use engine::{Report, Said};
 
+use self::envelope::Message;
 use self::topic::Topic;
 
 pub mod canonical;
@@ -45,15 +46,15 @@ impl Rules {
     }
 }
 
-/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of NDJSON, or the payload of
-/// topic `sensors`.
+/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of NDJSON, the payload of
+/// topic `sensors`, or a message over AMQP. `id` is what came beside it: an MQTT 5 user property, or AMQP's `message_id`.
 ///
 /// # Errors
 /// When it cannot be said which device it is from.
-pub fn object(bytes: &[u8], rules: Rules) -> Result<Report, Problem> {
+pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
     let fields = envelope::Fields::read(text_of(bytes)?)?;
     let device = fields.device(rules)?;
-    Ok(Report { device, kind: None, said: or_refused(fields.said(rules)) })
+    Ok(report(device, None, fields.message(id, rules)))
 }
 
 /// Decodes a publish: the topic says who it is from, the payload is an envelope or the value itself. `id` is the MQTT 5 user
@@ -62,48 +63,41 @@ pub fn object(bytes: &[u8], rules: Rules) -> Result<Report, Problem> {
 /// # Errors
 /// When it cannot be said which device it is from: an unknown topic, or an id that no device can have.
 pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
-    let (kind, device, said) = match topic::parse(topic) {
-        Topic::Sensors => {
-            let report = object(payload, rules)?;
-            return Ok(match id.map_or(Ok(()), envelope::check_report_id) {
-                Err(problem) if !matches!(report.said, Said::Refused(_)) => {
-                    Report { said: Said::Refused(Box::new(problem)), ..report }
-                }
-                _ => report,
-            });
-        }
+    let (kind, device, message) = match topic::parse(topic) {
+        Topic::Sensors => return object(payload, id, rules),
         Topic::State { kind, device } => {
-            let device = rules.device_id("the id in the topic", device)?;
-            let checked_id = id.map_or(Ok(()), envelope::check_report_id);
-            (kind, device, checked_id.and_then(|()| state(payload, rules)))
+            (kind, rules.device_id("the id in the topic", device)?, state(payload, id, rules))
         }
         Topic::Heartbeat { kind, device } => {
-            (kind, rules.device_id("the id in the topic", device)?, Ok(Said::Alive))
+            let alive = Message { said: Said::Alive, id: None };
+            (kind, rules.device_id("the id in the topic", device)?, Ok(alive))
         }
         Topic::Unknown => return Err(unknown_topic(topic)),
     };
     let Some(known) = Kind::new(kind) else {
         let detail = format!("the topic names the kind {}, which no device has", quoted(kind));
-        let said = Said::Refused(Box::new(Problem::not_allowed("wrong_kind", detail)));
-        return Ok(Report { device, kind: None, said });
+        return Ok(report(device, None, Err(Problem::not_allowed("wrong_kind", detail))));
     };
-    Ok(Report { device, kind: Some(known), said: or_refused(said) })
+    Ok(report(device, Some(known), message))
 }
 
 /// A JSON object that has `data` is an envelope; any other JSON is the value itself.
-fn state(payload: &[u8], rules: Rules) -> Result<Said, Problem> {
+fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Message, Problem> {
     let text = text_of(payload)?;
     if envelope::is_object(text) {
         let fields = envelope::Fields::read(text)?;
         if fields.has_data() {
-            return fields.said(rules);
+            return fields.message(id, rules);
         }
     }
-    Ok(Said::Value { value: canonical::value(text)?, ts: None })
+    let id = id.map(envelope::report_id).transpose()?;
+    Ok(Message { said: Said::Value { value: canonical::value(text)?, ts: None }, id })
 }
 
-fn or_refused(said: Result<Said, Problem>) -> Said {
-    said.unwrap_or_else(|problem| Said::Refused(Box::new(problem)))
+fn report(device: DeviceId, kind: Option<Kind>, message: Result<Message, Problem>) -> Report {
+    let refused = |problem| Message { said: Said::Refused(Box::new(problem)), id: None };
+    let Message { said, id } = message.unwrap_or_else(refused);
+    Report { device, kind, said, id }
 }
 
 fn unknown_topic(topic: &str) -> Problem {

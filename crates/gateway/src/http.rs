@@ -135,7 +135,7 @@ async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused>
         shared.figures.reports.refused(&problem, "a single report");
         Refused::Report(problem)
     };
-    let report = decode::object(&bytes, Rules::of(&shared.engine)).map_err(refused)?;
+    let report = decode::object(&bytes, None, Rules::of(&shared.engine)).map_err(refused)?;
     let Outcome { accepted, rejected } = shared.intake.submit(vec![report]).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
         return Err(refused(rejection.problem));

@@ -154,6 +154,7 @@ impl Server {
             device: DeviceId::new(device).expect("an id"),
             kind: None,
             said: Said::Value { value, ts },
+            id: None,
         };
         let pending = self.engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
         let outcome = pending.durable().await.expect("durable");

@@ -1,6 +1,6 @@
 //! Reports: whose they are, whether they are allowed, and what `watch` makes of them.
 
-use base::{Kind, Problem, WayIn};
+use base::{DeviceId, Kind, Problem, WayIn};
 use fleet::NewDevice;
 use records::DeviceSlot;
 use watch::SignOfLife;
@@ -28,17 +28,27 @@ impl Partition {
                 turn.effects.push(Effect::Accepted(unfinished.part));
                 return;
             };
-            if let Err(problem) = self.report(unfinished.way, hash, report, turn) {
-                unfinished.part.reject(index, problem);
+            if let Err((device, problem)) = self.report(unfinished.way, hash, report, turn) {
+                unfinished.part.reject(index, device, problem);
             }
         }
         self.backlog = Some(unfinished);
     }
 
-    fn report(&mut self, way: WayIn, hash: u64, report: Report, turn: &mut Turn<'_>) -> Result<(), Problem> {
+    /// Applies a report, or says whose it is and why it is refused.
+    fn report(
+        &mut self,
+        way: WayIn,
+        hash: u64,
+        report: Report,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), (DeviceId, Problem)> {
         let slot = match self.devices.find_hashed(&report.device, hash) {
             Some(device) => device.slot,
-            None => self.unknown(&report, turn)?,
+            None => match self.unknown(&report, turn) {
+                Ok(slot) => slot,
+                Err(problem) => return Err((report.device, problem)),
+            },
         };
         let (sign, refusal) = match self.refusal(slot, &report) {
             Some(problem) => (SignOfLife::Alive, Some(problem)),
@@ -50,7 +60,7 @@ impl Partition {
         };
         self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.noticed);
         self.tell_noticed(turn);
-        refusal.map_or(Ok(()), Err)
+        refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
     }
 
     /// Why a registered device's report is refused, if it is.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use base::limits::{REPORT_ID_CHARS_MAX, REPORT_TS_AHEAD_MS_MAX};
 use base::{DeviceId, Problem, Timestamp};
 use engine::Said;
+use engine::intake::ReportId;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -70,17 +71,22 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What it says.
-    pub(super) fn said(&self, rules: Rules) -> Result<Said, Problem> {
+    /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
+    pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<Message, Problem> {
         let data = self.data.ok_or_else(|| missing("data"))?;
         let value = canonical::value(data.get())?;
         let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
-        if let Some(raw) = self.id {
-            let id = string_of(raw).ok_or_else(|| bad_report_id(raw.get()))?;
-            check_report_id(&id)?;
-        }
-        Ok(Said::Value { value, ts })
+        let inner = self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(raw.get()))).transpose()?;
+        let inner = inner.map(|id| report_id(&id)).transpose()?;
+        let outer = outer.map(report_id).transpose()?;
+        Ok(Message { said: Said::Value { value, ts }, id: outer.or(inner) })
     }
+}
+
+/// What a report says, and its sender's id of it.
+pub(super) struct Message {
+    pub(super) said: Said,
+    pub(super) id: Option<ReportId>,
 }
 
 fn missing(field: &str) -> Problem {
@@ -111,12 +117,12 @@ fn device_time(raw: &RawValue, wall: Timestamp) -> Result<Timestamp, Problem> {
     Ok(ts)
 }
 
-/// The syntax of a report's `id`, from JSON or the MQTT 5 user property.
-pub(super) fn check_report_id(id: &str) -> Result<(), Problem> {
+/// A report's `id`, from JSON, the MQTT 5 user property or AMQP's `message_id`.
+pub(super) fn report_id(id: &str) -> Result<ReportId, Problem> {
     // A character takes at least one byte, so most ids need no counting.
     let fits =
         !id.is_empty() && (id.len() <= REPORT_ID_CHARS_MAX || id.chars().count() <= REPORT_ID_CHARS_MAX);
-    if fits { Ok(()) } else { Err(bad_report_id(id)) }
+    if fits { Ok(ReportId::of(id)) } else { Err(bad_report_id(id)) }
 }
 
 fn bad_report_id(shown: &str) -> Problem {

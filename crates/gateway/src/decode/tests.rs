@@ -122,9 +122,9 @@ fn an_object_says_who_and_what() {
         (r#"["0xA",null,0,null,null]"#, "!not_an_object"),
         ("0", "!not_an_object"),
     ] {
-        assert_eq!(line_of(object(text.as_bytes(), RULES)), expect, "{text}");
+        assert_eq!(line_of(object(text.as_bytes(), None, RULES)), expect, "{text}");
     }
-    assert_eq!(line_of(object(b"{\"device_id\":\"0xA\",\"data\":\"\xff\"}", RULES)), "!unreadable");
+    assert_eq!(line_of(object(b"{\"device_id\":\"0xA\",\"data\":\"\xff\"}", None, RULES)), "!unreadable");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn ts_and_id_are_checked() {
         (&format!(r#""id":"{long_id}x""#), "0xA - !invalid_report_id"),
     ] {
         let text = format!(r#"{{"device_id":"0xA","data":0,{fields}}}"#);
-        assert_eq!(line_of(object(text.as_bytes(), RULES)), expect, "{text}");
+        assert_eq!(line_of(object(text.as_bytes(), None, RULES)), expect, "{text}");
     }
 }
 
@@ -195,7 +195,7 @@ fn a_detail_repeats_no_more_than_a_piece_of_what_was_sent() {
     let refused = publish(&long, b"0", None, RULES).expect_err("an unknown topic");
     assert!(refused.detail.len() < 300, "{}", refused.detail.len());
     let text = format!(r#"{{"device_id":"{long}","data":0}}"#);
-    let refused = object(text.as_bytes(), RULES).expect_err("no id");
+    let refused = object(text.as_bytes(), None, RULES).expect_err("no id");
     assert!(refused.detail.starts_with("device_id must be 1 to 16"), "{}", refused.detail);
     assert!(refused.detail.len() < 300);
 }
@@ -285,7 +285,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_decoding_panic(topic in "(dev/lock/0xA/state|sensors|.{0,12})", payload: Vec<u8>) {
-        let _ = object(&payload, RULES);
+        let _ = object(&payload, None, RULES);
         let _ = publish(&topic, &payload, None, RULES);
     }
 
@@ -295,7 +295,7 @@ proptest! {
         field in "(device_id|data|ts|id)",
     ) {
         let message = format!(r#"{{"device_id":"0xA","data":0,"{field}":{text}}}"#);
-        let _ = object(message.as_bytes(), RULES);
+        let _ = object(message.as_bytes(), None, RULES);
         let _ = publish("dev/meter/0xA/state", message.as_bytes(), Some(&text), RULES);
     }
 }

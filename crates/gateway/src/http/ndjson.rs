@@ -126,7 +126,7 @@ impl Slice {
         let decoded = match line {
             Line::Whole(bytes) => {
                 self.bytes += bytes.len();
-                decode::object(bytes, rules)
+                decode::object(bytes, None, rules)
             }
             Line::TooLong => Err(line_too_long()),
         };

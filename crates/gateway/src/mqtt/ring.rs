@@ -155,7 +155,7 @@ mod tests {
     fn every_publish_gets_its_own_result() {
         let refused = |code| Problem::not_allowed(code, "");
         let local = |code| Some(Box::new(refused(code)));
-        let rejection = |index, code| Rejection { index, problem: refused(code) };
+        let rejection = |index, code| Rejection { index, device: None, problem: refused(code) };
         let settled = Settled {
             receipts: vec![
                 Receipt { packet_id: 1, refused: None },

@@ -79,7 +79,7 @@ async fn linked_lock(engine: &Engine, id: &str) -> DeviceId {
 
 async fn report(engine: &Engine, device: &DeviceId, value: f64) {
     let value = Value::number(value).expect("finite");
-    let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None } };
+    let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None }, id: None };
     let pending = engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
     let outcome = pending.durable().await.expect("durable");
     assert_eq!(outcome.accepted, 1, "{outcome:?}");

@@ -167,7 +167,7 @@ impl Rig {
         let reports = (0..).zip(said).map(|(index, said)| Addressed {
             index,
             hash: hash::device_hash(id),
-            report: Report { device: device(id), kind: None, said },
+            report: Report { device: device(id), kind: None, said, id: None },
         });
         let mut input = Some(Input::Reports { way: WayIn::Http, reports: reports.collect(), part });
         let mut weights = Vec::new();
@@ -263,7 +263,7 @@ fn load(
 fn reports(id: &str, kind: Option<Kind>, said: Said) -> (crate::Pending, Input) {
     let (pending, mut parts) = SlicePart::split(1, 1);
     let part = parts.next().expect("one part");
-    let report = Report { device: device(id), kind, said };
+    let report = Report { device: device(id), kind, said, id: None };
     let reports = vec![Addressed { index: 0, hash: hash::device_hash(id), report }];
     (pending, Input::Reports { way: WayIn::Http, reports, part })
 }

@@ -99,7 +99,7 @@ impl World {
             2 => Said::Refused(Box::new(Problem::not_allowed("ts_ahead", "the ts is too far ahead"))),
             _ => Said::Value { value: self.any_value(&kind), ts: self.any_ts() },
         };
-        Report { device, kind: claimed, said }
+        Report { device, kind: claimed, said, id: None }
     }
 
     fn any_value(&mut self, kind: &str) -> Value {
