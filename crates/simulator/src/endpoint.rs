@@ -3,29 +3,46 @@
 //! A server that listens on `:0` has another port after each start. Devices and API callers hold an [`Endpoint`];
 //! whoever starts and kills the server moves it. While the server is known to be down the address is unknown and
 //! everyone waits for the next one instead of knocking.
+//!
+//! With the address goes what the server asks of whoever comes in ([`Access`]); where it asks nothing, nothing is said.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::access::Access;
+
 /// A shared address that may change or be unknown for a while. Clones speak of the same address.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     address: Arc<watch::Sender<Option<SocketAddr>>>,
+    access: Arc<Access>,
 }
 
 impl Endpoint {
     /// An endpoint that nobody knows yet.
     #[must_use]
     pub fn unknown() -> Self {
-        Self { address: Arc::new(watch::Sender::new(None)) }
+        Self { address: Arc::new(watch::Sender::new(None)), access: Arc::default() }
     }
 
     /// An endpoint at `address`.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
-        Self { address: Arc::new(watch::Sender::new(Some(address))) }
+        Self { address: Arc::new(watch::Sender::new(Some(address))), access: Arc::default() }
+    }
+
+    /// The same address, entered with `access`.
+    #[must_use]
+    pub fn entered_with(self, access: Access) -> Self {
+        Self { access: Arc::new(access), ..self }
+    }
+
+    /// What is said to be let in.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The server is at `address` from now on.

@@ -7,8 +7,9 @@
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is what was sent;
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
-//! - [`api_client`], [`endpoint`] and [`server`] reach the server, start it and kill it; [`registration`] fills it.
+//! - [`api_client`], [`endpoint`], [`access`] and [`server`] reach the server, start it and kill it; [`registration`] fills it.
 
+pub mod access;
 pub mod account;
 pub mod api_client;
 pub mod endpoint;
@@ -20,4 +21,5 @@ pub mod registration;
 pub mod sent;
 pub mod server;
 pub mod traffic;
+mod wire;
 pub mod wire_time;

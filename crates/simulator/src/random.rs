@@ -3,7 +3,40 @@
 //! SplitMix64, a few lines that never change, so that a printed seed still means the same run years later. Not for
 //! anything that must be hard to guess.
 
+use std::str::FromStr;
 use std::time::Duration;
+
+/// How often something happens, from never to always, in steps of a millionth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Probability {
+    per_million: u32,
+}
+
+impl Probability {
+    /// It does not happen.
+    pub const NEVER: Self = Self { per_million: 0 };
+    /// It happens each time.
+    pub const ALWAYS: Self = Self { per_million: 1_000_000 };
+
+    /// `share` of 1, if it lies between 0 and 1.
+    #[must_use]
+    pub fn new(share: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&share).then(|| Self { per_million: (share * 1e6).round() as u32 })
+    }
+}
+
+/// Why a text is no probability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a number from 0 to 1, such as 0.05")]
+pub struct NotAProbability;
+
+impl FromStr for Probability {
+    type Err = NotAProbability;
+
+    fn from_str(text: &str) -> Result<Self, NotAProbability> {
+        text.parse().ok().and_then(Self::new).ok_or(NotAProbability)
+    }
+}
 
 /// A seeded sequence of numbers.
 #[derive(Debug, Clone)]
@@ -44,6 +77,11 @@ impl Random {
         self.below(1000) < u64::from(per_mille)
     }
 
+    /// Whether something happens that does so with this probability.
+    pub fn happens(&mut self, probability: Probability) -> bool {
+        self.below(1_000_000) < u64::from(probability.per_million)
+    }
+
     /// A duration from `from` up to, not including, `to` (in whole microseconds).
     pub fn duration(&mut self, from: Duration, to: Duration) -> Duration {
         let span_us = to.saturating_sub(from).as_micros() as u64;
@@ -72,6 +110,19 @@ mod tests {
         assert_eq!(random.below(0), 0);
         let (from, to) = (Duration::from_millis(5), Duration::from_millis(6));
         assert!((0..1000).all(|_| (from..to).contains(&random.duration(from, to))));
+    }
+
+    #[test]
+    fn a_probability_is_a_share_of_one() {
+        assert_eq!("0.05".parse(), Ok(Probability { per_million: 50_000 }));
+        assert_eq!(["0", "1"].map(str::parse), [Ok(Probability::NEVER), Ok(Probability::ALWAYS)]);
+        for text in ["1.01", "-0.1", "NaN", "often", ""] {
+            assert_eq!(text.parse::<Probability>(), Err(NotAProbability), "{text}");
+        }
+        let mut random = Random::seeded(5);
+        assert!(
+            (0..1000).all(|_| random.happens(Probability::ALWAYS) && !random.happens(Probability::NEVER))
+        );
     }
 
     #[test]

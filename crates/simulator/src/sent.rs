@@ -118,7 +118,7 @@ mod tests {
         let mut sent = Sent::nothing(DeviceIds::new("d", 2));
         let now = Instant::now();
         for (ts_ms, value) in [(10, 0), (20, 1), (30, 0)] {
-            sent.add(Report { device: 1, ts_ms, value }, now);
+            sent.add(Report::plain(1, ts_ms, value), now);
         }
         sent.sent_again(1, 1);
         sent.answered(1, 1, Answer::Acknowledged(Duration::from_millis(5)));
@@ -132,7 +132,7 @@ mod tests {
     fn lanes_add_up() {
         let devices = DeviceIds::new("d", 2);
         let (mut all, mut lane) = (Sent::nothing(devices.clone()), Sent::nothing(devices));
-        lane.add(Report { device: 1, ts_ms: 1, value: 1 }, Instant::now());
+        lane.add(Report::plain(1, 1, 1), Instant::now());
         all.merge(lane);
         assert_eq!((all.of(0).len(), all.of(1).len()), (0, 1));
     }

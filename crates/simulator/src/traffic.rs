@@ -2,9 +2,14 @@
 //!
 //! A [`Traffic`] is asked for the next report of one lane (one connection, which speaks for a part of the devices)
 //! and answers at once; it knows no socket. [`Flood`] reports as fast as it is asked, for load; [`Locks`] are paced,
-//! can fall silent and return, and choose their values at random by seed.
+//! can fall silent and return, and choose their values at random by seed; a [`Crowd`] keeps a [`Timetable`] whatever
+//! the server does, and each of its devices repeats itself exactly with the same seed.
 //!
-//! Every report carries a `ts` that grows strictly per device, so that each can be found again in the history.
+//! Every report carries a `ts` that grows per device; that of floods and locks grows strictly, so that each report can be
+//! found again in the history.
+
+mod crowd;
+mod timetable;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,20 +19,45 @@ use std::time::{Duration, Instant};
 use crate::random::Random;
 use crate::wire_time::WallClock;
 
-/// The devices of a run: `PREFIX` and a number of fixed width, counted from 0.
+pub use crowd::{Crowd, Habits};
+pub use timetable::{End, Timetable};
+
+/// The kind of devices that are not said to be of another.
+const USUAL_KIND: &str = "lock";
+
+/// The devices of a run, all of one kind: `PREFIX` and a number of fixed width, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceIds {
     prefix: Arc<str>,
+    kind: Arc<str>,
     digits: usize,
     count: u32,
 }
 
 impl DeviceIds {
-    /// `count` devices, whose ids begin with `prefix`.
+    /// `count` locks, whose ids begin with `prefix`.
     #[must_use]
     pub fn new(prefix: &str, count: u32) -> Self {
         let digits = count.saturating_sub(1).max(1).ilog10() as usize + 1;
-        Self { prefix: prefix.into(), digits, count }
+        Self { prefix: prefix.into(), kind: USUAL_KIND.into(), digits, count }
+    }
+
+    /// The same ids for devices of another kind.
+    #[must_use]
+    pub fn of_kind(self, kind: &str) -> Self {
+        Self { kind: kind.into(), ..self }
+    }
+
+    /// What kind of devices they are.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Whether they are locks, which say 0 or 1 and nothing else.
+    #[must_use]
+    pub fn are_locks(&self) -> bool {
+        &*self.kind == USUAL_KIND
     }
 
     /// How many devices there are.
@@ -83,10 +113,37 @@ impl DeviceIds {
 pub struct Report {
     /// Which of the [`DeviceIds`].
     pub device: u32,
-    /// The device's own time, milliseconds since 1970; grows strictly per device.
+    /// The device's own time, milliseconds since 1970; grows per device.
     pub ts_ms: i64,
-    /// What it says: 0 or 1.
+    /// What it says: 0 or 1 if it is a lock.
     pub value: u8,
+    /// Counts the device's reports of this run, from 0.
+    pub number: u32,
+    /// When it was to go out, where a timetable says so.
+    pub due: Option<Instant>,
+    /// What is wrong with it on purpose.
+    pub flaw: Option<Flaw>,
+    /// Whether the device breaks the connection as soon as it has said this.
+    pub then_cut: bool,
+}
+
+impl Report {
+    /// A report with nothing special about it.
+    #[must_use]
+    pub const fn plain(device: u32, ts_ms: i64, value: u8) -> Self {
+        Self { device, ts_ms, value, number: 0, due: None, flaw: None, then_cut: false }
+    }
+}
+
+/// What is wrong with a report that a server must not accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// It breaks off before its end.
+    CutShort,
+    /// A lock says something that no lock can say.
+    NoSuchValue,
+    /// Its time lies an hour ahead; a report that carries no time is cut short instead.
+    FromTheFuture,
 }
 
 /// What a lane is to do.
@@ -155,7 +212,7 @@ impl Traffic for Flood {
         let value = round.checked_div(self.change_every).unwrap_or(0) % 2;
         self.sent += 1;
         let ts_ms = self.clocks.tick(offset as usize, now);
-        Next::Report(Report { device: self.devices.start + offset, ts_ms, value: value as u8 })
+        Next::Report(Report::plain(self.devices.start + offset, ts_ms, value as u8))
     }
 }
 
@@ -275,7 +332,7 @@ impl Traffic for Locks {
             self.values[offset] ^= 1;
         }
         let ts_ms = self.clocks.tick(offset, now);
-        Next::Report(Report { device: self.devices.start + offset as u32, ts_ms, value: self.values[offset] })
+        Next::Report(Report::plain(self.devices.start + offset as u32, ts_ms, self.values[offset]))
     }
 }
 

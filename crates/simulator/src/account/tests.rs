@@ -51,7 +51,7 @@ fn world() -> World {
     let mut sent = Sent::nothing(DeviceIds::new("d", 1));
     let mut readings = Vec::new();
     for (ts_ms, value, changed) in [(1, 0, true), (2, 0, false), (3, 1, true), (4, 1, false), (5, 0, true)] {
-        let position = sent.add(Report { device: 0, ts_ms, value }, Instant::now());
+        let position = sent.add(Report::plain(0, ts_ms, value), Instant::now());
         sent.answered(0, position, Answer::Acknowledged(Duration::from_millis(1)));
         readings.push(Reading { ts_ms, value: value.into(), changed });
     }
@@ -131,7 +131,7 @@ fn what_was_sent_twice_may_be_there_twice() {
 fn a_report_without_an_answer_may_be_there_or_not() {
     for arrived in [false, true] {
         let mut world = world();
-        let position = world.sent.add(Report { device: 0, ts_ms: 6, value: 0 }, Instant::now());
+        let position = world.sent.add(Report::plain(0, 6, 0), Instant::now());
         assert_eq!(position, 5);
         if arrived {
             world.device().readings.push(Reading { ts_ms: 6, value: 0.into(), changed: false });

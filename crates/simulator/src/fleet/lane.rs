@@ -4,7 +4,6 @@
 //! in is a single session, in the sibling modules.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,13 +11,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::outbox::Outbox;
-use super::{Plan, Progress, Way, http, lean_mqtt, mqtt};
-use crate::latency::Latency;
+use super::{MqttDialect, MqttVersion, Plan, Progress, Qos, Way, amqp, http, lean_mqtt, mqtt, payload};
 use crate::sent::Sent;
 use crate::traffic::{Next, Report, Traffic};
 
-/// Between two attempts to connect.
+/// Between two attempts to connect; twice as long after each that came to nothing, up to the longest.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long an MQTT device may have nothing to say, where it matters to the server.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Lanes of this process, of all its fleets.
 static LANES_STARTED: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +29,6 @@ static LANES_STARTED: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(super) struct LaneOutcome {
     pub(super) unanswered: u64,
-    pub(super) latency: Latency,
     pub(super) sent: Sent,
 }
 
@@ -38,8 +39,30 @@ pub(super) enum Pause {
     Room,
     /// The time of the next report.
     Until(Instant),
+    /// Nothing: the device breaks the connection once it has said what it has.
+    Cut,
     /// Nothing: all has been said.
     End,
+}
+
+impl Pause {
+    /// The same, but no longer than until `time`.
+    pub(super) fn or_until(self, time: Option<Instant>) -> Self {
+        match (self, time) {
+            (Self::Until(own), Some(time)) => Self::Until(own.min(time)),
+            (_, Some(time)) => Self::Until(time),
+            (own, None) => own,
+        }
+    }
+}
+
+/// How a connection ended that did not break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// All is said and answered.
+    Done,
+    /// The device broke it on purpose.
+    Cut,
 }
 
 /// See the module.
@@ -54,7 +77,7 @@ pub(super) struct Lane<T> {
 impl<T: Traffic> Lane<T> {
     pub(super) fn new(plan: Arc<Plan>, traffic: T, progress: Arc<Progress>) -> Self {
         let number = LANES_STARTED.fetch_add(1, Ordering::Relaxed);
-        let outbox = Outbox::new(plan.devices.clone(), plan.keep, progress);
+        let outbox = Outbox::new(number, plan.devices.clone(), plan.keep, progress);
         Self { number, plan, traffic, outbox }
     }
 
@@ -69,28 +92,40 @@ impl<T: Traffic> Lane<T> {
             () = self.carry() => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }
-        let (unanswered, latency, sent) = self.outbox.into_parts();
-        LaneOutcome { unanswered, latency, sent }
+        let (unanswered, sent) = self.outbox.into_parts();
+        LaneOutcome { unanswered, sent }
     }
 
     async fn carry(&mut self) {
+        let mut pause = RECONNECT_PAUSE;
         loop {
-            let address = self.plan.endpoint.address().await;
-            match self.session(address).await {
-                Ok(()) => return,
-                Err(error) => tracing::debug!(lane = self.number, %error, "connection broke"),
+            let answered = self.outbox.answered();
+            match self.session().await {
+                Ok(Ending::Done) => return,
+                Ok(Ending::Cut) => self.outbox.connection_was_cut(),
+                Err(error) => {
+                    tracing::debug!(lane = self.number, %error, "connection broke");
+                    self.outbox.connection_broke(&error.to_string());
+                    let came_to_something = self.outbox.answered() > answered;
+                    pause = if came_to_something { RECONNECT_PAUSE } else { pause };
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RECONNECT_PAUSE_MAX);
+                }
             }
-            self.outbox.connection_broke();
-            tokio::time::sleep(RECONNECT_PAUSE).await;
         }
     }
 
-    /// One connection; `Ok` when there is nothing more to say and all is answered.
-    async fn session(&mut self, address: SocketAddr) -> io::Result<()> {
+    /// One connection; `Ok` when it ended as it should.
+    async fn session(&mut self) -> io::Result<Ending> {
         match self.plan.way {
-            Way::Mqtt { in_flight } => mqtt::session(self, address, in_flight).await,
-            Way::LeanMqtt { in_flight } => lean_mqtt::session(self, address, in_flight).await,
-            Way::Http { lines } => http::session(self, address, lines.into()).await,
+            Way::Mqtt { in_flight } => mqtt::session(self, in_flight).await,
+            Way::LeanMqtt { in_flight } => {
+                let dialect = MqttDialect { version: MqttVersion::V311, qos: Qos::AtLeastOnce, in_flight };
+                lean_mqtt::session(self, dialect, Duration::ZERO).await
+            }
+            Way::MqttAs(dialect) => lean_mqtt::session(self, dialect, KEEP_ALIVE).await,
+            Way::Http { lines } => http::session(self, lines.into()).await,
+            Way::Amqp { in_flight } => amqp::session(self, in_flight.into()).await,
         }
     }
 
@@ -98,7 +133,12 @@ impl<T: Traffic> Lane<T> {
     pub(super) fn fill(&mut self, in_flight: usize, now: Instant) -> Pause {
         while self.outbox.len() < in_flight {
             match self.traffic.next(now) {
-                Next::Report(report) => self.outbox.push(report),
+                Next::Report(report) => {
+                    self.outbox.push(report);
+                    if report.then_cut {
+                        return Pause::Cut;
+                    }
+                }
                 Next::NotBefore(time) => return Pause::Until(time),
                 Next::Finished => return Pause::End,
             }
@@ -113,7 +153,7 @@ impl<T: Traffic> Lane<T> {
 
     /// Appends `report` as the plan wants it over MQTT.
     pub(super) fn write_payload(&self, report: Report, out: &mut Vec<u8>) {
-        super::mqtt_wire::write_payload(self.plan.payload, report, out);
+        payload::write_mqtt(self.plan.payload, report, out);
     }
 }
 
@@ -121,6 +161,6 @@ impl<T: Traffic> Lane<T> {
 pub(super) async fn rest(pause: Pause) {
     match pause {
         Pause::Until(time) => tokio::time::sleep_until(time.into()).await,
-        Pause::Room | Pause::End => std::future::pending().await,
+        Pause::Room | Pause::Cut | Pause::End => std::future::pending().await,
     }
 }

@@ -1,78 +1,141 @@
-//! A session for load: MQTT at QoS 1 with many reports in one write and many acknowledgements in one read.
+//! A session for load: MQTT with many reports in one write and many acknowledgements in one read.
 //!
-//! Reading never waits for writing: a server that holds back its reader still gets its acknowledgements read.
+//! Reading never waits for writing: a server that holds back its reader still gets its acknowledgements read. What was
+//! not acknowledged when a connection broke is published anew on the next, at QoS 2 too: sessions do not outlive their
+//! connection here.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::time::Instant;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::lane::{Lane, rest};
-use super::mqtt_wire::{self, Packet, bad_packet, take_packet};
+use super::lane::{Ending, Lane, Pause, rest};
+use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
+use super::mqtt_window::{Settled, Window};
+use super::mqtt_wire;
+use super::{MqttDialect, Qos};
+use crate::endpoint::Endpoint;
 use crate::traffic::Traffic;
+use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 
-/// Read at once, at most.
-const READ_BYTES: usize = 16 * 1024;
+/// Read at once, at most; and the least that is held ready for reading.
+const READ_BYTES_MAX: usize = 16 * 1024;
+const READ_BYTES_MIN: usize = 64;
+/// An acknowledgement takes about so much.
+const ACKNOWLEDGEMENT_BYTES: usize = 4;
 
-/// Carries the lane's traffic over one connection.
+/// Carries the lane's traffic over one connection. The device says at least a PINGREQ in every `keep_alive`, if it is
+/// not zero and the server does not ask for more.
 pub(super) async fn session<T: Traffic>(
     lane: &mut Lane<T>,
-    address: SocketAddr,
-    in_flight: u16,
-) -> io::Result<()> {
-    let mut connection = Connection::open(address, &lane.client_id()).await?;
+    dialect: MqttDialect,
+    keep_alive: Duration,
+) -> io::Result<Ending> {
+    let client_id = lane.client_id();
+    let opening = Connection::open(&lane.plan.endpoint, &client_id, dialect, keep_alive);
+    let timeout = |_| io::Error::new(io::ErrorKind::TimedOut, "not let in in time");
+    let mut connection = tokio::time::timeout(CONNECT_TIMEOUT, opening).await.map_err(timeout)??;
     loop {
         let now = Instant::now();
-        let pause = lane.fill(in_flight.max(1).into(), now);
+        let pause = connection.fill(lane, now);
         connection.publish(lane, now);
-        if lane.is_done(pause) {
-            return connection.close().await;
+        if pause == Pause::Cut {
+            poll_fn(|context| Poll::Ready(connection.write_some(context))).await?;
+            return Ok(Ending::Cut);
         }
-        connection.write_some()?;
+        if lane.is_done(pause) {
+            return connection.close().await.map(|()| Ending::Done);
+        }
+        connection.keep_alive(now)?;
+        let until = connection.next_ping();
         tokio::select! {
             biased;
-            ready = connection.stream.readable() => {
-                ready?;
-                connection.read_some()?;
-                connection.take_acknowledgements(lane)?;
-            }
-            ready = connection.stream.writable(), if !connection.output.is_empty() => ready?,
-            () = rest(pause) => {}
+            moved = poll_fn(|context| connection.exchange(context)) => moved?,
+            () = rest(pause.or_until(until)) => {}
         }
+        connection.take_answers(lane)?;
     }
 }
 
 #[derive(Debug)]
 struct Connection {
-    stream: TcpStream,
+    dialect: MqttDialect,
+    wire: Wire,
     output: Vec<u8>,
     input: Vec<u8>,
     payload: Vec<u8>,
-    /// Of the next publish.
-    next_id: u16,
-    /// Of the oldest publish without an acknowledgement.
-    oldest_id: u16,
+    window: Window,
+    in_flight: usize,
+    pings: Option<Pings>,
+    is_flushed: bool,
+}
+
+/// When to show that one is there, and whether the other is.
+#[derive(Debug)]
+struct Pings {
+    every: Duration,
+    next: Instant,
+    /// A PINGREQ is out, and nothing has been heard since.
+    is_unanswered: bool,
 }
 
 impl Connection {
     /// Connects and waits for the server's consent.
-    async fn open(address: SocketAddr, client_id: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (output, input) = (Vec::new(), Vec::with_capacity(READ_BYTES));
-        let mut connection = Self { stream, output, input, payload: Vec::new(), next_id: 1, oldest_id: 1 };
-        mqtt_wire::write_connect(client_id, &mut connection.output);
-        connection.flush().await?;
+    async fn open(
+        endpoint: &Endpoint,
+        client_id: &str,
+        dialect: MqttDialect,
+        keep_alive: Duration,
+    ) -> io::Result<Self> {
+        let _permit = permit_to_connect().await;
+        let wire = Wire::open(endpoint).await?;
+        let wanted = usize::from(dialect.in_flight.max(1));
+        let ready = (wanted * ACKNOWLEDGEMENT_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        let mut connection = Self {
+            dialect,
+            wire,
+            output: Vec::new(),
+            input: Vec::with_capacity(ready),
+            payload: Vec::new(),
+            window: Window::new(),
+            in_flight: wanted,
+            pings: None,
+            is_flushed: true,
+        };
+        let login = endpoint.access().login.as_ref();
+        let keep_alive_s = keep_alive.as_secs() as u16;
+        mqtt_wire::write_connect(dialect.version, &client_id, login, keep_alive_s, &mut connection.output);
+        let connack = connection.await_consent().await?;
+        connection.in_flight = wanted.min(connack.receive_max.max(1).into());
+        let keep_alive_s = connack.keep_alive_s.unwrap_or(keep_alive_s);
+        connection.pings =
+            (keep_alive_s > 0).then(|| Pings::every(Duration::from_secs(keep_alive_s.into()) / 2));
+        Ok(connection)
+    }
+
+    async fn await_consent(&mut self) -> io::Result<Connack> {
         loop {
-            connection.stream.readable().await?;
-            connection.read_some()?;
-            match connection.take_packet()? {
+            poll_fn(|context| self.exchange(context)).await?;
+            match self.take_packet()? {
                 None => {}
-                Some(Packet::Connack { return_code: 0 }) => return Ok(connection),
+                Some(Packet::Connack(Connack { refusal: Some(reason), .. })) => {
+                    return Err(bad_packet(&format!("not let in: {reason}")));
+                }
+                Some(Packet::Connack(connack)) => return Ok(connack),
                 Some(packet) => return Err(bad_packet(&format!("not let in: {packet:?}"))),
             }
         }
+    }
+
+    /// At QoS 0 there is no window; there the next reports wait until the last ones are written.
+    fn fill<T: Traffic>(&mut self, lane: &mut Lane<T>, now: Instant) -> Pause {
+        if self.dialect.qos == Qos::AtMostOnce && !(self.output.is_empty() && self.is_flushed) {
+            return Pause::Room;
+        }
+        lane.fill(self.in_flight, now)
     }
 
     /// Encodes what the lane has not written yet.
@@ -80,76 +143,136 @@ impl Connection {
         while let Some(report) = lane.outbox.next_to_write(now) {
             self.payload.clear();
             lane.write_payload(report, &mut self.payload);
-            let devices = &lane.plan.devices;
-            mqtt_wire::write_publish(devices, report.device, self.next_id, &self.payload, &mut self.output);
-            self.next_id = following(self.next_id);
+            let packet_id = (self.dialect.qos != Qos::AtMostOnce).then(|| self.window.publish());
+            let (devices, output) = (&lane.plan.devices, &mut self.output);
+            mqtt_wire::write_publish(self.dialect, devices, report.device, packet_id, &self.payload, output);
+        }
+        if self.dialect.qos == Qos::AtMostOnce {
+            lane.outbox.forget_written();
         }
     }
 
-    /// Hands each acknowledgement that has come to the lane.
-    fn take_acknowledgements<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
-        let mut rest = self.input.as_slice();
-        let mut count = 0;
-        while let Some(packet) = take_packet(&mut rest)? {
-            if packet != (Packet::Puback { packet_id: self.oldest_id }) || count == lane.outbox.written() {
-                lane.outbox.disorder();
-                return Err(bad_packet(&format!("{packet:?} came instead of PUBACK {}", self.oldest_id)));
+    /// Hands each answer that has come to the lane.
+    fn take_answers<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
+        let mut accepted = 0;
+        while let Some(packet) = self.take_packet()? {
+            match packet {
+                Packet::Reply { step, packet_id, refusal } => self.answer(lane, step, packet_id, refusal)?,
+                Packet::Pingresp => {}
+                Packet::Disconnect { reason } => {
+                    return Err(bad_packet(&format!("the server says goodbye: {reason}")));
+                }
+                Packet::Connack(_) => return Err(bad_packet("a second CONNACK")),
             }
-            self.oldest_id = following(self.oldest_id);
-            count += 1;
+            while let Some(settled) = self.window.pop_settled() {
+                match settled {
+                    Settled::Accepted => accepted += 1,
+                    Settled::Refused(reason) => {
+                        lane.outbox.acknowledge(std::mem::take(&mut accepted), Instant::now());
+                        lane.outbox.refuse_oldest(&reason);
+                    }
+                }
+            }
         }
-        lane.outbox.acknowledge(count, Instant::now());
-        let taken = self.input.len() - rest.len();
-        self.input.drain(..taken);
+        lane.outbox.acknowledge(accepted, Instant::now());
+        Ok(())
+    }
+
+    fn answer<T: Traffic>(
+        &mut self,
+        lane: &Lane<T>,
+        step: Step,
+        packet_id: u16,
+        refusal: Option<String>,
+    ) -> io::Result<()> {
+        match self.window.answer(step, packet_id, refusal) {
+            Ok(true) => mqtt_wire::write_release(packet_id, &mut self.output),
+            Ok(false) => {}
+            Err(out_of_turn) => {
+                lane.outbox.disorder();
+                return Err(bad_packet(&out_of_turn.to_string()));
+            }
+        }
         Ok(())
     }
 
     fn take_packet(&mut self) -> io::Result<Option<Packet>> {
         let mut rest = self.input.as_slice();
-        let packet = take_packet(&mut rest)?;
+        let packet = take_packet(&mut rest, self.dialect.version)?;
         let taken = self.input.len() - rest.len();
         self.input.drain(..taken);
         Ok(packet)
     }
 
-    /// Reads what is there.
-    fn read_some(&mut self) -> io::Result<()> {
-        match self.stream.try_read_buf(&mut self.input) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(error),
-        }
+    fn next_ping(&self) -> Option<Instant> {
+        self.pings.as_ref().map(|pings| pings.next)
     }
 
-    /// Writes what the socket takes without waiting.
-    fn write_some(&mut self) -> io::Result<()> {
-        while !self.output.is_empty() {
-            match self.stream.try_write(&self.output) {
-                Ok(written) => self.output.drain(..written),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
+    /// Says that the device is there, when it is time.
+    fn keep_alive(&mut self, now: Instant) -> io::Result<()> {
+        let Some(pings) = self.pings.as_mut().filter(|pings| now >= pings.next) else { return Ok(()) };
+        if std::mem::replace(&mut pings.is_unanswered, true) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the server is silent"));
         }
+        pings.next = now + pings.every;
+        mqtt_wire::write_ping(&mut self.output);
         Ok(())
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
-        self.write_some()?;
-        while !self.output.is_empty() {
-            self.stream.writable().await?;
-            self.write_some()?;
+    /// Writes what the socket takes, and is ready when something was read, or when all has been written that had to
+    /// wait.
+    fn exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let had_output = !self.output.is_empty() || !self.is_flushed;
+        self.write_some(context)?;
+        let Self { wire, input, .. } = self;
+        match pin!(wire.read_buf(input)).poll(context) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(_)) => {
+                if let Some(pings) = &mut self.pings {
+                    pings.is_unanswered = false;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {}
+        }
+        let is_written = self.output.is_empty() && self.is_flushed;
+        if self.dialect.qos == Qos::AtMostOnce && had_output && is_written {
+            return Poll::Ready(Ok(()));
+        }
+        Poll::Pending
+    }
+
+    /// Writes what the socket takes without waiting.
+    fn write_some(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut written = 0;
+        while written < self.output.len() {
+            match Pin::new(&mut self.wire).poll_write(context, &self.output[written..]) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => written += count,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => break,
+            }
+        }
+        self.output.drain(..written);
+        if written > 0 || !self.is_flushed {
+            self.is_flushed = match Pin::new(&mut self.wire).poll_flush(context) {
+                Poll::Ready(flushed) => flushed.map(|()| true)?,
+                Poll::Pending => false,
+            };
         }
         Ok(())
     }
 
     async fn close(mut self) -> io::Result<()> {
         mqtt_wire::write_disconnect(&mut self.output);
-        self.flush().await
+        self.wire.write_all(&self.output).await?;
+        self.wire.flush().await
     }
 }
 
-/// Packet ids go round without zero.
-const fn following(packet_id: u16) -> u16 {
-    if packet_id == u16::MAX { 1 } else { packet_id + 1 }
+impl Pings {
+    fn every(every: Duration) -> Self {
+        Self { every, next: Instant::now() + every, is_unanswered: false }
+    }
 }

@@ -5,17 +5,21 @@
 //! arrive twice, and [`Sent`] knows how often each went out. Nothing here grows without bound but the record of
 //! every report, which is kept only on request ([`Keep::EveryReport`]).
 
+mod amqp;
 mod http;
 mod lane;
 mod lean_mqtt;
 mod mqtt;
+mod mqtt_packet;
+mod mqtt_window;
 mod mqtt_wire;
 mod outbox;
+mod payload;
+mod progress;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -27,6 +31,8 @@ use crate::sent::Sent;
 use crate::traffic::{DeviceIds, Traffic};
 
 use lane::{Lane, LaneOutcome};
+
+pub use progress::{Figures, Latencies, Progress, Reasons};
 
 /// Between two looks at the figures, which do not announce themselves: counting must cost nothing.
 const FIGURES_EVERY: Duration = Duration::from_millis(1);
@@ -44,20 +50,81 @@ pub enum Way {
         /// Reports sent and not yet acknowledged, at most, per connection.
         in_flight: u16,
     },
+    /// MQTT of another dialect, otherwise as with [`Way::LeanMqtt`].
+    MqttAs(MqttDialect),
     /// `POST /v1/reports` with NDJSON over connections that are kept.
     Http {
         /// Lines in a request, at most.
         lines: u16,
     },
+    /// AMQP 0-9-1 to the queue of a broker, with publisher confirms: what is acknowledged is that the broker has it.
+    Amqp {
+        /// Messages sent and not yet confirmed, at most, per connection.
+        in_flight: u16,
+    },
 }
 
-/// What a report looks like over MQTT. Over HTTP it always carries its time.
+/// How a device speaks MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MqttDialect {
+    /// The protocol's version.
+    pub version: MqttVersion,
+    /// How reports are sent.
+    pub qos: Qos,
+    /// Reports sent and not yet acknowledged, at most, per connection.
+    pub in_flight: u16,
+}
+
+/// The versions of MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MqttVersion {
+    /// 3.1.1, in which a refused report is acknowledged like any other.
+    V311,
+    /// 5, in which a refusal says why.
+    V5,
+}
+
+/// The qualities of service of MQTT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qos {
+    /// 0: sent, and never heard of again.
+    AtMostOnce,
+    /// 1: acknowledged.
+    AtLeastOnce,
+    /// 2: acknowledged, released and completed; here it counts as acknowledged when it is completed.
+    ExactlyOnce,
+}
+
+impl Way {
+    /// Whether each report gets an answer at all.
+    #[must_use]
+    pub const fn answers(self) -> bool {
+        !matches!(self, Self::MqttAs(MqttDialect { qos: Qos::AtMostOnce, .. }))
+    }
+
+    /// Whether an answer tells a refusal from an acceptance.
+    #[must_use]
+    pub const fn tells_refusals(self) -> bool {
+        match self {
+            Self::Http { .. } => true,
+            Self::MqttAs(dialect) => self.answers() && matches!(dialect.version, MqttVersion::V5),
+            Self::Mqtt { .. } | Self::LeanMqtt { .. } | Self::Amqp { .. } => false,
+        }
+    }
+}
+
+/// What a report looks like over MQTT. Over HTTP and AMQP it always carries its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
     /// The bare value.
     Value,
     /// An envelope with the value and the device's own time.
     Dated,
+    /// An envelope with value, time, and an id of which no other report of the device has the like.
+    Identified {
+        /// Differs between runs.
+        run: u64,
+    },
 }
 
 /// What is remembered of the reports.
@@ -84,50 +151,6 @@ pub struct Plan {
     pub keep: Keep,
 }
 
-/// What a fleet has done so far; read while it runs.
-#[derive(Debug, Default)]
-pub struct Progress {
-    sent: AtomicU64,
-    repeated: AtomicU64,
-    acknowledged: AtomicU64,
-    refused: AtomicU64,
-    broken: AtomicU64,
-    disordered: AtomicU64,
-}
-
-/// A [`Progress`] at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
-    /// Reports that went out, each counted once.
-    pub sent: u64,
-    /// Times that a report went out again after a broken connection.
-    pub repeated: u64,
-    /// Reports acknowledged.
-    pub acknowledged: u64,
-    /// Reports refused with a reason.
-    pub refused: u64,
-    /// Connections that broke or could not be made.
-    pub broken: u64,
-    /// Acknowledgements that came out of order, which the server promises not to do.
-    pub disordered: u64,
-}
-
-impl Progress {
-    /// The figures now.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Figures {
-            sent: read(&self.sent),
-            repeated: read(&self.repeated),
-            acknowledged: read(&self.acknowledged),
-            refused: read(&self.refused),
-            broken: read(&self.broken),
-            disordered: read(&self.disordered),
-        }
-    }
-}
-
 /// What a fleet has done, once it has ended.
 #[derive(Debug)]
 pub struct Outcome {
@@ -148,6 +171,7 @@ pub struct Fleet {
     progress: Arc<Progress>,
     stop: watch::Sender<bool>,
     lanes: JoinSet<LaneOutcome>,
+    ended: Vec<LaneOutcome>,
 }
 
 impl Fleet {
@@ -163,7 +187,7 @@ impl Fleet {
             let lane = Lane::new(Arc::clone(&plan), traffic, Arc::clone(&progress));
             lanes.spawn(lane.run(stopped.clone()));
         }
-        Self { devices, progress, stop, lanes }
+        Self { devices, progress, stop, lanes, ended: Vec::new() }
     }
 
     /// The live figures.
@@ -182,34 +206,30 @@ impl Fleet {
         tokio::time::timeout(patience, satisfied).await.is_ok()
     }
 
+    /// Waits until all traffic has finished and has been answered. It may be dropped and called again.
+    pub async fn drained(&mut self) {
+        while let Some(lane) = self.lanes.join_next().await {
+            self.ended.push(lane.expect("a lane neither panics nor is aborted"));
+        }
+    }
+
     /// Waits until all traffic has finished and has been answered, or `patience` is over; what is unanswered then
     /// stays so.
     pub async fn finish(mut self, patience: Duration) -> Outcome {
-        let mut ended = Vec::new();
-        let all = async {
-            while let Some(lane) = self.lanes.join_next().await {
-                ended.push(lane);
-            }
-        };
-        if tokio::time::timeout(patience, all).await.is_err() {
+        if tokio::time::timeout(patience, self.drained()).await.is_err() {
             self.stop.send_replace(true);
-            while let Some(lane) = self.lanes.join_next().await {
-                ended.push(lane);
-            }
+            self.drained().await;
         }
         let mut outcome = Outcome {
-            figures: Figures::default(),
+            figures: self.progress.figures(),
             unanswered: 0,
-            latency: Latency::default(),
+            latency: self.progress.latencies().since_sent,
             sent: Sent::nothing(self.devices),
         };
-        for lane in ended {
-            let lane = lane.expect("a lane neither panics nor is aborted");
+        for lane in self.ended {
             outcome.unanswered += lane.unanswered;
-            outcome.latency.merge(&lane.latency);
             outcome.sent.merge(lane.sent);
         }
-        outcome.figures = self.progress.figures();
         outcome
     }
 }

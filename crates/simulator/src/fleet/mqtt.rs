@@ -10,20 +10,18 @@ use std::time::{Duration, Instant};
 
 use rumqttc::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions, Outgoing, Packet, QoS};
 
-use super::lane::{Lane, rest};
-use super::mqtt_wire::{bad_packet, topic};
+use super::lane::{Ending, Lane, Pause, rest};
+use super::mqtt_packet::bad_packet;
+use super::mqtt_wire::topic;
 use crate::traffic::Traffic;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT_S: u64 = 5;
 
 /// Carries the lane's traffic over one connection.
-pub(super) async fn session<T: Traffic>(
-    lane: &mut Lane<T>,
-    address: SocketAddr,
-    in_flight: u16,
-) -> io::Result<()> {
+pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: u16) -> io::Result<Ending> {
     let in_flight = in_flight.max(1);
+    let address = lane.plan.endpoint.address().await;
     let (client, mut events) = open(&lane.client_id(), address, in_flight);
     let mut packet_ids = VecDeque::new();
     loop {
@@ -32,8 +30,11 @@ pub(super) async fn session<T: Traffic>(
         let event = loop {
             let pause = lane.fill(in_flight.into(), Instant::now());
             publish(lane, &client)?;
+            if pause == Pause::Cut {
+                return Ok(Ending::Cut);
+            }
             if lane.is_done(pause) {
-                return Ok(());
+                return Ok(Ending::Done);
             }
             tokio::select! {
                 event = &mut poll => break event.map_err(broken)?,

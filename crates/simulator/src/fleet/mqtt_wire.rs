@@ -1,44 +1,45 @@
-//! The few packets of MQTT 3.1.1 that a publishing device needs.
+//! The few packets that a publishing device sends, MQTT 3.1.1 and 5.
 //!
-//! Written for load: packets are appended to one buffer and sent together. Not a client: subscriptions, QoS 2 and
-//! sessions that outlive a connection are left to `rumqttc`.
+//! Written for load: packets are appended to one buffer and sent together. Not a client: subscriptions and sessions that
+//! outlive a connection are left to `rumqttc`. What comes back is read in the sibling `mqtt_packet`.
 
-use std::io;
-
-use super::Payload;
-use crate::traffic::{DeviceIds, Report};
-use crate::wire_time::format_ms;
+use super::{MqttDialect, MqttVersion, Qos};
+use crate::access::Login;
+use crate::traffic::DeviceIds;
 
 const CONNECT: u8 = 0x10;
-const CONNACK: u8 = 0x20;
-const PUBLISH_QOS1: u8 = 0x32;
-const PUBACK: u8 = 0x40;
+const PUBLISH: u8 = 0x30;
+const PUBREL: u8 = 0x62;
+const PINGREQ: u8 = 0xC0;
 const DISCONNECT: u8 = 0xE0;
 
-const TOPIC_HEAD: &[u8] = b"dev/lock/";
+const CLEAN_START: u8 = 0x02;
+const HAS_PASSWORD: u8 = 0x40;
+const HAS_NAME: u8 = 0x80;
+
+const TOPIC_HEAD: &[u8] = b"dev/";
 const TOPIC_TAIL: &[u8] = b"/state";
 
-/// The remaining length has at most this many bytes.
-const LENGTH_BYTES_MAX: usize = 4;
-
-/// What a server says to a publisher.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Packet {
-    /// The connection is accepted, or not.
-    Connack { return_code: u8 },
-    /// A publish is acknowledged.
-    Puback { packet_id: u16 },
-}
-
-/// Appends a CONNECT with a clean session and without keep-alive.
-pub(super) fn write_connect(client_id: &str, out: &mut Vec<u8>) {
-    let clean_session = 0x02;
-    let header = [0, 4, b'M', b'Q', b'T', b'T', 4, clean_session, 0, 0];
+/// Appends a CONNECT with a clean session; `keep_alive_s` zero means without.
+pub(super) fn write_connect(
+    version: MqttVersion,
+    client_id: &str,
+    login: Option<&Login>,
+    keep_alive_s: u16,
+    out: &mut Vec<u8>,
+) {
+    let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', level(version)];
+    body.push(CLEAN_START | login.map_or(0, |_| HAS_NAME | HAS_PASSWORD));
+    body.extend_from_slice(&keep_alive_s.to_be_bytes());
+    write_no_properties(version, &mut body);
+    write_text(client_id, &mut body);
+    if let Some(login) = login {
+        write_text(&login.name, &mut body);
+        write_text(login.password.reveal(), &mut body);
+    }
     out.push(CONNECT);
-    write_length(header.len() + 2 + client_id.len(), out);
-    out.extend_from_slice(&header);
-    out.extend_from_slice(&(client_id.len() as u16).to_be_bytes());
-    out.extend_from_slice(client_id.as_bytes());
+    write_length(body.len(), out);
+    out.append(&mut body);
 }
 
 /// Appends a DISCONNECT.
@@ -46,72 +47,51 @@ pub(super) fn write_disconnect(out: &mut Vec<u8>) {
     out.extend_from_slice(&[DISCONNECT, 0]);
 }
 
-/// Appends a PUBLISH at QoS 1 of `payload` to the state topic of `device`.
+/// Appends a PINGREQ.
+pub(super) fn write_ping(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[PINGREQ, 0]);
+}
+
+/// Appends a PUBREL.
+pub(super) fn write_release(packet_id: u16, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[PUBREL, 2]);
+    out.extend_from_slice(&packet_id.to_be_bytes());
+}
+
+/// Appends a PUBLISH of `payload` to the state topic of `device`. At QoS 0 it has no packet id.
 pub(super) fn write_publish(
+    dialect: MqttDialect,
     devices: &DeviceIds,
     device: u32,
-    packet_id: u16,
+    packet_id: Option<u16>,
     payload: &[u8],
     out: &mut Vec<u8>,
 ) {
-    let topic_bytes = TOPIC_HEAD.len() + devices.id_bytes() + TOPIC_TAIL.len();
-    out.push(PUBLISH_QOS1);
-    write_length(2 + topic_bytes + 2 + payload.len(), out);
+    let kind = devices.kind().as_bytes();
+    let topic_bytes = TOPIC_HEAD.len() + kind.len() + 1 + devices.id_bytes() + TOPIC_TAIL.len();
+    let header_bytes = packet_id.map_or(0, |_| 2) + usize::from(dialect.version == MqttVersion::V5);
+    out.push(PUBLISH | qos_bits(dialect.qos));
+    write_length(2 + topic_bytes + header_bytes + payload.len(), out);
     out.extend_from_slice(&(topic_bytes as u16).to_be_bytes());
     out.extend_from_slice(TOPIC_HEAD);
+    out.extend_from_slice(kind);
+    out.push(b'/');
     devices.write(device, out);
     out.extend_from_slice(TOPIC_TAIL);
-    out.extend_from_slice(&packet_id.to_be_bytes());
+    if let Some(packet_id) = packet_id {
+        out.extend_from_slice(&packet_id.to_be_bytes());
+    }
+    write_no_properties(dialect.version, out);
     out.extend_from_slice(payload);
 }
 
 /// The state topic of `device`.
 pub(super) fn topic(devices: &DeviceIds, device: u32) -> String {
-    format!("dev/lock/{}/state", devices.id(device))
+    format!("dev/{}/{}/state", devices.kind(), devices.id(device))
 }
 
-/// Appends what `report` says.
-pub(super) fn write_payload(form: Payload, report: Report, out: &mut Vec<u8>) {
-    let value = b'0' + report.value;
-    match form {
-        Payload::Value => out.push(value),
-        Payload::Dated => {
-            out.extend_from_slice(b"{\"data\":");
-            out.push(value);
-            out.extend_from_slice(b",\"ts\":\"");
-            out.extend_from_slice(format_ms(report.ts_ms).as_bytes());
-            out.extend_from_slice(b"\"}");
-        }
-    }
-}
-
-/// Takes the first packet off `input`; `None` when it is not all there yet.
-///
-/// # Errors
-/// A packet that a publisher at QoS 1 without subscriptions cannot get.
-pub(super) fn take_packet(input: &mut &[u8]) -> io::Result<Option<Packet>> {
-    let Some((length, length_bytes)) = read_length(&input[1.min(input.len())..])? else {
-        return Ok(None);
-    };
-    let start = 1 + length_bytes;
-    let Some(body) = input.get(start..start + length) else {
-        return Ok(None);
-    };
-    let packet = match (input[0], body) {
-        (CONNACK, [_, return_code]) => Packet::Connack { return_code: *return_code },
-        (PUBACK, [high, low]) => Packet::Puback { packet_id: u16::from_be_bytes([*high, *low]) },
-        (kind, _) => return Err(bad_packet(&format!("unexpected packet {kind:#04x} of {length} bytes"))),
-    };
-    *input = &input[start + length..];
-    Ok(Some(packet))
-}
-
-/// An error about what the server has sent.
-pub(super) fn bad_packet(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
-}
-
-fn write_length(mut length: usize, out: &mut Vec<u8>) {
+/// Appends a remaining length.
+pub(super) fn write_length(mut length: usize, out: &mut Vec<u8>) {
     loop {
         let more = if length > 127 { 0x80 } else { 0 };
         out.push((length % 128) as u8 | more);
@@ -122,65 +102,72 @@ fn write_length(mut length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The remaining length at the start of `input` and the bytes it takes; `None` when it is not all there yet.
-fn read_length(input: &[u8]) -> io::Result<Option<(usize, usize)>> {
-    let mut length = 0;
-    for (position, byte) in input.iter().enumerate().take(LENGTH_BYTES_MAX) {
-        length |= usize::from(byte & 0x7F) << (7 * position);
-        if byte & 0x80 == 0 {
-            return Ok(Some((length, position + 1)));
-        }
+const fn level(version: MqttVersion) -> u8 {
+    match version {
+        MqttVersion::V311 => 4,
+        MqttVersion::V5 => 5,
     }
-    if input.len() < LENGTH_BYTES_MAX { Ok(None) } else { Err(bad_packet("endless remaining length")) }
+}
+
+const fn qos_bits(qos: Qos) -> u8 {
+    match qos {
+        Qos::AtMostOnce => 0,
+        Qos::AtLeastOnce => 0x02,
+        Qos::ExactlyOnce => 0x04,
+    }
+}
+
+fn write_no_properties(version: MqttVersion, out: &mut Vec<u8>) {
+    if version == MqttVersion::V5 {
+        out.push(0);
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u16).to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Secret;
+
+    fn dialect(version: MqttVersion, qos: Qos) -> MqttDialect {
+        MqttDialect { version, qos, in_flight: 1 }
+    }
 
     #[test]
     fn packets_have_the_bytes_of_the_standard() {
         let mut out = Vec::new();
-        write_connect("ab", &mut out);
+        write_connect(MqttVersion::V311, "ab", None, 0, &mut out);
         assert_eq!(out, [0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 2, b'a', b'b']);
         out.clear();
-        write_publish(&DeviceIds::new("d", 2), 1, 0x0102, b"0", &mut out);
-        assert_eq!(out[..4], [0x32, 22, 0, 17]);
-        assert_eq!(&out[4..21], b"dev/lock/d1/state");
-        assert_eq!(out[21..], [1, 2, b'0']);
-        assert_eq!(topic(&DeviceIds::new("d", 2), 1), "dev/lock/d1/state");
+        let login = Login { name: "n".to_owned(), password: Secret::new("p".to_owned()) };
+        write_connect(MqttVersion::V5, "a", Some(&login), 60, &mut out);
+        assert_eq!(out[..13], [0x10, 20, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xC2, 0, 60, 0]);
+        assert_eq!(out[13..], [0, 1, b'a', 0, 1, b'n', 0, 1, b'p']);
+        out.clear();
+        write_release(0x0102, &mut out);
+        assert_eq!(out, [0x62, 2, 1, 2]);
     }
 
     #[test]
-    fn a_dated_payload_is_an_envelope() {
-        let mut out = Vec::new();
-        write_payload(Payload::Dated, Report { device: 0, ts_ms: 0, value: 1 }, &mut out);
-        assert_eq!(out, br#"{"data":1,"ts":"1970-01-01T00:00:00.000Z"}"#);
-    }
-
-    #[test]
-    fn packets_are_taken_whole_or_not_at_all() {
-        let bytes = [0x20, 2, 0, 5, 0x40, 2, 1, 2, 0x40, 2, 9];
-        let mut input = bytes.as_slice();
-        assert_eq!(take_packet(&mut input).unwrap(), Some(Packet::Connack { return_code: 5 }));
-        assert_eq!(take_packet(&mut input).unwrap(), Some(Packet::Puback { packet_id: 0x0102 }));
-        assert_eq!(take_packet(&mut input).unwrap(), None);
-        assert_eq!(input.len(), 3);
-        assert_eq!(take_packet(&mut [].as_slice()).unwrap(), None);
-    }
-
-    #[test]
-    fn nonsense_is_an_error() {
-        assert!(take_packet(&mut [0x90, 2, 0, 0].as_slice()).is_err());
-        assert!(take_packet(&mut [0x40, 0xFF, 0xFF, 0xFF, 0xFF, 1].as_slice()).is_err());
-    }
-
-    #[test]
-    fn long_packets_have_long_lengths() {
-        for length in [0, 127, 128, 16_383, 16_384, 2_097_152] {
+    fn a_publish_has_what_its_dialect_asks_for() {
+        let devices = DeviceIds::new("d", 2);
+        let publish = |version, qos, packet_id| {
             let mut out = Vec::new();
-            write_length(length, &mut out);
-            assert_eq!(read_length(&out).unwrap(), Some((length, out.len())));
-        }
+            write_publish(dialect(version, qos), &devices, 1, packet_id, b"0", &mut out);
+            out
+        };
+        let old = publish(MqttVersion::V311, Qos::AtLeastOnce, Some(0x0102));
+        assert_eq!(old[..4], [0x32, 22, 0, 17]);
+        assert_eq!(&old[4..21], b"dev/lock/d1/state");
+        assert_eq!(old[21..], [1, 2, b'0']);
+        let new = publish(MqttVersion::V5, Qos::ExactlyOnce, Some(0x0102));
+        assert_eq!((new[0], new[1], &new[21..]), (0x34, 23, [1, 2, 0, b'0'].as_slice()));
+        let unanswered = publish(MqttVersion::V5, Qos::AtMostOnce, None);
+        assert_eq!((unanswered[0], unanswered[1], &unanswered[21..]), (0x30, 21, [0, b'0'].as_slice()));
+        assert_eq!(topic(&devices.of_kind("gate"), 1), "dev/gate/d1/state");
     }
 }

@@ -6,12 +6,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Keep, Progress};
-use crate::latency::Latency;
 use crate::sent::{Answer, Sent};
 use crate::traffic::{DeviceIds, Report};
+
+/// Timers come up to so much late. A report that goes out no later after its time was not kept waiting by anybody, and
+/// its latency counts from when it went out.
+const TIMER_PRECISION: Duration = Duration::from_millis(2);
 
 /// A report without an answer.
 #[derive(Debug)]
@@ -24,24 +27,19 @@ struct Pending {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Outbox {
+    lane: u64,
     pending: VecDeque<Pending>,
     written: usize,
+    answered: u64,
     keep: Keep,
     sent: Sent,
-    latency: Latency,
     progress: Arc<Progress>,
 }
 
 impl Outbox {
-    pub(super) fn new(devices: DeviceIds, keep: Keep, progress: Arc<Progress>) -> Self {
-        Self {
-            pending: VecDeque::new(),
-            written: 0,
-            keep,
-            sent: Sent::nothing(devices),
-            latency: Latency::default(),
-            progress,
-        }
+    pub(super) fn new(lane: u64, devices: DeviceIds, keep: Keep, progress: Arc<Progress>) -> Self {
+        let sent = Sent::nothing(devices);
+        Self { lane, pending: VecDeque::new(), written: 0, answered: 0, keep, sent, progress }
     }
 
     pub(super) fn push(&mut self, report: Report) {
@@ -58,6 +56,11 @@ impl Outbox {
         self.written
     }
 
+    /// Reports answered so far.
+    pub(super) const fn answered(&self) -> u64 {
+        self.answered
+    }
+
     /// The next report to write to the present connection; it counts as written.
     pub(super) fn next_to_write(&mut self, now: Instant) -> Option<Report> {
         let pending = self.pending.get_mut(self.written)?;
@@ -68,6 +71,9 @@ impl Outbox {
                 let position = if keep == Keep::EveryReport { self.sent.add(report, now) } else { 0 };
                 pending.first = Some((now, position));
                 self.progress.sent.fetch_add(1, Ordering::Relaxed);
+                if report.flaw.is_some() {
+                    self.progress.flawed.fetch_add(1, Ordering::Relaxed);
+                }
             }
             (Some((_, position)), keep) => {
                 if keep == Keep::EveryReport {
@@ -81,16 +87,37 @@ impl Outbox {
 
     /// The `count` oldest written reports are acknowledged at `now`.
     pub(super) fn acknowledge(&mut self, count: usize, now: Instant) {
-        for _ in 0..count {
-            self.settle(|first_sent| Answer::Acknowledged(now.saturating_duration_since(first_sent)));
+        if count == 0 {
+            return;
         }
-        self.progress.acknowledged.fetch_add(count as u64, Ordering::Relaxed);
+        let progress = Arc::clone(&self.progress);
+        let mut latencies = progress.latencies_of(self.lane);
+        for _ in 0..count {
+            let since_first = |first_sent| now.saturating_duration_since(first_sent);
+            let (report, first_sent) = self.settle(|first| Answer::Acknowledged(since_first(first)));
+            latencies.since_sent.record(since_first(first_sent));
+            latencies.since_due.record(since_first(counted_from(report, first_sent)));
+            if report.flaw.is_some() {
+                progress.flawed_acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        progress.acknowledged.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// The oldest written report is refused.
-    pub(super) fn refuse_oldest(&mut self) {
-        self.settle(|_| Answer::Refused);
-        self.progress.refused.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn refuse_oldest(&mut self, reason: &str) {
+        let (report, _) = self.settle(|_| Answer::Refused);
+        self.progress.refused_for(reason);
+        if report.flaw.is_some() {
+            self.progress.flawed_refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All written reports are gone, and no answer will come.
+    pub(super) fn forget_written(&mut self) {
+        while self.written > 0 {
+            self.settle(|_| Answer::None);
+        }
     }
 
     /// An answer came that was not the next one's turn.
@@ -99,39 +126,51 @@ impl Outbox {
     }
 
     /// The connection broke: what has no answer is to be written again.
-    pub(super) fn connection_broke(&mut self) {
+    pub(super) fn connection_broke(&mut self, reason: &str) {
         self.written = 0;
-        self.progress.broken.fetch_add(1, Ordering::Relaxed);
+        self.progress.broke_for(reason);
     }
 
-    pub(super) fn into_parts(self) -> (u64, Latency, Sent) {
+    /// The device broke the connection: what has no answer is to be written again.
+    pub(super) fn connection_was_cut(&mut self) {
+        self.written = 0;
+        self.progress.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn into_parts(self) -> (u64, Sent) {
         let unanswered = self.pending.iter().filter(|pending| pending.first.is_some()).count();
-        (unanswered as u64, self.latency, self.sent)
+        (unanswered as u64, self.sent)
     }
 
-    fn settle(&mut self, answer: impl FnOnce(Instant) -> Answer) {
+    /// Takes the oldest written report off; the result says also when it first went out.
+    fn settle(&mut self, answer: impl FnOnce(Instant) -> Answer) -> (Report, Instant) {
         let oldest = self.pending.pop_front().filter(|_| self.written > 0);
         let Some(Pending { report, first: Some((first_sent, position)) }) = oldest else {
             unreachable!("only written reports are settled, and a lane checks that first");
         };
         self.written -= 1;
-        let answer = answer(first_sent);
-        if let Answer::Acknowledged(elapsed) = answer {
-            self.latency.record(elapsed);
-        }
+        self.answered += 1;
         if self.keep == Keep::EveryReport {
-            self.sent.answered(report.device, position, answer);
+            self.sent.answered(report.device, position, answer(first_sent));
         }
+        (report, first_sent)
     }
+}
+
+fn counted_from(report: Report, first_sent: Instant) -> Instant {
+    let due = report.due.unwrap_or(first_sent);
+    if first_sent.saturating_duration_since(due) > TIMER_PRECISION { due } else { first_sent }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::Latency;
+    use crate::traffic::Flaw;
 
     fn outbox_with(reports: i64) -> Outbox {
-        let mut outbox = Outbox::new(DeviceIds::new("d", 1), Keep::EveryReport, Arc::default());
-        (0..reports).for_each(|ts_ms| outbox.push(Report { device: 0, ts_ms, value: 1 }));
+        let mut outbox = Outbox::new(0, DeviceIds::new("d", 1), Keep::EveryReport, Arc::default());
+        (0..reports).for_each(|ts_ms| outbox.push(Report::plain(0, ts_ms, 1)));
         outbox
     }
 
@@ -141,15 +180,17 @@ mod tests {
         let now = Instant::now();
         while outbox.next_to_write(now).is_some() {}
         outbox.acknowledge(1, now);
-        outbox.connection_broke();
+        outbox.connection_broke("reset");
         let again: Vec<_> =
             std::iter::from_fn(|| outbox.next_to_write(now)).map(|report| report.ts_ms).collect();
         assert_eq!(again, [1, 2]);
         outbox.acknowledge(1, now);
         let figures = outbox.progress.figures();
         assert_eq!((figures.sent, figures.repeated, figures.acknowledged, figures.broken), (3, 2, 2, 1));
-        let (unanswered, latency, sent) = outbox.into_parts();
-        assert_eq!((unanswered, latency.count()), (1, 2));
+        assert_eq!(outbox.progress.latencies().since_sent.count(), 2);
+        assert_eq!(outbox.progress.troubles()["reset"], 1);
+        let (unanswered, sent) = outbox.into_parts();
+        assert_eq!(unanswered, 1);
         let times: Vec<_> =
             sent.of(0).iter().map(|report| (report.times_sent, report.is_acknowledged())).collect();
         assert_eq!(times, [(1, true), (2, true), (2, false)]);
@@ -159,8 +200,40 @@ mod tests {
     fn a_refused_report_is_answered_but_not_acknowledged() {
         let mut outbox = outbox_with(1);
         outbox.next_to_write(Instant::now());
-        outbox.refuse_oldest();
+        outbox.refuse_oldest("unknown_device");
         assert_eq!((outbox.len(), outbox.progress.figures().refused), (0, 1));
-        assert_eq!(outbox.into_parts().2.of(0)[0].answer, Answer::Refused);
+        assert_eq!(outbox.progress.refusals()["unknown_device"], 1);
+        assert_eq!(outbox.into_parts().1.of(0)[0].answer, Answer::Refused);
+    }
+
+    #[test]
+    fn latency_counts_from_when_a_report_was_due_but_not_the_precision_of_timers() {
+        let due = Instant::now();
+        for (behind_ms, since_due_ms) in [(1, 10), (500, 510)] {
+            let mut outbox = outbox_with(0);
+            outbox.push(Report { due: Some(due), ..Report::plain(0, 0, 1) });
+            let sent = due + Duration::from_millis(behind_ms);
+            outbox.next_to_write(sent);
+            outbox.acknowledge(1, sent + Duration::from_millis(10));
+            let latencies = outbox.progress.latencies();
+            let rounded = |latency: &Latency| (latency.percentile(100.0).as_secs_f64() * 1e3).round() as u64;
+            assert_eq!((rounded(&latencies.since_sent), rounded(&latencies.since_due)), (10, since_due_ms));
+        }
+    }
+
+    #[test]
+    fn flawed_reports_are_counted_by_how_they_were_taken() {
+        let mut outbox = outbox_with(0);
+        for _ in 0..3 {
+            outbox.push(Report { flaw: Some(Flaw::CutShort), ..Report::plain(0, 0, 1) });
+        }
+        let now = Instant::now();
+        while outbox.next_to_write(now).is_some() {}
+        outbox.acknowledge(1, now);
+        outbox.refuse_oldest("unreadable");
+        let figures = outbox.progress.figures();
+        assert_eq!((figures.flawed, figures.flawed_acknowledged, figures.flawed_refused), (3, 1, 1));
+        outbox.forget_written();
+        assert_eq!((outbox.len(), outbox.progress.figures().acknowledged), (0, 1));
     }
 }

@@ -1,0 +1,114 @@
+//! A session over AMQP 0-9-1: persistent messages to a queue, with publisher confirms.
+//!
+//! What a confirm vouches for is that the broker has the message, not that a server behind it accepts it. A message that
+//! no queue takes comes back and counts as refused. The broker may confirm in any order; the lane settles in its own.
+
+use std::io;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
+use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, PublisherConfirm};
+
+use super::lane::{Ending, Lane, Pause, rest};
+use super::{Plan, payload};
+use crate::endpoint::Endpoint;
+use crate::traffic::{Report, Traffic};
+use crate::wire::{CONNECT_TIMEOUT, permit_to_connect};
+
+/// A message that survives a restart of the broker.
+const PERSISTENT: u8 = 2;
+
+/// The login of a broker that was not told of any other.
+const USUAL_LOGIN: &str = "guest";
+
+/// Why a message was refused.
+const UNROUTABLE: &str = "no queue takes it";
+const NACKED: &str = "the broker refuses it";
+
+/// Carries the lane's traffic over one connection.
+pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) -> io::Result<Ending> {
+    let timeout = |_| io::Error::new(io::ErrorKind::TimedOut, "not let in in time");
+    let opening = tokio::time::timeout(CONNECT_TIMEOUT, open(&lane.plan.endpoint));
+    let (connection, channel) = opening.await.map_err(timeout)??;
+    let mut confirms = FuturesOrdered::new();
+    loop {
+        let now = Instant::now();
+        let pause = lane.fill(in_flight.max(1), now);
+        while let Some(report) = lane.outbox.next_to_write(now) {
+            confirms.push_back(publish(&lane.plan, &channel, report).await?);
+        }
+        if pause == Pause::Cut {
+            // The library has no way to drop a connection without a word; what is unconfirmed is left so.
+            close(&connection).await?;
+            return Ok(Ending::Cut);
+        }
+        if lane.is_done(pause) {
+            close(&connection).await?;
+            return Ok(Ending::Done);
+        }
+        tokio::select! {
+            Some(confirmed) = confirms.next() => settle(lane, confirmed.map_err(io::Error::other)?),
+            () = rest(pause) => {}
+        }
+    }
+}
+
+async fn open(endpoint: &Endpoint) -> io::Result<(lapin::Connection, Channel)> {
+    let _permit = permit_to_connect().await;
+    let uri = uri(endpoint).await;
+    let connection = lapin::Connection::connect_uri(uri, ConnectionProperties::default())
+        .await
+        .map_err(io::Error::other)?;
+    let channel = connection.create_channel().await.map_err(io::Error::other)?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(io::Error::other)?;
+    Ok((connection, channel))
+}
+
+async fn uri(endpoint: &Endpoint) -> AMQPUri {
+    let (address, access) = (endpoint.address().await, endpoint.access());
+    let (username, password) = access
+        .login
+        .as_ref()
+        .map_or((USUAL_LOGIN, USUAL_LOGIN), |login| (login.name.as_str(), login.password.reveal()));
+    AMQPUri {
+        scheme: AMQPScheme::AMQP,
+        authority: AMQPAuthority {
+            userinfo: AMQPUserInfo { username: username.to_owned(), password: password.to_owned() },
+            host: address.ip().to_string(),
+            port: address.port(),
+        },
+        vhost: access.queue.vhost.clone(),
+        query: AMQPQueryString::default(),
+    }
+}
+
+async fn publish(plan: &Plan, channel: &Channel, report: Report) -> io::Result<PublisherConfirm> {
+    let mut message = Vec::new();
+    payload::write_message(plan.payload, &plan.devices, report, &mut message);
+    let mut properties = BasicProperties::default()
+        .with_delivery_mode(PERSISTENT)
+        .with_content_type("application/json".into());
+    if let Some(id) = payload::id_of(plan.payload, report) {
+        properties = properties.with_message_id(id.into());
+    }
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    let queue = plan.endpoint.access().queue.name.as_str();
+    let sent = channel.basic_publish("".into(), queue.into(), options, &message, properties).await;
+    sent.map_err(io::Error::other)
+}
+
+fn settle<T: Traffic>(lane: &mut Lane<T>, confirmed: Confirmation) {
+    match confirmed {
+        Confirmation::Ack(None) => lane.outbox.acknowledge(1, Instant::now()),
+        Confirmation::Ack(Some(_)) => lane.outbox.refuse_oldest(UNROUTABLE),
+        Confirmation::Nack(_) | Confirmation::NotRequested => lane.outbox.refuse_oldest(NACKED),
+    }
+}
+
+async fn close(connection: &lapin::Connection) -> io::Result<()> {
+    const REPLY_SUCCESS: u16 = 200;
+    connection.close(REPLY_SUCCESS, "".into()).await.map_err(io::Error::other)
+}

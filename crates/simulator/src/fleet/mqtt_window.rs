@@ -1,0 +1,154 @@
+//! Which publishes of a connection are on their way, and how far each has come.
+//!
+//! At QoS 1 an answer settles a publish; at QoS 2 it is received, released and completed. A server answers in the order
+//! of sending at each step, and whatever comes out of turn is an offence. Publishes leave the window in order too, so
+//! that a refused one waits for those before it.
+
+use std::collections::VecDeque;
+
+use super::mqtt_packet::Step;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Window {
+    flights: VecDeque<Flight>,
+    /// How many at the front have had their first answer.
+    received: usize,
+    next_id: u16,
+}
+
+#[derive(Debug)]
+struct Flight {
+    packet_id: u16,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Published,
+    Released,
+    Settled(Settled),
+}
+
+/// How a publish ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Settled {
+    Accepted,
+    Refused(String),
+}
+
+/// An answer that nobody was waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{step:?} {packet_id} came out of turn")]
+pub(super) struct OutOfTurn {
+    step: Step,
+    packet_id: u16,
+}
+
+impl Window {
+    pub(super) const fn new() -> Self {
+        Self { flights: VecDeque::new(), received: 0, next_id: 1 }
+    }
+
+    /// One more is published; the result is its packet id.
+    pub(super) fn publish(&mut self) -> u16 {
+        let packet_id = self.next_id;
+        // Packet ids go round without zero.
+        self.next_id = packet_id.checked_add(1).unwrap_or(1);
+        self.flights.push_back(Flight { packet_id, stage: Stage::Published });
+        packet_id
+    }
+
+    /// An answer has come; whether the publish is now to be released.
+    pub(super) fn answer(
+        &mut self,
+        step: Step,
+        packet_id: u16,
+        refusal: Option<String>,
+    ) -> Result<bool, OutOfTurn> {
+        let settled = refusal.map_or(Settled::Accepted, Settled::Refused);
+        let is_release = step == Step::Pubrec && settled == Settled::Accepted;
+        let flight = match step {
+            Step::Puback | Step::Pubrec => self.flights.get_mut(self.received),
+            Step::Pubcomp => self.flights.iter_mut().take(self.received).find(|flight| flight.is_released()),
+        };
+        let flight = flight.filter(|flight| flight.packet_id == packet_id);
+        let flight = flight.ok_or(OutOfTurn { step, packet_id })?;
+        flight.stage = if is_release { Stage::Released } else { Stage::Settled(settled) };
+        if step != Step::Pubcomp {
+            self.received += 1;
+        }
+        Ok(is_release)
+    }
+
+    /// The oldest publish, if it is settled; it leaves the window.
+    pub(super) fn pop_settled(&mut self) -> Option<Settled> {
+        let oldest = self.flights.pop_front_if(|flight| matches!(flight.stage, Stage::Settled(_)))?;
+        self.received -= 1;
+        match oldest.stage {
+            Stage::Settled(settled) => Some(settled),
+            Stage::Published | Stage::Released => None,
+        }
+    }
+}
+
+impl Flight {
+    const fn is_released(&self) -> bool {
+        matches!(self.stage, Stage::Released)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(publishes: usize) -> Window {
+        let mut window = Window::new();
+        for _ in 0..publishes {
+            window.publish();
+        }
+        window
+    }
+
+    fn refused(why: &str) -> Settled {
+        Settled::Refused(why.to_owned())
+    }
+
+    #[test]
+    fn at_qos_1_an_answer_settles_in_order() {
+        let mut window = window(3);
+        assert_eq!(window.pop_settled(), None);
+        assert_eq!(window.answer(Step::Puback, 1, None), Ok(false));
+        assert_eq!(window.answer(Step::Puback, 2, Some("no".to_owned())), Ok(false));
+        assert_eq!(
+            (window.pop_settled(), window.pop_settled()),
+            (Some(Settled::Accepted), Some(refused("no")))
+        );
+        assert_eq!(window.pop_settled(), None);
+        let early = window.answer(Step::Puback, 4, None).unwrap_err();
+        assert_eq!(early.to_string(), "Puback 4 came out of turn");
+        assert!(window.answer(Step::Puback, 2, None).is_err(), "it is settled");
+    }
+
+    #[test]
+    fn at_qos_2_a_refused_one_waits_for_those_before_it() {
+        let mut window = window(3);
+        assert_eq!(window.answer(Step::Pubrec, 1, None), Ok(true));
+        assert_eq!(window.answer(Step::Pubrec, 2, Some("no".to_owned())), Ok(false), "nothing to release");
+        assert_eq!(window.answer(Step::Pubrec, 3, None), Ok(true));
+        assert_eq!(window.pop_settled(), None);
+        assert!(window.answer(Step::Pubcomp, 3, None).is_err(), "the first is not completed");
+        assert_eq!(window.answer(Step::Pubcomp, 1, None), Ok(false));
+        assert_eq!(window.answer(Step::Pubcomp, 3, None), Ok(false));
+        let settled: Vec<_> = std::iter::from_fn(|| window.pop_settled()).collect();
+        assert_eq!(settled, [Settled::Accepted, refused("no"), Settled::Accepted]);
+        assert!(window.answer(Step::Pubcomp, 3, None).is_err());
+    }
+
+    #[test]
+    fn packet_ids_go_round_without_zero() {
+        let mut window = Window::new();
+        let ids: Vec<u16> = (0..65_536).map(|_| window.publish()).collect();
+        assert_eq!((ids[0], ids[65_534], ids[65_535]), (1, 65_535, 1));
+    }
+}
