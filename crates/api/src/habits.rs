@@ -16,6 +16,7 @@ use base::Problem;
 use tracing::error;
 
 use crate::ApiState;
+use crate::access;
 use crate::problem::{Refused, quoted};
 
 /// The routes with the habits around them, the outermost last.
@@ -23,6 +24,7 @@ pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     routes
         .fallback(unknown_route)
         .layer(from_fn(explain_method))
+        .layer(from_fn_with_state(api.clone(), access::keep_out))
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(api.clone(), count))
 }

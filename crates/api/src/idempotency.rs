@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 use crate::ApiState;
+use crate::access::Caller;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::problem::Refused;
@@ -75,12 +76,18 @@ impl Creation {
 fn key(request: &Request) -> Result<Option<Digest>, Problem> {
     let Some(key) = given_key(request.headers())? else { return Ok(None) };
     let mut hash = Sha256::new();
-    let token = request.headers().get(AUTHORIZATION).map(|token| token.as_bytes()).unwrap_or_default();
-    for part in [request.method().as_str().as_bytes(), request.uri().path().as_bytes(), token, key] {
+    for part in [request.method().as_str().as_bytes(), request.uri().path().as_bytes(), whose(request), key] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
     Ok(Some(hash.finalize().into()))
+}
+
+/// The token by its name; where none is asked for, what was given for one.
+fn whose(request: &Request) -> &[u8] {
+    let caller = request.extensions().get::<Caller>().map(|caller| caller.name().as_bytes());
+    let given = || request.headers().get(AUTHORIZATION).map(|token| token.as_bytes());
+    caller.or_else(given).unwrap_or_default()
 }
 
 fn given_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {

@@ -9,6 +9,7 @@ use axum::Router;
 use engine::{Engine, Queries};
 use prometheus_client::registry::Registry;
 
+pub mod access;
 mod answer;
 mod body;
 mod cursor;
@@ -24,6 +25,7 @@ mod reads;
 mod routes;
 mod shape;
 
+use access::Access;
 use body::LargeBodies;
 use figures::Figures;
 use idempotency::Remembered;
@@ -37,6 +39,7 @@ pub struct ApiState {
 
 struct Shared {
     engine: Engine,
+    access: Access,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
     lookups: Arc<Reads>,
@@ -46,19 +49,30 @@ struct Shared {
 }
 
 impl ApiState {
-    /// The state of an API over `engine`. Its own figures go into `metrics`, and `/metrics` shows all that is there.
+    /// The state of an API over `engine`, for whom `access` lets in. Its own figures go into `metrics`, and `/metrics` shows all
+    /// that is there.
     #[must_use]
-    pub fn new(engine: Engine, metrics: Arc<Mutex<Registry>>) -> Self {
+    pub fn new(engine: Engine, access: Access, metrics: Arc<Mutex<Registry>>) -> Self {
         let (lookups, lists) = (Arc::new(Reads::lookups()), Arc::new(Reads::lists()));
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
+            access.register(&mut registry);
             figures::register_gauges(&mut registry, [&lookups, &lists], &remembered);
         }
         let large_bodies = LargeBodies::default();
         Self {
-            shared: Arc::new(Shared { engine, metrics, figures, lookups, lists, remembered, large_bodies }),
+            shared: Arc::new(Shared {
+                engine,
+                access,
+                metrics,
+                figures,
+                lookups,
+                lists,
+                remembered,
+                large_bodies,
+            }),
         }
     }
 

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use api::access::Access;
 use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
@@ -139,7 +140,10 @@ async fn open_doors(
         doors.spawn(listener.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = api::router_with(&api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))), reports);
+    let api = api::router_with(
+        &api::ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::new(metrics))),
+        reports,
+    );
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api);
     Ok(())

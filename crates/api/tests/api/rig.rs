@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::access::Access;
 use api::{ApiState, router_with};
 use axum::Router;
 use axum::body::Body;
@@ -83,7 +84,7 @@ impl Server {
         let (port, engine_clock) = (Arc::clone(&store), Arc::clone(&clock));
         let engine = Engine::start(settings(), port, engine_clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
-        let state = ApiState::new(engine.clone(), Arc::new(Mutex::default()));
+        let state = ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::default()));
         Self { router: router_with(&state, more), engine, store, clock }
     }
 

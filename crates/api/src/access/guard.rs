@@ -1,0 +1,228 @@
+//! The check in front of every route: who calls, how much they call, and whether they may call this.
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use axum::http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base::{Problem, time};
+use governor::clock::DefaultClock;
+use prometheus_client::registry::Registry;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
+
+use super::figures::Figures;
+use super::limits::{Beyond, Limits};
+use super::own::{About, is_own};
+use super::table::{Needs, Own, needs};
+use super::{Access, Caller, Digest, Scope, Token};
+use crate::ApiState;
+use crate::problem::Refused;
+
+/// The tokens that are let through, with what they have used up.
+#[derive(Debug)]
+pub struct Guard {
+    known: Vec<Known>,
+    figures: Figures,
+}
+
+#[derive(Debug)]
+struct Known {
+    caller: Caller,
+    limits: Limits,
+}
+
+impl Guard {
+    /// A guard that knows these tokens.
+    pub(super) fn new(tokens: Vec<Token>) -> Self {
+        let (figures, clock) = (Figures::default(), DefaultClock::default());
+        let known = tokens.into_iter().map(|token| Known {
+            limits: Limits::new(&token, &clock, figures.in_flight(&token.name)),
+            caller: Caller::new(token),
+        });
+        Self { known: known.collect(), figures }
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.figures.register(registry);
+    }
+
+    fn recognise(&self, headers: &HeaderMap) -> Result<&Known, NotRecognised> {
+        let digest = Digest::of(bearer(headers)?);
+        // All are compared, each whole, so that the time it takes says nothing of how near a guess was.
+        let mut found = u64::MAX;
+        for (index, known) in (0..).zip(&self.known) {
+            found.conditional_assign(&index, known.caller.token().digest.ct_eq(&digest));
+        }
+        let found = usize::try_from(found).ok().and_then(|index| self.known.get(index));
+        found.ok_or(NotRecognised::Unknown)
+    }
+}
+
+/// Why nobody knows who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotRecognised {
+    Missing,
+    Malformed,
+    Unknown,
+}
+
+/// The token in the one `Authorization` header.
+fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let first = given.next().ok_or(NotRecognised::Missing)?;
+    let (scheme, token) = match first.as_bytes().split_first_chunk::<6>() {
+        Some((scheme, [b' ', token @ ..])) => (scheme, token.trim_ascii()),
+        _ => return Err(NotRecognised::Malformed),
+    };
+    let well_formed = scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() && given.next().is_none();
+    if well_formed { Ok(token) } else { Err(NotRecognised::Malformed) }
+}
+
+/// Lets a request through to its route, or refuses it.
+pub(crate) async fn keep_out(State(api): State<ApiState>, request: Request, next: Next) -> Response {
+    let Access::Guarded(guard) = &api.shared.access else { return next.run(request).await };
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
+    if needs == Some(Needs::Nothing) {
+        return next.run(request).await;
+    }
+    match guard.recognise(request.headers()) {
+        Ok(known) => guard.judge(known, &api, needs, request, next).await,
+        Err(why) => guard.refuse_unknown(why),
+    }
+}
+
+impl Guard {
+    /// Without a route there is nothing to forbid: everyone is told that there is none.
+    async fn judge(
+        &self,
+        known: &Known,
+        api: &ApiState,
+        needs: Option<Needs>,
+        request: Request,
+        next: Next,
+    ) -> Response {
+        let caller = &known.caller;
+        let under_way = match known.limits.take() {
+            Ok(under_way) => under_way,
+            Err(beyond) => {
+                self.figures.judged(caller.name(), "limited");
+                return limited(caller, beyond);
+            }
+        };
+        let (mut parts, body) = request.into_parts();
+        if let Some(needs) = needs {
+            // No path parameters is no error here: not every route has some.
+            let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
+            let about = About::of(&parts.uri, path.as_ref());
+            match may(api, caller, needs, parts.method.is_safe(), &about).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.figures.judged(caller.name(), "forbidden");
+                    return forbidden(caller, needs);
+                }
+                Err(problem) => return Refused(problem).into_response(),
+            }
+        }
+        self.figures.judged(caller.name(), "admitted");
+        parts.extensions.insert(caller.clone());
+        under_way.until_answered(next.run(Request::from_parts(parts, body)).await)
+    }
+
+    fn refuse_unknown(&self, why: NotRecognised) -> Response {
+        let (reason, detail, challenge) = match why {
+            NotRecognised::Missing => (
+                "missing",
+                "this call takes a token: Authorization: Bearer TOKEN",
+                "Bearer realm=\"fieldpost\"",
+            ),
+            NotRecognised::Malformed => (
+                "malformed",
+                "the Authorization header must be there once and read: Bearer TOKEN",
+                "Bearer realm=\"fieldpost\", error=\"invalid_request\"",
+            ),
+            NotRecognised::Unknown => (
+                "unknown",
+                "the token is not one that this server knows",
+                "Bearer realm=\"fieldpost\", error=\"invalid_token\"",
+            ),
+        };
+        self.figures.unauthorized(reason);
+        let problem = Problem::new(401, "unauthorized", detail);
+        with_header(problem, WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
+    }
+}
+
+/// Whether one of the caller's scopes is enough.
+async fn may(
+    api: &ApiState,
+    caller: &Caller,
+    needs: Needs,
+    is_safe: bool,
+    about: &About,
+) -> Result<bool, Problem> {
+    let suffices = |scope: &Scope| match (scope, needs) {
+        (Scope::Admin, _) | (Scope::Read, Needs::Read(_)) | (Scope::Report, Needs::Report) => true,
+        (Scope::Read, Needs::Jobs) => is_safe,
+        (Scope::Jobs(namespace), Needs::Jobs) => about.in_path("ns") == Some(namespace.as_str()),
+        _ => false,
+    };
+    if caller.scopes().iter().any(suffices) {
+        return Ok(true);
+    }
+    let (Needs::Read(own) | Needs::Admin(own)) = needs else { return Ok(false) };
+    if own == Own::Never {
+        return Ok(false);
+    }
+    for scope in caller.scopes() {
+        if let Scope::Client(client) = scope
+            && is_own(api, client, own, about).await?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn forbidden(caller: &Caller, needs: Needs) -> Response {
+    let detail = format!("token {:?} may not do this; it takes the scope {}", caller.name(), needs.told());
+    let challenge = HeaderValue::from_static("Bearer realm=\"fieldpost\", error=\"insufficient_scope\"");
+    with_header(Problem::new(403, "forbidden", detail), WWW_AUTHENTICATE, challenge)
+}
+
+fn limited(caller: &Caller, beyond: Beyond) -> Response {
+    let detail = format!("token {:?} has reached its {}, {}", caller.name(), beyond.limit, beyond.most);
+    let seconds = time::millis(beyond.again).max(1).cast_unsigned().div_ceil(1_000);
+    with_header(Problem::new(429, "too_many_requests", detail), RETRY_AFTER, seconds.into())
+}
+
+fn with_header(problem: Problem, name: axum::http::HeaderName, value: HeaderValue) -> Response {
+    let mut response = Refused(problem).into_response();
+    response.headers_mut().insert(name, value);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_well_formed_header_has_a_token() {
+        for (given, expect) in [
+            (&["Bearer abc"][..], Ok(&b"abc"[..])),
+            (&["bearer  abc "], Ok(b"abc")),
+            (&[], Err(NotRecognised::Missing)),
+            (&["Basic abc"], Err(NotRecognised::Malformed)),
+            (&["Bearer"], Err(NotRecognised::Malformed)),
+            (&["Bearer "], Err(NotRecognised::Malformed)),
+            (&["Bearerabc"], Err(NotRecognised::Malformed)),
+            (&["Bearer abc", "Bearer abc"], Err(NotRecognised::Malformed)),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in given {
+                headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            assert_eq!(bearer(&headers), expect, "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which scope each route takes. A route that is not in the table is for `admin` alone.
+//!
+//! `read` is for whoever may see everything, `admin` for whoever may change it. A client's scope reaches what is its own: its
+//! entry in the registry, the devices linked to it, its deliveries; and it may have its deliveries sent again, which
+//! reaches nobody but the client. It changes nothing else, and sees no other client.
+
+use axum::http::Method;
+
+/// What a route takes, beside `admin`, which is always enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needs {
+    /// Nothing, not even a token: probes ask, and the answer tells nothing of devices.
+    Nothing,
+    /// `read`, or a client's scope where it is its own.
+    Read(Own),
+    /// `report`.
+    Report,
+    /// A client's scope where it is its own, or else `admin`.
+    Admin(Own),
+    /// `jobs:NAMESPACE` of the `{ns}` in the path, or `read` if nothing is changed.
+    Jobs,
+}
+
+/// By what a request is recognised as being about what is a client's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Own {
+    /// Never.
+    Never,
+    /// The client in the path.
+    ClientInPath,
+    /// The device in the path is linked to it.
+    DeviceInPath,
+    /// The delivery in the path is to it.
+    DeliveryInPath,
+    /// It is asked for with `client=`.
+    ClientInQuery,
+    /// A device that is linked to it is asked for with `device=`.
+    DeviceInQuery,
+    /// Either of these two.
+    EitherInQuery,
+}
+
+use Needs::{Admin, Nothing, Read, Report};
+use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, DeviceInQuery, EitherInQuery, Never};
+
+/// A method, a route as it is written for the router, and what it takes. HEAD is GET.
+pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
+    ("GET", "/healthz", Nothing),
+    ("GET", "/readyz", Nothing),
+    ("GET", "/metrics", Read(Never)),
+    ("GET", "/openapi.json", Read(Never)),
+    ("GET", "/v1/clients", Read(Never)),
+    ("POST", "/v1/clients", Admin(Never)),
+    ("GET", "/v1/clients/{id}", Read(ClientInPath)),
+    ("PATCH", "/v1/clients/{id}", Admin(Never)),
+    ("DELETE", "/v1/clients/{id}", Admin(Never)),
+    ("GET", "/v1/clients/{id}/devices", Read(ClientInPath)),
+    ("POST", "/v1/clients/{id}/resend", Admin(ClientInPath)),
+    ("POST", "/v1/clients/{id}/rotate-secret", Admin(Never)),
+    ("POST", "/v1/clients/{id}/test", Admin(ClientInPath)),
+    ("GET", "/v1/devices", Read(Never)),
+    ("POST", "/v1/devices", Admin(Never)),
+    ("POST", "/v1/devices/import", Admin(Never)),
+    ("GET", "/v1/devices/{id}", Read(DeviceInPath)),
+    ("PATCH", "/v1/devices/{id}", Admin(Never)),
+    ("DELETE", "/v1/devices/{id}", Admin(Never)),
+    ("GET", "/v1/devices/{id}/clients", Read(Never)),
+    ("PUT", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
+    ("DELETE", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
+    ("GET", "/v1/devices/{id}/readings", Read(DeviceInPath)),
+    ("GET", "/v1/events", Read(DeviceInQuery)),
+    ("GET", "/v1/stats", Read(EitherInQuery)),
+    ("GET", "/v1/deliveries", Read(ClientInQuery)),
+    ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
+    ("POST", "/v1/deliveries/{id}/retry", Admin(DeliveryInPath)),
+    ("POST", "/v1/reports", Report),
+    ("GET", "/v1/quarantine", Read(Never)),
+    ("GET", "/v1/quarantine/{id}", Read(Never)),
+    ("DELETE", "/v1/quarantine/{id}", Admin(Never)),
+    ("POST", "/v1/quarantine/{id}/replay", Admin(Never)),
+];
+
+/// Everything below a namespace of queues takes the same.
+const QUEUES: &str = "/v1/queues/{ns}/";
+
+/// What a call takes. A method that a path does not have is for `admin` to be told of, too.
+pub(super) fn needs(method: &Method, route: &str) -> Needs {
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+    let row = ROUTES.iter().find(|(of_method, of_route, _)| (*of_method, *of_route) == (method, route));
+    match row {
+        Some((_, _, needs)) => *needs,
+        None if route.starts_with(QUEUES) => Needs::Jobs,
+        None => Admin(Never),
+    }
+}
+
+impl Needs {
+    /// What would be enough, for people.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            Nothing => "nothing",
+            Report => "admin or report",
+            Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
+            Read(own) => match own {
+                Never => "admin or read",
+                ClientInPath => "admin, read, or client:ID of this client",
+                DeviceInPath => "admin, read, or client:ID of a client that this device is linked to",
+                DeliveryInPath => "admin, read, or client:ID of the client that was told",
+                ClientInQuery => "admin, read, or client:ID with client=ID in the query",
+                DeviceInQuery => "admin, read, or client:ID with device= of a linked device in the query",
+                EitherInQuery => {
+                    "admin, read, or client:ID with client=ID or device= of a linked device in the query"
+                }
+            },
+            Admin(own) => match own {
+                ClientInPath => "admin, or client:ID of this client",
+                DeliveryInPath => "admin, or client:ID of the client that was told",
+                Never | DeviceInPath | ClientInQuery | DeviceInQuery | EitherInQuery => "admin",
+            },
+        }
+    }
+}
