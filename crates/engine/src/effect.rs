@@ -2,13 +2,14 @@
 //! unknown.
 
 use base::{ClientId, Incarnation, PartitionId, Problem};
-use records::Client;
+use records::{Client, DeviceSlot};
 use tokio::sync::oneshot;
 
-use crate::Directory;
+use crate::input::Imported;
 use crate::intake::SlicePart;
-use crate::lanes::{AttemptDue, DueLanes};
+use crate::lanes::AttemptDue;
 use crate::queries::Device;
+use crate::runner::Outside;
 
 /// An answer, and who waits for it.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub enum Effect {
     Accepted(SlicePart),
     /// A device was registered or changed, or that was refused.
     Device(Reply<Answered<Device>>, Answered<Box<Device>>),
+    /// Devices were imported.
+    Imported(Reply<Vec<(u32, Answered<Imported>)>>, Vec<(u32, Answered<Imported>)>),
     /// A client was registered or changed, or that was refused.
     Client(Reply<Answered<Client>>, Answered<Box<Client>>),
     /// Something was done, or refused.
@@ -50,6 +53,14 @@ pub enum Effect {
     Leased(Reply<Vec<AttemptDue>>, Vec<AttemptDue>),
     /// Lanes have due work.
     LanesDue(PartitionId, Vec<Incarnation>),
+    /// A client has stale devices in a partition, or none any more.
+    Stale(PartitionId, Incarnation, bool),
+    /// A partition has more stale devices of a client than it told of at once.
+    StaleGoOn(PartitionId, Incarnation),
+    /// A notification got through to a client, or it is enabled again.
+    Reached(Incarnation),
+    /// A client is told again of its devices up to this one.
+    Resent(Reply<Option<DeviceSlot>>, Option<DeviceSlot>),
     /// A client is now this.
     DirectoryPut(Box<Client>),
     /// A client is gone.
@@ -58,10 +69,12 @@ pub enum Effect {
 
 impl Effect {
     /// Lets the effect go.
-    pub fn release(self, directory: &Directory, lanes: &DueLanes) {
+    pub fn release(self, outside: &Outside) {
+        let Outside { directory, lanes, stale, .. } = outside;
         match self {
             Self::Accepted(part) => part.finish(),
             Self::Device(reply, answer) => reply.send(answer.map(|device| *device)),
+            Self::Imported(reply, outcomes) => reply.send(outcomes),
             Self::Client(reply, answer) => reply.send(answer.map(|client| *client)),
             Self::Done(reply, answer) => reply.send(answer),
             Self::Swept(reply, more) => reply.send(more),
@@ -69,6 +82,10 @@ impl Effect {
             Self::LanesDue(partition, clients) => {
                 lanes.mark(clients.into_iter().map(|client| (partition, client)));
             }
+            Self::Stale(partition, client, is) => stale.set(partition, client, is, outside.clock.now()),
+            Self::StaleGoOn(partition, client) => stale.go_on(partition, client),
+            Self::Reached(client) => stale.reached(client),
+            Self::Resent(reply, next) => reply.send(next),
             Self::DirectoryPut(client) => directory.put(*client),
             Self::DirectoryRemove(id) => directory.remove(&id),
         }

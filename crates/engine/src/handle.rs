@@ -1,6 +1,5 @@
 //! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,28 +8,30 @@ use base::{
 };
 use fleet::Made;
 use prometheus_client::registry::Registry as MetricsRegistry;
-use records::{Client, Process, Reservation};
+use records::{Client, Reservation};
 use store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
 use crate::input::{Addressed, Input, LinkedClient};
 use crate::intake::{NotAccepting, Pending, Slice, SlicePart};
 use crate::lanes::Answer;
-use crate::machine::Machine;
 use crate::metrics::Figures;
-use crate::partition::Partition;
 use crate::queries::Device;
 use crate::refusals::unknown_client;
-use crate::registry::{Registry, RegistryInput};
-use crate::runner::{Outside, Runner};
+use crate::registry::RegistryInput;
+use crate::runner::Outside;
 use crate::{
-    AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, Intake, NewClient, NewDevice,
-    Queries, Settings,
+    AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake,
+    NewClient, NewDevice, Queries, Settings,
 };
+
+mod importing;
+mod starting;
+
+use starting::Starting;
 
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
@@ -72,12 +73,13 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let settings = Arc::new(settings);
-        let outside = Arc::new(Outside::new(store, clock));
+        let outside = Arc::new(Outside::new(store, clock, &settings));
         let mut starting = Starting::new(Arc::clone(&settings), Arc::clone(&outside))?;
         let registry = starting.start_registry()?;
         let count = outside.store.partitions();
         let partitions =
             (0..count).map(|id| starting.start_partition(PartitionId(id))).collect::<Result<Vec<_>, _>>()?;
+        starting.tell_stale_clients(&partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
         let shared =
             Shared { settings, outside, partitions, registry, attended, stop, tasks: Mutex::new(tasks) };
@@ -217,6 +219,17 @@ impl Engine {
         ask(self.door(device.id()), |reply| Input::CreateDevice { device, reply }).await?
     }
 
+    /// Imports up to 1,000 devices ([`base::limits::SLICE_REPORTS_MAX`]): what became of each, in order.
+    ///
+    /// # Errors
+    /// When the server is not accepting; then nothing is known of any.
+    pub async fn import(
+        &self,
+        devices: Vec<ImportDevice>,
+    ) -> Result<Vec<Result<Imported, Problem>>, NotAccepting> {
+        importing::import(self, devices).await
+    }
+
     /// Changes what the patch names.
     ///
     /// # Errors
@@ -273,6 +286,29 @@ impl Engine {
         ask(door, |reply| Input::RetryDelivery { id, reply }).await?
     }
 
+    /// Tells a client again of all its devices that have events.
+    ///
+    /// # Errors
+    /// 404 for an unknown client; see [`Engine::create_client`].
+    pub async fn resend(&self, client: ClientId) -> Result<(), Problem> {
+        let known = self.directory().by_id(&client).ok_or_else(|| unknown_client(&client))?;
+        let (engine, client) = (self.clone(), known.incarnation);
+        // On a task of its own: a caller who hangs up does not leave some devices out.
+        let resending = tokio::spawn(async move {
+            for door in &engine.shared.partitions {
+                let mut after = None;
+                loop {
+                    after = ask(door, |reply| Input::Resend { client, after, reply }).await?;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        });
+        resending.await.map_err(|_| Problem::from(NotAccepting))?
+    }
+
     /// Lanes with due work.
     #[must_use]
     pub fn due_lanes(&self) -> &DueLanes {
@@ -311,10 +347,11 @@ impl Engine {
     /// Registers the figures for `/metrics`.
     pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
         self.shared.outside.metrics().register(registry);
-        let engine = self.clone();
+        let (engine, outside) = (self.clone(), Arc::clone(&self.shared.outside));
         registry.register_collector(Box::new(Figures {
             store: Arc::clone(&self.shared.outside.store),
             inbox_inputs: Box::new(move || engine.inbox_inputs()),
+            stale_clients: Box::new(move || outside.stale.len()),
         }));
     }
 
@@ -352,72 +389,4 @@ async fn ask<I, T>(door: &Door<I>, make: impl FnOnce(Reply<T>) -> I) -> Result<T
     let (reply, answer): (_, oneshot::Receiver<T>) = Reply::new();
     send(door, make(reply)).await?;
     answer.await.map_err(|_| NotAccepting)
-}
-
-/// What is put together while the engine starts.
-struct Starting {
-    settings: Arc<Settings>,
-    outside: Arc<Outside>,
-    process: Process,
-    attended: Arc<[AtomicBool; 3]>,
-    stop: watch::Sender<bool>,
-    tasks: JoinSet<()>,
-    orphans: HashSet<Incarnation>,
-}
-
-impl Starting {
-    fn new(settings: Arc<Settings>, outside: Arc<Outside>) -> Result<Self, StoreError> {
-        let bytes =
-            random::unguessable().map_err(|error| StoreError::Refused(format!("no randomness: {error}")))?;
-        Ok(Self {
-            settings,
-            outside,
-            process: Process(u64::from_le_bytes(bytes)),
-            attended: Arc::default(),
-            stop: watch::Sender::new(false),
-            tasks: JoinSet::new(),
-            orphans: HashSet::new(),
-        })
-    }
-
-    fn start_registry(&mut self) -> Result<Door<RegistryInput>, StoreError> {
-        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
-        let load = move || {
-            let registry = Registry::load(&*outside.store, &settings)?;
-            outside.directory.replace(registry.clients().cloned());
-            Ok(registry)
-        };
-        Ok(self.spawn(PartitionId::REGISTRY, load()?, load))
-    }
-
-    fn start_partition(&mut self, id: PartitionId) -> Result<Door<Input>, StoreError> {
-        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
-        let (process, attended) = (self.process, Arc::clone(&self.attended));
-        let load = move || {
-            let moment = outside.moment_of_load();
-            let mut opened =
-                Partition::load(&*outside.store, id, &settings, process, moment, &outside.directory)?;
-            for way in WayIn::ALL {
-                opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
-            }
-            Ok(opened)
-        };
-        let opened = load()?;
-        self.orphans.extend(opened.orphans);
-        Ok(self.spawn(id, opened.partition, move || Ok(load()?.partition)))
-    }
-
-    fn spawn<M: Machine>(
-        &mut self,
-        id: PartitionId,
-        machine: M,
-        reload: impl Fn() -> Result<M, StoreError> + Send + 'static,
-    ) -> Door<M::Input> {
-        let (inbox, inputs) = mpsc::channel(INBOX_INPUTS_MAX);
-        let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&self.outside));
-        let writing_since = runner.writing_since();
-        let (stop, outside) = (self.stop.subscribe(), Arc::clone(&self.outside));
-        self.tasks.spawn(Driver { runner, inbox: inputs, stop, outside }.run());
-        Door { inbox, writing_since }
-    }
 }

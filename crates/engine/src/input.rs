@@ -1,8 +1,8 @@
 //! What goes into a device partition.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, WayIn};
-use fleet::{CheckedDevice, DevicePatch};
-use records::Reservation;
+use fleet::{CheckedDevice, CheckedImport, DevicePatch};
+use records::{DeviceSlot, Reservation};
 
 use crate::effect::{Answered, Reply};
 use crate::intake::{Report, SlicePart};
@@ -34,6 +34,13 @@ pub enum Input {
         device: Box<CheckedDevice>,
         /// Gets the device.
         reply: Reply<Answered<Device>>,
+    },
+    /// Register devices, or bring them to what their lines say.
+    Import {
+        /// Checked, their clients looked up.
+        lines: Vec<ToImport>,
+        /// Gets what became of each, by its place.
+        reply: Reply<Vec<(u32, Answered<Imported>)>>,
     },
     /// Change what was registered of a device.
     PatchDevice {
@@ -85,6 +92,22 @@ pub enum Input {
         /// How.
         end: AttemptEnd,
     },
+    /// Tell a client again of devices whose newest notification to it has failed for good.
+    TellStale {
+        /// The client.
+        client: Incarnation,
+        /// Only of one.
+        probe: bool,
+    },
+    /// Tell a client again of all its devices that have events, a bounded number at a time.
+    Resend {
+        /// The client.
+        client: Incarnation,
+        /// Where the call before ended.
+        after: Option<DeviceSlot>,
+        /// Gets where to go on, if there is more.
+        reply: Reply<Option<DeviceSlot>>,
+    },
     /// Send a delivery again now.
     RetryDelivery {
         /// The delivery.
@@ -103,6 +126,26 @@ pub struct Addressed {
     pub hash: u64,
     /// The report.
     pub report: Report,
+}
+
+/// A line of an import.
+#[derive(Debug)]
+pub struct ToImport {
+    /// Its place among all.
+    pub index: u32,
+    /// The device.
+    pub import: CheckedImport,
+    /// The clients that it names.
+    pub clients: Option<Vec<LinkedClient>>,
+}
+
+/// What became of an imported device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// It is new.
+    Created,
+    /// It was registered already.
+    Updated,
 }
 
 /// A client as a device partition knows it.

@@ -13,6 +13,7 @@ pub mod queries;
 pub mod registry;
 pub mod runner;
 pub mod settings;
+pub mod stale;
 pub mod unsettled;
 
 mod directory;
@@ -23,8 +24,9 @@ mod metrics;
 mod refusals;
 
 pub use directory::Directory;
-pub use fleet::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
+pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
 pub use handle::Engine;
+pub use input::Imported;
 pub use intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use queries::Queries;

@@ -85,6 +85,7 @@ impl Metrics {
 pub(crate) struct Figures {
     pub store: Arc<dyn Store>,
     pub inbox_inputs: Box<dyn Fn() -> usize + Send + Sync>,
+    pub stale_clients: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
 impl std::fmt::Debug for Figures {
@@ -115,12 +116,17 @@ impl Collector for Figures {
                 )?)?;
             }
         }
-        let gauge = ConstGauge::new((self.inbox_inputs)() as i64);
-        gauge.encode(encoder.encode_descriptor(
-            "fieldpost_engine_inbox_inputs",
-            "Inputs that wait for a partition",
-            None,
-            gauge.metric_type(),
-        )?)
+        for (name, help, value) in [
+            ("fieldpost_engine_inbox_inputs", "Inputs that wait for a partition", (self.inbox_inputs)()),
+            (
+                "fieldpost_engine_stale_clients",
+                "Clients with devices whose newest notification has failed for good",
+                (self.stale_clients)(),
+            ),
+        ] {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
     }
 }

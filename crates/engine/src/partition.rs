@@ -5,14 +5,16 @@
 
 mod attempts;
 mod devices;
+mod importing;
 mod loading;
 mod pair;
 mod registration;
 mod reports;
 mod resending;
+mod stale;
 mod telling;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +54,10 @@ pub struct Partition {
     watch: Watch,
     jobs: Jobs,
     pairs: HashMap<(DeviceSlot, Incarnation), Pair>,
+    /// Devices whose newest notification to a client has failed for good.
+    stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
+    /// Nobody was told yet which clients are stale.
+    unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
     unsettled: Unsettled,
@@ -112,6 +118,7 @@ impl Machine for Partition {
         match input {
             Input::Reports { reports, .. } => reports.len(),
             Input::Lease { max, .. } => *max,
+            Input::Import { lines, .. } => lines.len(),
             _ => 1,
         }
     }
@@ -134,6 +141,7 @@ impl Machine for Partition {
             fetch,
         };
         turn.batch.ops.append(&mut self.opening);
+        self.announce_stale(&mut turn);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {
             self.reports(unfinished, &mut turn);
@@ -201,6 +209,13 @@ impl Partition {
             Input::CreateDevice { device, reply } => {
                 Effect::Device(reply, self.create_device(*device, turn).map(Box::new))
             }
+            Input::Import { lines, reply } => {
+                let mut outcomes = Vec::with_capacity(lines.len());
+                for line in lines {
+                    outcomes.push((line.index, answered(self.import(line, turn))?));
+                }
+                Effect::Imported(reply, outcomes)
+            }
             Input::PatchDevice { id, patch, reply } => {
                 Effect::Device(reply, answered(self.patch_device(&id, *patch, turn))?.map(Box::new))
             }
@@ -212,6 +227,13 @@ impl Partition {
             Input::Lease { client, max, reply } => Effect::Leased(reply, self.lease(client, max, turn)?),
             Input::AttemptEnded { reservation, end } => {
                 return self.attempt_ended(reservation, &end, turn);
+            }
+            Input::TellStale { client, probe } => {
+                self.tell_stale(client, probe, turn);
+                return Ok(());
+            }
+            Input::Resend { client, after, reply } => {
+                Effect::Resent(reply, self.resend(client, after, turn)?)
             }
             Input::RetryDelivery { id, reply } => {
                 Effect::Done(reply, answered(self.retry_delivery(id, turn))?)

@@ -89,7 +89,11 @@ impl Registry {
             RegistryInput::Patch { id, patch, reply } => {
                 let rules = self.settings.registry_rules();
                 let answer = self.known(&id).and_then(|present| patch.merged(&rules, present));
+                let was = self.clients.get(&id).is_none_or(|client| client.enabled);
                 let answer = answer.map(|client| self.put(client, ops, effects));
+                if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
+                    effects.push(Effect::Reached(client.incarnation));
+                }
                 effects.push(Effect::Client(reply, answer));
             }
             RegistryInput::Disable { client, reply } => {

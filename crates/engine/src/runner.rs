@@ -14,8 +14,9 @@ use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
 use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
+use crate::stale::StaleClients;
 use crate::unsettled::FromStore;
-use crate::{Directory, DueLanes};
+use crate::{Directory, DueLanes, Settings};
 
 /// Batches of a partition that are being written at most: one that is synced, one that gathers for the next sync.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
@@ -30,6 +31,8 @@ pub struct Outside {
     pub directory: Directory,
     /// Lanes with due work.
     pub lanes: DueLanes,
+    /// Clients to be told again.
+    pub stale: StaleClients,
     metrics: Metrics,
     feed_clock: FeedClock,
     failure: OnceLock<Arc<StoreError>>,
@@ -38,8 +41,9 @@ pub struct Outside {
 impl Outside {
     /// An outside without clients.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: &Settings) -> Self {
         Self {
+            stale: StaleClients::new(settings.stale_probe),
             store,
             clock,
             directory: Directory::new(),
@@ -228,7 +232,7 @@ impl<M: Machine> Runner<M> {
 
     fn release(&self, effects: Vec<Effect>) {
         for effect in effects {
-            effect.release(&self.outside.directory, &self.outside.lanes);
+            effect.release(&self.outside);
         }
     }
 

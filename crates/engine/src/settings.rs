@@ -28,6 +28,10 @@ pub struct Settings {
     pub retry: Retry,
     /// Longest that an attempt can take; its lease holds a little longer.
     pub attempt_timeout: Duration,
+    /// How often a client whose notifications failed for good is probed with one.
+    pub stale_probe: Duration,
+    /// For how long things are kept, and how much of them.
+    pub keep: Keep,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
@@ -49,6 +53,34 @@ pub enum UnknownDevice {
     Reject,
     /// Register the device with the kind of its topic, or as a lock.
     Register,
+}
+
+/// For how long things are kept, and how much of them. Its default is that of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Readings.
+    pub readings: Duration,
+    /// Events, and the counts of everything.
+    pub events: Duration,
+    /// Deliveries with their attempts.
+    pub deliveries: Duration,
+    /// Refused reports.
+    pub quarantined: Duration,
+    /// What refused reports may take altogether, in bytes as [`records::Quarantined::cost`] counts them; then the oldest go.
+    pub quarantine_bytes_max: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 3_600);
+        Self {
+            readings: 90 * DAY,
+            events: 400 * DAY,
+            deliveries: 90 * DAY,
+            quarantined: 30 * DAY,
+            quarantine_bytes_max: 256_000_000,
+        }
+    }
 }
 
 /// How a notification is tried again.

@@ -25,6 +25,8 @@ fn settings() -> Settings {
         ways_configured: [true, true, false],
         retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 },
         attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: engine::settings::Keep::default(),
         allow_private: true,
         render: Arc::new(|picture| picture.sequence.to_string().into_bytes()),
     }

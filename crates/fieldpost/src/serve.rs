@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use api::access::Access;
 use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
@@ -140,10 +139,7 @@ async fn open_doors(
         doors.spawn(listener.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = api::router_with(
-        &api::ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::new(metrics))),
-        reports,
-    );
+    let api = api::router_with(&api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))), reports);
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api);
     Ok(())
@@ -167,6 +163,14 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
             attempts_max: notify.max_attempts,
         },
         attempt_timeout: notify.timeout,
+        stale_probe: notify.stale_probe,
+        keep: engine::settings::Keep {
+            readings: settings.history.readings,
+            events: settings.history.events,
+            deliveries: settings.history.deliveries,
+            quarantined: settings.quarantine.age_max,
+            quarantine_bytes_max: settings.quarantine.bytes_max,
+        },
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
     }

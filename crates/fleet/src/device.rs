@@ -74,6 +74,19 @@ impl CheckedDevice {
         &self.kind
     }
 
+    /// Sets in a registered device's profile what was asked for; the rest stays.
+    pub(crate) fn set_what_is_named(self, profile: &mut DeviceProfile) {
+        if let Some(address) = self.address {
+            profile.address = Some(address);
+        }
+        if !self.labels.is_empty() {
+            profile.labels = self.labels;
+        }
+        if let Some(ms) = self.report_interval_ms {
+            profile.report_interval_ms = Some(ms);
+        }
+    }
+
     /// The device's profile; it has no clients yet.
     #[must_use]
     pub fn register(self, registration: Registration) -> DeviceProfile {

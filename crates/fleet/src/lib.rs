@@ -6,6 +6,7 @@
 mod client;
 mod device;
 mod id;
+mod import;
 mod interval;
 mod label;
 mod link;
@@ -18,6 +19,7 @@ mod value;
 pub use client::{ClientPatch, Made, NewClient, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 pub use device::{CheckedDevice, DevicePatch, NewDevice, Registration};
 pub use id::{client_id, device_id, kind};
+pub use import::{CheckedImport, ImportDevice};
 pub use interval::report_interval_ms;
 pub use label::LabelChange;
 pub use link::{Linked, link, sweep, unlink};

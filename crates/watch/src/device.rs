@@ -94,6 +94,12 @@ impl Device {
         self.report_interval_ms = report_interval_ms.and_then(NonZeroU64::new);
     }
 
+    pub(crate) fn expect_from(&mut self, expected_from: Attended) {
+        if self.way.is_none() {
+            self.silent_from = expected_from;
+        }
+    }
+
     /// The reading of its clock at which its silence has lasted too long.
     pub(crate) fn deadline(&self, default_interval_ms: u64, grace_ms: u64) -> Attended {
         let interval_ms = self.report_interval_ms.map_or(default_interval_ms, NonZeroU64::get);

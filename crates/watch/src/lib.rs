@@ -12,7 +12,7 @@ mod wheel;
 
 use std::time::Duration;
 
-use base::{Timestamp, Value, WayIn};
+use base::{Attended, Timestamp, Value, WayIn};
 use records::{
     AttendedReadings, Batch, Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Op, Seen, Sign,
 };
@@ -125,6 +125,12 @@ impl Watch {
     /// A device is expected to report this often from now on; `None` is the setting. Without effect on one that is lost.
     pub fn set_interval(&mut self, slot: DeviceSlot, report_interval_ms: Option<u64>) {
         self.roster.known_mut(slot).set_interval(report_interval_ms);
+        self.silence.await_sign(&mut self.roster, slot);
+    }
+
+    /// A device is missed from this reading of the clock of devices never seen. Without effect on one that was seen, or is lost.
+    pub fn expect_from(&mut self, slot: DeviceSlot, expected_from: Attended) {
+        self.roster.known_mut(slot).expect_from(expected_from);
         self.silence.await_sign(&mut self.roster, slot);
     }
 

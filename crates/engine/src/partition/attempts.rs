@@ -16,6 +16,7 @@ use store::StoreError;
 
 use super::telling::{progress_op, slot_of};
 use super::{Partition, Turn, client_of, lane_of, pair};
+use crate::effect::Effect;
 use crate::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::settings::{Picture, Retry};
 use crate::unsettled::{Record, RecordKey};
@@ -215,6 +216,7 @@ impl Partition {
         }
         let Tried { slot, client, flight, .. } = tried;
         turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        turn.effects.push(Effect::Reached(client));
         let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         if pair::landed(pair, flight) {
@@ -268,6 +270,9 @@ impl Partition {
         };
         turn.push(Op::PutProgress(DeliveryKey::from(flight.delivery), progress));
         turn.push(Op::PutPair(Box::new(pair.clone())));
+        if *released == Released::Dead {
+            self.becomes_stale(slot, client, turn);
+        }
     }
 
     /// A lease ran out before its attempt ended: the sender hangs.

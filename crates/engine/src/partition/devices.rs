@@ -92,6 +92,12 @@ impl Devices {
         Err(Problem::not_allowed("too_many_kinds", detail))
     }
 
+    /// Those in slots behind `after`, in order of slot.
+    pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &Device> {
+        let first = after.map_or(0, |slot| slot.0 as usize + 1);
+        self.by_slot.get(first..).unwrap_or_default().iter().flatten()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
         self.by_slot.iter().flatten()
     }

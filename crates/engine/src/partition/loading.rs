@@ -13,6 +13,7 @@ use store::{Resident, Store, StoreError};
 use watch::Watch;
 
 use super::devices::Devices;
+use super::stale::stale_pairs;
 use super::telling::slot_of;
 use super::{Partition, Turn, client_of};
 use crate::Directory;
@@ -54,6 +55,8 @@ impl Partition {
             devices: Devices::default(),
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
             pairs: HashMap::new(),
+            stale: HashMap::new(),
+            unannounced: true,
             clients: HashMap::new(),
             unsettled: Unsettled::default(),
             opening: Vec::new(),
@@ -74,6 +77,7 @@ impl Partition {
             }
         }
         partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), pair)).collect();
+        partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
         Ok(Opened { partition, orphans })
     }

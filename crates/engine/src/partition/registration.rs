@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Problem};
-use fleet::{CheckedDevice, DevicePatch, Linked, Registration};
+use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
 use store::StoreError;
 
@@ -28,17 +28,8 @@ impl Partition {
             return Err(Problem::conflict("exists", detail));
         }
         self.devices.check_room(device.kind())?;
-        let profile = device.register(Registration {
-            incarnation: Incarnation(self.head.next_incarnation),
-            slot: DeviceSlot(self.head.next_slot),
-            registered_at: turn.now,
-            expected_from: self.watch.readings_of_clocks(turn.now).every,
-        });
-        self.head.next_incarnation += 1;
-        self.head.next_slot += 1;
-        self.devices.insert(&profile);
-        self.watch.register(&profile);
-        self.put_profile(&profile, turn);
+        let profile = device.register(self.registration(turn));
+        self.add_device(&profile, turn);
         Ok(self.shown(profile))
     }
 
@@ -51,10 +42,7 @@ impl Partition {
         let present = self.profile(id, turn)?;
         let profile = patch.merged(&present)?;
         if profile != *present {
-            if profile.report_interval_ms != present.report_interval_ms {
-                self.watch.set_interval(profile.slot, profile.report_interval_ms);
-            }
-            self.put_profile(&profile, turn);
+            self.put_changed(&present, &profile, turn);
         }
         Ok(self.shown(profile))
     }
@@ -135,6 +123,7 @@ impl Partition {
         let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
         if let Some(failed) = pair.failed {
             turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, turn);
         }
         for (delivery, attempts) in pending.into_iter().chain(in_flight) {
             turn.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
@@ -169,14 +158,14 @@ impl Partition {
             .unwrap_or_else(|| ClientId::new(&client.0.to_string()).expect("digits may be in a client id"))
     }
 
-    fn put_links(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.clients = profile.clients.iter().copied().collect();
         }
         self.put_profile(profile, turn);
     }
 
-    fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
         let record = Some(Record::Profile(Arc::new(profile.clone())));
         self.unsettled.put(turn.seq, RecordKey::Profile(profile.id.clone()), record);
         turn.push(Op::PutDevice(Box::new(profile.clone())));

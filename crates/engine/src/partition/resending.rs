@@ -48,7 +48,13 @@ impl Partition {
     }
 
     /// Makes a waiting notification due now.
-    fn send_now(&mut self, slot: DeviceSlot, client: Incarnation, id: EntityId, turn: &mut Turn<'_>) {
+    pub(super) fn send_now(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        id: EntityId,
+        turn: &mut Turn<'_>,
+    ) {
         let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
             return;
         };
@@ -79,6 +85,7 @@ impl Partition {
         pair.skipped = pair.skipped.saturating_sub(1);
         turn.push(Op::PutPair(Box::new(pair.clone())));
         turn.push(due_now(id, failed.attempts, turn.now));
+        self.is_no_longer_stale(slot, client, turn);
         Ok(())
     }
 
@@ -92,10 +99,7 @@ impl Partition {
         if newest != delivery.id || self.state(place.0).sequence != delivery.sequence {
             return Err(superseded().into());
         }
-        let previous = match turn.fetch.get(&RecordKey::NewestEvent(place.0))? {
-            Some(Record::Event(event)) => event.previous.clone(),
-            _ => None,
-        };
+        let previous = self.newest_event(place.0, turn)?.and_then(|(_, previous)| previous);
         let mut again = pair::told(place.0, place.1);
         pair::gather(&mut again, delivery.kind, previous.as_ref());
         self.pairs.insert(place, again);

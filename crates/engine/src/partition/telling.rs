@@ -1,5 +1,7 @@
 //! What `watch` noticed becomes an event, and a notification for every linked client.
 
+use std::sync::Arc;
+
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
@@ -10,6 +12,7 @@ use watch::Noticed;
 
 use super::devices::Device;
 use super::{Partition, Turn, lane_of, pair};
+use crate::unsettled::{Record, RecordKey};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
@@ -47,6 +50,8 @@ impl Partition {
             self.pairs.insert((noticed.slot, client), pair);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, turn);
         }
+        let record = Some(Record::Event(Arc::new(event.clone())));
+        self.unsettled.put(turn.seq, RecordKey::NewestEvent(noticed.slot), record);
         turn.push(Op::PutEvent(Box::new(event)));
     }
 
@@ -82,14 +87,16 @@ impl Partition {
         self.publish(slot, client, turn);
         let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
-        if let Some(failed) = pair.failed.take() {
-            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
-        }
+        let failed = pair.failed.take();
         if let Some(replaced) = replaced {
             pair.skipped = pair.skipped.saturating_add(1);
             turn.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
         }
         turn.push(Op::PutPair(Box::new(pair.clone())));
+        if let Some(failed) = failed {
+            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, turn);
+        }
     }
 
     /// The pair's job: due now, once, whatever was there before.

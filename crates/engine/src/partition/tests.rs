@@ -1,10 +1,13 @@
 //! Tests of a device partition, driven input by input over a store in memory, on a clock that only the test moves.
 
+mod importing;
 mod rig;
+mod stale;
 
 use std::time::Duration;
 
-use base::{ClientId, Incarnation, Value};
+use base::{ClientId, Incarnation, Timestamp, Value};
+use fleet::{ImportDevice, NewDevice};
 use records::{AttemptError, Connection, DeliveryStatus, EventKind};
 
 use crate::intake::Said;

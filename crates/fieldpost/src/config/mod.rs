@@ -24,13 +24,15 @@ pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
 use reader::{Found, Reader};
-use shape::{Address, AddressOrOff, Directory, Span, Switch, Whole, Word};
+use shape::{Address, AddressOrOff, Bytes, Directory, Span, Switch, Whole, Word};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
+/// How long history may be kept.
+const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
 
 /// Everything a server is told about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ pub(crate) struct Settings {
     pub devices: Devices,
     /// How clients are told.
     pub notify: Notify,
+    /// For how long things are kept.
+    pub history: History,
+    /// What is kept of refused reports.
+    pub quarantine: Quarantine,
 }
 
 /// `[http]`
@@ -92,6 +98,8 @@ pub(crate) struct Notify {
     pub retry_base: Duration,
     /// The longest delay between two attempts.
     pub retry_max: Duration,
+    /// How often one notification tries a client whose newest ones have failed for good.
+    pub stale_probe: Duration,
     /// Attempts before a notification is given up.
     pub max_attempts: u32,
     /// How long an attempt waits for the answer.
@@ -100,6 +108,26 @@ pub(crate) struct Notify {
     pub per_client_in_flight: usize,
     /// Whether private addresses may be called.
     pub allow_private: bool,
+}
+
+/// `[history]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    /// How long readings are kept.
+    pub readings: Duration,
+    /// How long events, and the counts of everything, are kept.
+    pub events: Duration,
+    /// How long notifications and their attempts are kept.
+    pub deliveries: Duration,
+}
+
+/// `[quarantine]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Quarantine {
+    /// How much the refused reports may take; the oldest go first.
+    pub bytes_max: u64,
+    /// How long a refused report is kept.
+    pub age_max: Duration,
 }
 
 impl Settings {
@@ -133,6 +161,8 @@ impl Settings {
             mqtt: Mqtt { listen: mqtt_listen(&mut from) },
             devices: devices(&mut from),
             notify: notify(&mut from),
+            history: history(&mut from),
+            quarantine: quarantine(&mut from),
         };
         unbuilt::check(&mut from);
         settings.listeners_are_apart(&mut from);
@@ -193,9 +223,25 @@ fn notify(from: &mut Reader) -> Notify {
     Notify {
         retry_base: from.read("notify.retry_base", &Span(MS, DAY)).value,
         retry_max: from.read("notify.retry_max", &Span(MS, 30 * DAY)).value,
+        stale_probe: from.read("notify.stale_probe", &Span(SECOND, 30 * DAY)).value,
         max_attempts: from.read("notify.max_attempts", &attempts).value as u32,
         timeout: from.read("notify.timeout", &Span(MS, 10 * MINUTE)).value,
         per_client_in_flight: from.read("notify.per_client_in_flight", &in_flight).value as usize,
         allow_private: from.read("notify.allow_private", &Switch).value,
+    }
+}
+
+fn history(from: &mut Reader) -> History {
+    History {
+        readings: from.read("history.readings", &KEPT_FOR).value,
+        events: from.read("history.events", &KEPT_FOR).value,
+        deliveries: from.read("history.deliveries", &KEPT_FOR).value,
+    }
+}
+
+fn quarantine(from: &mut Reader) -> Quarantine {
+    Quarantine {
+        bytes_max: from.read("quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000)).value,
+        age_max: from.read("quarantine.max_age", &Span(MINUTE, KEPT_FOR.1)).value,
     }
 }

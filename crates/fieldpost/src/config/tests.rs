@@ -264,14 +264,8 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
         ("lmstfy.listen = \"127.0.0.1:7777\"", "lmstfy.listen", ""),
         ("lmstfy.admin_listen = \"127.0.0.1:7778\"", "lmstfy.admin_listen", ""),
         ("amqp.url = \"amqp://localhost\"", "amqp.url", ""),
-        ("notify.stale_probe = \"2h\"", "notify.stale_probe", "1h"),
         ("commands.ack_timeout = \"6s\"", "commands.ack_timeout", "5s"),
         ("commands.gap = \"1s\"", "commands.gap", "0s"),
-        ("history.readings = \"7d\"", "history.readings", "90d"),
-        ("history.events = \"7d\"", "history.events", "400d"),
-        ("history.deliveries = \"7d\"", "history.deliveries", "90d"),
-        ("quarantine.max_bytes = \"1GB\"", "quarantine.max_bytes", "256MB"),
-        ("quarantine.max_age = \"1d\"", "quarantine.max_age", "30d"),
         ("durability.sync = \"interval\"", "durability.sync", "always"),
     ] {
         let told = load(file, &[]).expect_err(file).to_string();

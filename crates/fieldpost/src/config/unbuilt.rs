@@ -5,10 +5,9 @@
 //! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
 
 use super::reader::Reader;
-use super::shape::{AddressOrOff, Bytes, Shape, Span, Text, Whole, Word};
-use super::{DAY, Duration, HOUR, MINUTE, MS, SECOND};
+use super::shape::{AddressOrOff, Shape, Span, Text, Whole, Word};
+use super::{DAY, Duration, HOUR, MINUTE, MS};
 
-const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
 const COUNT: Whole = Whole { least: 1, most: 1_000 };
 
 /// Checks them all.
@@ -17,7 +16,6 @@ pub(super) fn check(from: &mut Reader) {
     check_amqp(from);
     check_commands(from);
     check_storage(from);
-    only_default(from, "notify.stale_probe", &Span(SECOND, 30 * DAY), "the probe of failed clients is");
     for (section, what) in
         [("auth", "access control is"), ("tls", "TLS is"), ("kinds", "message formats of kinds are")]
     {
@@ -53,11 +51,6 @@ fn check_commands(from: &mut Reader) {
 
 /// `sync_interval` asks for nothing while `sync` is "always".
 fn check_storage(from: &mut Reader) {
-    for key in ["history.readings", "history.events", "history.deliveries"] {
-        only_default(from, key, &KEPT_FOR, "retention is");
-    }
-    only_default(from, "quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000), "the quarantine is");
-    only_default(from, "quarantine.max_age", &Span(MINUTE, KEPT_FOR.1), "the quarantine is");
     only_default(
         from,
         "durability.sync",

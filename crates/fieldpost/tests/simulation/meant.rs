@@ -1,6 +1,7 @@
 //! What was handed in, as the model understands it: the same content as the production input, without its replies.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, WayIn};
+use engine::records::DeviceSlot;
 use engine::{Answer, ClientPatch, DevicePatch, NewClient, NewDevice, Report};
 
 /// A call from outside, numbered.
@@ -19,6 +20,8 @@ pub(crate) enum Meant {
     Lease { call: CallId, client: Incarnation, max: usize },
     Ended { attempt: AttemptRef, at: Timestamp, took_ms: u32, answer: Answer },
     Retry { call: CallId, id: EntityId },
+    TellStale { client: Incarnation, probe: bool },
+    Resend { call: CallId, client: Incarnation, after: Option<DeviceSlot> },
 }
 
 /// An attempt, as everybody outside knows it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::random::Random;
 use engine::Settings;
-use engine::settings::{Retry, UnknownDevice};
+use engine::settings::{Keep, Retry, UnknownDevice};
 
 use crate::sabotage::Sabotage;
 
@@ -119,6 +119,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         Retry { base: seconds(1, 30), max: seconds(20, 90), attempts_max: seconds(2, 6).as_secs() as u32 };
     let (report_interval, loss_grace, restart_grace) = (seconds(2, 40), seconds(0, 5), seconds(0, 20));
     let attempt_timeout = seconds(2, 10);
+    let stale_probe = seconds(5, 120);
     let ways_configured = match random.below(4) {
         0 => [true, false, false],
         1 => [false, true, false],
@@ -134,6 +135,8 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         ways_configured,
         retry,
         attempt_timeout,
+        stale_probe,
+        keep: Keep::default(),
         allow_private: false,
         render: Arc::new(notify::render),
     }

@@ -95,6 +95,8 @@ fn settings() -> engine::Settings {
         ways_configured: [true; 3],
         retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 10 },
         attempt_timeout: TIMEOUT,
+        stale_probe: Duration::from_secs(3_600),
+        keep: engine::settings::Keep::default(),
         allow_private: true,
         render: Arc::new(crate::render),
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{
-    ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Problem, Timestamp, Value, WayIn,
-    hash,
+    ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Problem, SystemClock, Timestamp,
+    Value, WayIn, hash,
 };
-use fleet::NewDevice;
+use fleet::{ImportDevice, NewDevice};
 use records::{
     Attempt, AttemptError, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, EventKind, Op, Process,
 };
@@ -15,11 +15,12 @@ use store::{MemoryStore, Page, Store, Whose};
 
 use super::super::Partition;
 use crate::Directory;
-use crate::effect::{Effect, Reply};
-use crate::input::{Addressed, Input, LinkedClient};
+use crate::effect::Reply;
+use crate::input::{Addressed, Imported, Input, LinkedClient, ToImport};
 use crate::intake::{Report, Said, SlicePart};
-use crate::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
+use crate::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::machine::{Machine, Moment};
+use crate::runner::Outside;
 use crate::settings::{Picture, Retry, Settings, UnknownDevice};
 use crate::unsettled::FromStore;
 
@@ -28,10 +29,9 @@ const CLIENT: Incarnation = Incarnation(7);
 
 pub(super) struct Rig {
     pub(super) partition: Partition,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     settings: Arc<Settings>,
-    directory: Directory,
-    lanes: DueLanes,
+    pub(super) outside: Outside,
     now: Timestamp,
     processes: u64,
 }
@@ -51,14 +51,14 @@ pub(super) fn error(error: AttemptError) -> Answer {
 impl Rig {
     /// Device 0xA, a lock, linked to client acme; HTTP is attended.
     pub(super) fn linked() -> Self {
-        let store = MemoryStore::new(Lineage(1), 1);
+        let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let settings = Arc::new(settings());
-        let directory = Directory::new();
-        directory.put(client());
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        let outside = Outside::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
+        outside.directory.put(client());
         let now = Timestamp(1_795_000_000_000);
-        let partition = load(&store, &settings, &directory, now, 1);
-        let mut rig =
-            Self { partition, store, settings, directory, lanes: DueLanes::default(), now, processes: 1 };
+        let partition = load(&*store, &settings, &outside.directory, now, 1);
+        let mut rig = Self { partition, store, settings, outside, now, processes: 1 };
         rig.attend();
         rig.create("0xA").expect("registered");
         rig.link("0xA", true).expect("linked");
@@ -75,7 +75,7 @@ impl Rig {
     }
 
     fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
-        let fetch = FromStore::new(&self.store, PARTITION);
+        let fetch = FromStore::new(&*self.store, PARTITION);
         let moment = Moment { now: self.now, stamp: self.now };
         let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
         let mut ops = Vec::new();
@@ -87,7 +87,7 @@ impl Rig {
             self.partition.settled(seq);
         }
         for effect in step.effects {
-            Effect::release(effect, &self.directory, &self.lanes);
+            effect.release(&self.outside);
         }
         (ops, step.more)
     }
@@ -118,13 +118,26 @@ impl Rig {
     /// The process dies and another one loads the store.
     pub(super) fn restart(&mut self) {
         self.processes += 1;
-        self.partition = load(&self.store, &self.settings, &self.directory, self.now, self.processes);
+        self.partition =
+            load(&*self.store, &self.settings, &self.outside.directory, self.now, self.processes);
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
         let device = NewDevice { id: id.to_owned(), ..NewDevice::default() };
         let device = Box::new(device.check(&self.settings.registry_rules())?);
         self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
+    }
+
+    pub(super) fn import(&mut self, line: ImportDevice) -> Result<Imported, Problem> {
+        let known = LinkedClient { incarnation: CLIENT, id: client().id };
+        let import = line.check(&self.settings.registry_rules())?;
+        let clients = import.clients().map(|clients| clients.iter().map(|_| known.clone()).collect());
+        let lines = vec![ToImport { index: 0, import, clients }];
+        self.ask(|reply| Input::Import { lines, reply }).remove(0).1
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<(), Problem> {
@@ -142,6 +155,21 @@ impl Rig {
 
     pub(super) fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
         self.ask(|reply| Input::RetryDelivery { id, reply })
+    }
+
+    /// Hands in the order to tell the client again.
+    pub(super) fn tell_stale(&mut self, probe: bool) {
+        self.step(vec![Input::TellStale { client: CLIENT, probe }]);
+    }
+
+    pub(super) fn resend(&mut self) {
+        let mut after = None;
+        loop {
+            after = self.ask(|reply| Input::Resend { client: CLIENT, after, reply });
+            if after.is_none() {
+                return;
+            }
+        }
     }
 
     pub(super) fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
@@ -194,7 +222,7 @@ impl Rig {
     /// Leases all that is due, if the lane was named.
     pub(super) fn lease_all(&mut self) -> Vec<AttemptDue> {
         self.step(Vec::new());
-        if self.lanes.take_now().is_empty() {
+        if self.outside.lanes.take_now().is_empty() {
             return Vec::new();
         }
         self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
@@ -298,6 +326,8 @@ fn settings() -> Settings {
         ways_configured: [false, true, false],
         retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
         attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: crate::settings::Keep::default(),
         allow_private: false,
         render: Arc::new(render),
     }

@@ -12,7 +12,7 @@ use crate::model::telling::Delivery;
 use crate::receivers::Receivers;
 use crate::violation::{Checked, Invariant};
 
-/// The last notification that each client accepted of each device shows the device as it is, unless a newer one was given up.
+/// The last notification that each client accepted of each device shows the device as it is: what was given up has been told again.
 pub(crate) fn check(partition: &Partition, registry: &Registry, receivers: &Receivers) -> Checked {
     for device in partition.devices.values() {
         for client in &device.links {
@@ -24,7 +24,7 @@ pub(crate) fn check(partition: &Partition, registry: &Registry, receivers: &Rece
                 .rev()
                 .find(|delivery| delivery.slot == device.slot && delivery.client == *client);
             let Some(newest) = newest.filter(|_| enabled) else { continue };
-            if newest.status == DeliveryStatus::Cancelled || newest.status == DeliveryStatus::Failed {
+            if newest.status == DeliveryStatus::Cancelled {
                 continue;
             }
             let last = receivers.receipts(*client, &device.id).iter().rev().find(|receipt| receipt.accepted);

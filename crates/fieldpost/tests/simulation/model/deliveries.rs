@@ -346,7 +346,7 @@ impl Partition {
         Ok(answer)
     }
 
-    fn due_now(&mut self, number: usize) {
+    pub(super) fn due_now(&mut self, number: usize) {
         self.deliveries[number].due = Some(self.now);
         self.moves.insert(number, self.now..=self.now);
     }

@@ -10,10 +10,13 @@ mod listening;
 pub(crate) mod partition;
 pub(crate) mod registry;
 mod reports;
+mod stale;
 pub(crate) mod telling;
 pub(crate) mod track;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
+
+use records::DeviceSlot;
 
 use device::Shown;
 use registry::KnownClient;
@@ -27,6 +30,8 @@ pub(crate) enum Expected {
     Client(Result<KnownClient, &'static str>),
     Done(Result<(), &'static str>),
     Swept(bool),
+    /// A client was told again of some devices: where to go on.
+    Resent(Option<DeviceSlot>),
     Leased(Vec<ExpectedAttempt>),
 }
 

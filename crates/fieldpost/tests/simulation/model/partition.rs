@@ -121,6 +121,13 @@ impl Partition {
                 self.ended(attempt, (*at, *took_ms), *answer);
                 None
             }
+            Meant::TellStale { client, probe } => {
+                self.tell_stale(*client, *probe, evidence)?;
+                None
+            }
+            Meant::Resend { call, client, after } => {
+                Some((*call, Expected::Resent(self.resend(*client, *after, evidence)?)))
+            }
             Meant::Retry { call, id } => Some((*call, Expected::Done(self.retry(*id, evidence)?))),
         })
     }

@@ -8,7 +8,7 @@ use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
 use engine::queries::Device;
 use engine::{AttemptDue, Outcome, Pending, Report};
 use notify::lanes::Lease;
-use records::Client;
+use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -25,6 +25,7 @@ pub(crate) enum Waiting {
     Client(Receiver<Result<Client, Problem>>),
     Done(Receiver<Result<(), Problem>>),
     Swept(Receiver<bool>),
+    Resent(Receiver<Option<DeviceSlot>>),
     Leased(Receiver<Vec<AttemptDue>>),
 }
 
@@ -39,6 +40,8 @@ pub(crate) enum Then {
     Gone,
     /// The next partition is swept.
     SweepOn(Incarnation, PartitionId),
+    /// The client is told again of more devices of this partition, or of those of the next.
+    ResendOn(Incarnation, PartitionId),
     /// Attempts begin.
     Send(Lease),
     /// An attempt's end is recorded, now that its client is disabled.
@@ -61,6 +64,7 @@ pub(crate) enum Answer {
     Client(Result<Box<Client>, Problem>),
     Done(Result<(), Problem>),
     Swept(bool),
+    Resent(Option<DeviceSlot>),
     Leased(Vec<AttemptDue>),
 }
 
@@ -87,6 +91,7 @@ impl Waiting {
             Self::Client(receiver) => received(receiver, |client| Answer::Client(client.map(Box::new))),
             Self::Done(receiver) => received(receiver, Answer::Done),
             Self::Swept(receiver) => received(receiver, Answer::Swept),
+            Self::Resent(receiver) => received(receiver, Answer::Resent),
             Self::Leased(receiver) => received(receiver, Answer::Leased),
         }
     }
@@ -161,6 +166,7 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(PartitionId, u
         Answer::Client(client) => Expected::Client(client.as_ref().map_err(code).map(|c| KnownClient::of(c))),
         Answer::Done(done) => Expected::Done(done.as_ref().map_err(code).copied()),
         Answer::Swept(more) => Expected::Swept(*more),
+        Answer::Resent(next) => Expected::Resent(*next),
     };
     let expected: Vec<&Expected> = expected.iter().map(|(_, _, expected)| expected).collect();
     Invariant::AsTheModel.same(what, &vec![&found], &expected)

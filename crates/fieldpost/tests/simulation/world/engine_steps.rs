@@ -187,6 +187,10 @@ impl World {
                 let next = if more { partition } else { PartitionId(partition.0 + 1) };
                 self.sweep(client, next);
             }
+            (Then::ResendOn(client, partition), Answer::Resent(next)) => match next {
+                Some(_) => self.resend(client, partition, next),
+                None => self.resend(client, PartitionId(partition.0 + 1), None),
+            },
             (Then::Send(lease), Answer::Leased(due)) => {
                 let attempts = expected.into_iter().find_map(|(_, _, expected)| match expected {
                     Expected::Leased(attempts) => Some(attempts),
@@ -195,7 +199,7 @@ impl World {
                 self.leased(lease, due, attempts.unwrap_or_default())?;
             }
             (Then::Record(ended), _) => self.record(*ended),
-            (Then::Cut(..) | Then::Gone | Then::SweepOn(..) | Then::Send(_), _) => {}
+            (Then::Cut(..) | Then::Gone | Then::SweepOn(..) | Then::ResendOn(..) | Then::Send(_), _) => {}
         }
         Ok(())
     }

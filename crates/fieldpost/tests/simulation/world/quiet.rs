@@ -92,6 +92,10 @@ impl World {
             return Ok(true);
         }
         let calls = self.calls.len();
+        self.order_stale();
+        if !self.partitions_that_want().is_empty() {
+            return Ok(true);
+        }
         self.drive_lanes()?;
         self.begin_waiting()?;
         Ok(self.calls.len() != calls)
@@ -99,13 +103,18 @@ impl World {
 
     /// Notifications that somebody still waits for, of clients that can be told.
     fn owed(&self) -> Vec<(String, Option<Timestamp>)> {
-        let pending = self.model.iter().flat_map(|track| &track.present.deliveries);
-        let pending = pending.filter(|delivery| delivery.status == DeliveryStatus::Pending);
-        let enabled = pending.filter(|delivery| {
-            let clients = &self.registry.present.clients;
-            clients.values().any(|client| client.incarnation == delivery.client && client.enabled)
+        let clients = &self.registry.present.clients;
+        let enabled: Vec<_> =
+            clients.values().filter(|client| client.enabled).map(|client| client.incarnation).collect();
+        let partitions = || self.model.iter().map(|track| &track.present);
+        let pending = partitions().flat_map(|partition| &partition.deliveries).filter(|delivery| {
+            delivery.status == DeliveryStatus::Pending && enabled.contains(&delivery.client)
         });
-        enabled.map(|delivery| (format!("{} {:?}", delivery.device, delivery.id), delivery.due)).collect()
+        let pending =
+            pending.map(|delivery| (format!("{} {:?}", delivery.device, delivery.id), delivery.due));
+        let stale =
+            enabled.iter().flat_map(|client| partitions().flat_map(|partition| partition.stale(*client)));
+        pending.chain(stale.map(|device| (format!("{device}, which is stale"), None))).collect()
     }
 
     fn owes_anything(&self) -> bool {

@@ -119,7 +119,10 @@ impl World {
                 let index = self.random.below(self.outcomes_waiting() as u64) as usize;
                 self.tell_outcome(index)
             }
-            Step::Lanes => self.drive_lanes(),
+            Step::Lanes => {
+                self.order_stale();
+                self.drive_lanes()
+            }
             Step::AttemptEnds => {
                 let over = self.over();
                 let index = over[self.random.below(over.len() as u64) as usize];
@@ -216,7 +219,12 @@ impl World {
         let now = self.now();
         let server = self.server.as_ref()?;
         let living = server.partitions.iter().filter(|port| !port.dead);
-        living.filter_map(|port| port.runner.next_wakeup(now)).chain(self.sending.next_end()).min()
+        let stale = server.outside.stale.next_probe();
+        living
+            .filter_map(|port| port.runner.next_wakeup(now))
+            .chain(self.sending.next_end())
+            .chain(stale)
+            .min()
     }
 
     /// How many inputs a step takes: mostly few, sometimes all.

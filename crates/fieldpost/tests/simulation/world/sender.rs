@@ -10,9 +10,10 @@ use engine::effect::Reply;
 use engine::input::Input;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
+use engine::stale::StaleOrder;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::lanes::{Lease, Standing};
-use records::{DeliveryStatus, Reservation};
+use records::{DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
 use super::calls::{Call, Then, Waiting};
@@ -110,6 +111,33 @@ impl Attempt {
 }
 
 impl World {
+    /// Hands in what stale clients are to be told again.
+    pub(super) fn order_stale(&mut self) {
+        let now = self.now();
+        let Some(server) = &self.server else { return };
+        for StaleOrder { partition, client, probe } in server.outside.stale.take(now) {
+            self.trace
+                .note(format_args!("{partition} tells stale client {} again, a probe: {probe}", client.0));
+            let input = Input::TellStale { client, probe };
+            // Where there is no room, the client's next success or probe says it again.
+            let _room = self.hand_in(partition, input, Meant::TellStale { client, probe });
+        }
+    }
+
+    /// A client is told again by hand, one partition after the other.
+    pub(super) fn resend(&mut self, client: Incarnation, partition: PartitionId, after: Option<DeviceSlot>) {
+        if partition.0 >= self.plan.partitions {
+            return;
+        }
+        let (call, (reply, receiver)) = (self.next_call(), Reply::new());
+        self.trace.note(format_args!("call {call}: tell client {} again in {partition}", client.0));
+        let input = Input::Resend { client, after, reply };
+        if self.hand_in(partition, input, Meant::Resend { call, client, after }) {
+            let then = Then::ResendOn(client, partition);
+            self.await_answer(call, Waiting::Resent(receiver), vec![partition], then);
+        }
+    }
+
     /// The sender's own loop: takes what became due, and leases as its lanes allow.
     pub(super) fn drive_lanes(&mut self) -> Checked {
         let Some(server) = &mut self.server else { return Ok(()) };

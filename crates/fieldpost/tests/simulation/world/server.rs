@@ -125,7 +125,7 @@ impl Server {
         process: Process,
         per_client: usize,
     ) -> Result<Self, StoreError> {
-        let outside = Arc::new(Outside::new(Arc::clone(tap) as Arc<dyn Store>, clock));
+        let outside = Arc::new(Outside::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings));
         let attended: Arc<[AtomicBool; 3]> = Arc::default();
         let registry = load_registry(&outside, settings)?;
         let mut orphans = Vec::new();

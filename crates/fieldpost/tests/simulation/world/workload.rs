@@ -188,6 +188,7 @@ impl World {
             20..=23 => self.create_client(),
             24..=27 => self.patch_client(),
             28 => self.delete_client(),
+            29 => self.tell_again(),
             _ => self.retry_delivery(),
         }
     }
@@ -346,6 +347,14 @@ impl World {
         };
         self.patch(id, ClientPatch { enabled: Patch::Set(true), ..ClientPatch::default() });
         true
+    }
+
+    fn tell_again(&mut self) {
+        let client = ClientId::new(&self.any_client_id()).expect("letters and digits");
+        let known = self.server.as_ref().and_then(|server| server.outside.directory.by_id(&client));
+        if let Some(known) = known {
+            self.resend(known.incarnation, PartitionId(0), None);
+        }
     }
 
     fn delete_client(&mut self) {

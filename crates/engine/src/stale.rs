@@ -1,0 +1,176 @@
+//! Clients with devices whose newest notification has failed for good, and when they are told again.
+//!
+//! Partitions say which clients are stale in them; one success anywhere, being enabled, or a probe then orders each of these
+//! partitions to queue the present picture. Nothing here is durable: partitions say it again when they are loaded, and an order
+//! that is lost comes again with the client's next success or probe.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{Incarnation, PartitionId, Timestamp};
+use tokio::sync::Notify;
+
+/// Tell a client again of its stale devices in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StaleOrder {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The client.
+    pub client: Incarnation,
+    /// Only of one device: whether the client is reached at all is what is asked.
+    pub probe: bool,
+}
+
+/// All stale clients. Bounded by partitions times clients.
+#[derive(Debug)]
+pub struct StaleClients {
+    probe_every: Duration,
+    state: Mutex<State>,
+    /// How many clients are stale: almost always none, and then a success costs no lock.
+    clients: AtomicUsize,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    clients: BTreeMap<Incarnation, Stale>,
+    orders: BTreeSet<StaleOrder>,
+}
+
+#[derive(Debug)]
+struct Stale {
+    partitions: BTreeSet<PartitionId>,
+    probe_at: Timestamp,
+}
+
+impl StaleClients {
+    /// None is stale. A stale client is probed every `probe_every`.
+    #[must_use]
+    pub fn new(probe_every: Duration) -> Self {
+        Self { probe_every, state: Mutex::default(), clients: AtomicUsize::new(0), changed: Notify::new() }
+    }
+
+    /// A client has stale devices in a partition, or none any more.
+    pub(crate) fn set(&self, partition: PartitionId, client: Incarnation, stale: bool, now: Timestamp) {
+        let mut state = self.lock();
+        if stale {
+            let probe_at = now.after(self.probe_every);
+            let known = state.clients.entry(client);
+            let known = known.or_insert_with(|| Stale { partitions: BTreeSet::new(), probe_at });
+            known.partitions.insert(partition);
+        } else if let Some(known) = state.clients.get_mut(&client) {
+            known.partitions.remove(&partition);
+            if known.partitions.is_empty() {
+                state.clients.remove(&client);
+            }
+        }
+        self.clients.store(state.clients.len(), Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// A client was told something, or is enabled: now it can be told the rest.
+    pub(crate) fn reached(&self, client: Incarnation) {
+        if self.clients.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        let Some(stale) = state.clients.get(&client) else { return };
+        let orders: Vec<_> =
+            stale.partitions.iter().map(|partition| StaleOrder::all(*partition, client)).collect();
+        state.orders.extend(orders);
+        self.changed.notify_one();
+    }
+
+    /// A partition has more to tell than it told at once.
+    pub(crate) fn go_on(&self, partition: PartitionId, client: Incarnation) {
+        self.lock().orders.insert(StaleOrder::all(partition, client));
+        self.changed.notify_one();
+    }
+
+    /// What is to be told again now.
+    pub fn take(&self, now: Timestamp) -> Vec<StaleOrder> {
+        let mut state = self.lock();
+        let mut orders = std::mem::take(&mut state.orders);
+        for (client, stale) in &mut state.clients {
+            if stale.probe_at <= now
+                && let Some(partition) = stale.partitions.first()
+            {
+                stale.probe_at = now.after(self.probe_every);
+                orders.insert(StaleOrder { partition: *partition, client: *client, probe: true });
+            }
+        }
+        orders.into_iter().collect()
+    }
+
+    /// When the next probe is due.
+    #[must_use]
+    pub fn next_probe(&self) -> Option<Timestamp> {
+        self.lock().clients.values().map(|stale| stale.probe_at).min()
+    }
+
+    /// Waits until there may be more to take than a probe.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Clients with stale devices.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StaleOrder {
+    fn all(partition: PartitionId, client: Incarnation) -> Self {
+        Self { partition, client, probe: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const HOUR_MS: i64 = 3_600_000;
+    const CLIENT: Incarnation = Incarnation(7);
+
+    fn stale_in(partitions: [u16; 2]) -> StaleClients {
+        let stale = StaleClients::new(HOUR);
+        for partition in partitions {
+            stale.set(PartitionId(partition), CLIENT, true, Timestamp(0));
+        }
+        stale
+    }
+
+    fn told(stale: &StaleClients, now: i64) -> Vec<(u16, bool)> {
+        stale.take(Timestamp(now)).iter().map(|order| (order.partition.0, order.probe)).collect()
+    }
+
+    #[test]
+    fn one_success_orders_every_partition_that_is_stale() {
+        let stale = stale_in([3, 1]);
+        stale.reached(Incarnation(8));
+        assert_eq!(told(&stale, 1), []);
+        stale.reached(CLIENT);
+        assert_eq!(told(&stale, 1), [(1, false), (3, false)]);
+        assert_eq!(told(&stale, 1), []);
+    }
+
+    #[test]
+    fn a_client_that_is_not_reached_is_probed_once_an_hour_in_one_partition() {
+        let stale = stale_in([3, 1]);
+        assert_eq!(stale.next_probe(), Some(Timestamp(HOUR_MS)));
+        assert_eq!(told(&stale, HOUR_MS - 1), []);
+        assert_eq!(told(&stale, HOUR_MS), [(1, true)]);
+        assert_eq!(told(&stale, HOUR_MS + 1), []);
+        stale.set(PartitionId(1), CLIENT, false, Timestamp(HOUR_MS));
+        assert_eq!(told(&stale, 2 * HOUR_MS), [(3, true)]);
+        stale.set(PartitionId(3), CLIENT, false, Timestamp(HOUR_MS));
+        assert_eq!((stale.next_probe(), stale.len()), (None, 0));
+    }
+}
