@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use api::access::Access;
 use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
@@ -129,7 +130,9 @@ async fn open_doors(
     let mut metrics = Registry::default();
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
-    doors.spawn(notify::run(engine.clone(), notify_settings(settings), sending, stop.subscribe()));
+    let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings), sending);
+    let tester = webhooks.tester();
+    doors.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
         let listener = MqttListener::bind(listen, engine.clone(), Limits::default())
             .await
@@ -139,7 +142,10 @@ async fn open_doors(
         doors.spawn(listener.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = api::router_with(&api::ApiState::new(engine.clone(), Arc::new(Mutex::new(metrics))), reports);
+    let api = api::router_with(
+        &api::ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::new(metrics))),
+        reports,
+    );
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api);
     Ok(())

@@ -340,6 +340,8 @@ fn settings() -> Settings {
         ways_configured: [false, true, false],
         retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
         attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: engine::settings::Keep::default(),
         allow_private: false,
         render: Arc::new(|_| b"{}".to_vec()),
     }
