@@ -35,6 +35,11 @@ pub fn render(picture: &Picture<'_>) -> Vec<u8> {
     out.into_bytes()
 }
 
+/// The body of a test: of the form of a notification, without a device.
+pub(crate) fn test(client: &str, at: Timestamp) -> Vec<u8> {
+    format!(r#"{{"type":"client.test","timestamp":"{at}","data":{{"client_id":"{client}"}}}}"#).into_bytes()
+}
+
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("writing to a String fails only where a Display does, and these do not");
 }

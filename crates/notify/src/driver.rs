@@ -20,6 +20,7 @@ use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits, Standing};
 use crate::metrics::Metrics;
 use crate::roots;
 use crate::sender::Sender;
+use crate::tester::Tester;
 
 #[cfg(test)]
 mod tests;
@@ -42,12 +43,48 @@ pub struct Settings {
     pub allow_private: bool,
 }
 
-/// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts under way end, for 15 s at most.
-pub async fn run(engine: Engine, settings: Settings, metrics: Metrics, mut shutdown: watch::Receiver<bool>) {
+/// The sender of webhooks, before it runs.
+pub struct Webhooks {
+    engine: Engine,
+    settings: Settings,
+    metrics: Metrics,
+    sender: Arc<Sender>,
+}
+
+impl std::fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Webhooks")
+    }
+}
+
+impl Webhooks {
+    /// A sender of what `engine` has due.
+    #[must_use]
+    pub fn new(engine: Engine, settings: Settings, metrics: Metrics) -> Self {
+        let guard = Guard { allow_private: settings.allow_private };
+        let connector = Connector::new(guard, roots::system_tls());
+        let sender = Sender::new(Arc::clone(engine.clock()), settings.timeout, connector, metrics.clone());
+        Self { engine, settings, metrics, sender: Arc::new(sender) }
+    }
+
+    /// Sends tests, whether this runs or not.
+    #[must_use]
+    pub fn tester(&self) -> Tester {
+        Tester::new(Arc::clone(&self.sender), Arc::clone(self.engine.clock()))
+    }
+
+    /// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts under way end, for 15 s at most.
+    pub async fn run(self, shutdown: watch::Receiver<bool>) {
+        run(self, shutdown).await;
+    }
+}
+
+async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
+    let engine = webhooks.engine.clone();
     // A task tells of its lease once and of each send at most once, and holds a place for each of its sends: there is always room.
     let (tell, mut told) = mpsc::channel(2 * IN_FLIGHT_MAX);
     let mut batch = Vec::with_capacity(PROGRESS_AT_ONCE_MAX);
-    let mut driver = Driver::new(engine.clone(), settings, metrics, tell);
+    let mut driver = Driver::new(webhooks, tell);
     let mut clients = engine.directory().subscribe();
     let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -76,7 +113,7 @@ struct Driver {
 /// What every task needs.
 struct Shared {
     engine: Engine,
-    sender: Sender,
+    sender: Arc<Sender>,
     timeout: Duration,
     tell: mpsc::Sender<Progress>,
 }
@@ -88,10 +125,8 @@ enum Progress {
 }
 
 impl Driver {
-    fn new(engine: Engine, settings: Settings, metrics: Metrics, tell: mpsc::Sender<Progress>) -> Self {
-        let guard = Guard { allow_private: settings.allow_private };
-        let connector = Connector::new(guard, roots::system_tls());
-        let sender = Sender::new(Arc::clone(engine.clock()), settings.timeout, connector, metrics.clone());
+    fn new(webhooks: Webhooks, tell: mpsc::Sender<Progress>) -> Self {
+        let Webhooks { engine, settings, metrics, sender } = webhooks;
         Self {
             lanes: Lanes::new(Limits { per_client: settings.per_client_in_flight, total: IN_FLIGHT_MAX }),
             shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),

@@ -1,6 +1,6 @@
 //! Webhooks: what is due is leased, signed, posted, and the result reported.
 //!
-//! [`lanes`] decides whose notification goes next, [`run`] carries that out over the network, and [`render`] gives the engine a
+//! [`lanes`] decides whose notification goes next, [`Webhooks`] carries that out over the network, and [`render`] gives the engine a
 //! notification's body. Knows no storage and no rule of retries: the engine leases what is due and is told how each attempt
 //! ended.
 
@@ -22,7 +22,9 @@ mod roots;
 mod sender;
 mod signature;
 mod target;
+mod tester;
 
 pub use body::render;
-pub use driver::{Settings, run};
+pub use driver::{Settings, Webhooks};
 pub use metrics::{Metrics, register_metrics};
+pub use tester::Tester;

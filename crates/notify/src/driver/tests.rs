@@ -43,7 +43,7 @@ impl Running {
         engine.create_client(client).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
         let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
-        let sender = tokio::spawn(run(engine.clone(), settings, Metrics::new(), stopped));
+        let sender = tokio::spawn(Webhooks::new(engine.clone(), settings, Metrics::new()).run(stopped));
         Self { engine, stop, sender }
     }
 
@@ -79,7 +79,8 @@ async fn linked_lock(engine: &Engine, id: &str) -> DeviceId {
 
 async fn report(engine: &Engine, device: &DeviceId, value: f64) {
     let value = Value::number(value).expect("finite");
-    let report = Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None }, id: None };
+    let report =
+        Report { device: device.clone(), kind: None, said: Said::Value { value, ts: None }, id: None };
     let pending = engine.intake(WayIn::Http).submit(vec![report]).await.expect("accepting");
     let outcome = pending.durable().await.expect("durable");
     assert_eq!(outcome.accepted, 1, "{outcome:?}");
@@ -240,7 +241,7 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     let engine = running.engine;
     let (tell, _told) = mpsc::channel(1);
     let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
-    let driver = Driver::new(engine.clone(), settings, Metrics::new(), tell);
+    let driver = Driver::new(Webhooks::new(engine.clone(), settings, Metrics::new()), tell);
     report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
     let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
 
@@ -254,6 +255,27 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     assert_eq!(again.attempt, 1, "what was not begun does not count");
     driver.shared.send(again).await;
     receiver.request().await;
+}
+
+#[tokio::test]
+async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
+    let mut receiver = Receiver::start(answering(&[503])).await;
+    let running = Running::start(&receiver.url()).await;
+    running.enable(false).await;
+    let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+    let tester = Webhooks::new(running.engine.clone(), settings, Metrics::new()).tester();
+    let client = running.engine.directory().by_id(&acme()).expect("there");
+    let end = tester.test(&client).await.expect("randomness");
+    assert!(matches!(end.answer, Answer::Status { code: 503, .. }), "{end:?}");
+    let request = receiver.request().await;
+    Webhook::from_bytes(SECRET.to_vec())
+        .expect("a secret")
+        .verify(request.body(), request.headers())
+        .expect("a good signature");
+    let body: serde_json::Value = serde_json::from_slice(request.body()).expect("JSON");
+    assert_eq!((&body["type"], &body["data"]["client_id"]), (&"client.test".into(), &"acme".into()));
+    running.stop().await;
+    assert!(receiver.requests.try_recv().is_err(), "it is not repeated");
 }
 
 #[tokio::test]
