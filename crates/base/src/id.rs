@@ -265,6 +265,8 @@ impl EntityId {
 pub const EVENT_ID_PREFIX: &str = "evt_";
 /// What the text of a delivery's id, the `webhook-id`, begins with.
 pub const DELIVERY_ID_PREFIX: &str = "msg_";
+/// What the text of a refused report's id in the quarantine begins with.
+pub const QUARANTINE_ID_PREFIX: &str = "qua_";
 
 #[cfg(test)]
 mod tests {

@@ -5,14 +5,18 @@
 
 mod batch;
 mod client;
+mod counts;
 mod delivery;
 mod device;
 mod event;
 mod head;
 mod job;
+mod quarantine;
+mod report_ids;
 
 pub use batch::{Batch, Op, Sign, SignReading};
 pub use client::Client;
+pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
 };
@@ -22,3 +26,5 @@ pub use head::{AttendedReadings, PartitionHead};
 pub use job::{
     AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Starts, Successor,
 };
+pub use quarantine::{QuarantineKey, Quarantined};
+pub use report_ids::ReportIds;
