@@ -1,8 +1,15 @@
-//! The command line: which commands and flags there are, and what `--help` says of them. It does nothing itself.
+//! The command line: which commands and flags there are, and what `--help` says of them.
+//!
+//! It does nothing itself. What the commands that ask a server do, and their own flags, is in the modules below, one for
+//! each thing that they are about; [`remote`] is the way in.
+
+pub(crate) mod remote;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use remote::RemoteCommand;
 
 /// Watches field devices and tells their owners' applications.
 #[derive(Debug, Parser)]
@@ -25,6 +32,9 @@ pub(crate) enum Command {
     Demo,
     /// Say what is wrong with a config file, with line and key; exit 2 if anything is.
     CheckConfig(CheckConfig),
+    /// What asks a server over its API.
+    #[command(flatten)]
+    Remote(RemoteCommand),
 }
 
 /// The flags of `serve`.
@@ -71,7 +81,9 @@ mod tests {
     #[test]
     fn the_definitions_hold_together() {
         Cli::command().debug_assert();
-        assert_eq!(Cli::command().get_subcommands().count(), 3);
+        for named in ["serve", "demo", "check-config", "client", "device", "report", "delivery", "stats"] {
+            assert!(Cli::command().find_subcommand(named).is_some(), "{named}");
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Command::Remote(command) => cli::remote::run(&command),
     }
 }
 

@@ -1,0 +1,91 @@
+//! The commands that ask a server: `client`, `device`, `report`, `delivery` and `stats`.
+//!
+//! Each thing has a module with its flags and its calls, and in it one with how it is shown to people. They know the
+//! server only by its API, like any other program; nothing here sees an engine or a data directory.
+
+mod api;
+mod client;
+mod delivery;
+mod device;
+mod failure;
+mod feed;
+mod import;
+mod lines;
+mod list;
+mod problem;
+mod reach;
+mod report;
+mod screen;
+mod stats;
+mod table;
+mod token;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use api::Api;
+use failure::Failure;
+use reach::Reach;
+use screen::Screen;
+
+/// The commands, by what they are about.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteCommand {
+    /// The applications that are told.
+    Client(Noun<client::Command>),
+    /// What is watched: registry, state, readings, events.
+    Device(Noun<device::Command>),
+    /// Send reports, and look at those that were rejected.
+    Report(Noun<report::Command>),
+    /// What clients were told, and how it went.
+    Delivery(Noun<delivery::Command>),
+    /// Count reports, changes, losses or deliveries over time.
+    Stats(Alone<stats::Stats>),
+}
+
+/// A thing with commands of its own.
+#[derive(Args, Debug)]
+pub(crate) struct Noun<C: Subcommand> {
+    #[command(subcommand)]
+    command: C,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// A command that stands for itself.
+#[derive(Args, Debug)]
+pub(crate) struct Alone<A: Args> {
+    #[command(flatten)]
+    command: A,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Asks the server, shows what it says, and tells failures on stderr.
+pub(crate) fn run(command: &RemoteCommand) -> ExitCode {
+    let reach = match command {
+        RemoteCommand::Client(noun) => &noun.reach,
+        RemoteCommand::Device(noun) => &noun.reach,
+        RemoteCommand::Report(noun) => &noun.reach,
+        RemoteCommand::Delivery(noun) => &noun.reach,
+        RemoteCommand::Stats(alone) => &alone.reach,
+    };
+    let mut screen = Screen::of_process(reach.json);
+    let outcome = Api::new(reach).and_then(|api| carry_out(command, &api, &mut screen));
+    match outcome.and_then(|()| screen.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => screen.fail(&failure),
+    }
+}
+
+fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    match command {
+        RemoteCommand::Client(noun) => noun.command.run(api, screen),
+        RemoteCommand::Device(noun) => noun.command.run(api, screen),
+        RemoteCommand::Report(noun) => noun.command.run(api, screen),
+        RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
+        RemoteCommand::Stats(alone) => alone.command.run(api, screen),
+    }
+}

@@ -1,0 +1,105 @@
+//! Lists: as many pages as were asked for, each shown as it comes.
+
+use clap::Args;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::screen::Screen;
+use super::table::{Cell, Table};
+
+/// The most that the server puts into a page.
+const PAGE_ITEMS_MAX: u64 = 1_000;
+
+/// How much of a list is shown.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "List")]
+pub(super) struct Extent {
+    /// Show at most so many.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// Show all, however many there are.
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Go on where another list ended.
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+impl Extent {
+    /// Everything from the beginning.
+    pub(super) const ALL: Self = Self { limit: PAGE_ITEMS_MAX, all: true, cursor: None };
+
+    /// The first so many.
+    pub(super) fn up_to(limit: u64) -> Self {
+        Self { limit, all: false, cursor: None }
+    }
+}
+
+/// An item that people see as a row.
+pub(super) trait Row: DeserializeOwned {
+    const HEADINGS: &'static [&'static str];
+
+    fn cells(&self) -> Vec<Cell>;
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
+
+/// Shows a list: a table, or an item a line. `nothing` is what people are told of an empty one.
+pub(super) fn show<R: Row>(
+    api: &Api,
+    screen: &mut Screen,
+    path: &Path,
+    extent: &Extent,
+    nothing: &str,
+) -> Result<(), Failure> {
+    let mut table = Table::new(R::HEADINGS);
+    let mut count = 0;
+    let rest = each_page(api, path, extent, |items| {
+        count += items.len();
+        if screen.is_for_programs() {
+            items.iter().try_for_each(|item| screen.write_line(item.get()))?;
+        } else {
+            let rows = items.iter().map(|item| api.read::<R>(item).map(|row| row.cells()));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?;
+            screen.tell(&table.lines(&rows))?;
+        }
+        screen.flush()
+    })?;
+    if count == 0 && !screen.is_for_programs() {
+        screen.note(nothing);
+    }
+    if let Some(cursor) = rest {
+        screen.note(&format!("there are more: --all shows them, --cursor {cursor} goes on from here"));
+    }
+    Ok(())
+}
+
+/// Hands over page after page; the cursor of what is left, if anything is.
+pub(super) fn each_page(
+    api: &Api,
+    path: &Path,
+    extent: &Extent,
+    mut take: impl FnMut(&[Box<RawValue>]) -> Result<(), Failure>,
+) -> Result<Option<String>, Failure> {
+    let mut cursor = extent.cursor.clone();
+    let mut left = if extent.all { u64::MAX } else { extent.limit };
+    loop {
+        let asked =
+            path.clone().with("limit", &left.min(PAGE_ITEMS_MAX)).with_maybe("cursor", cursor.as_ref());
+        let page: Page = api.read(&api.get(&asked)?)?;
+        left = left.saturating_sub(page.items.len() as u64);
+        take(&page.items)?;
+        cursor = page.next_cursor;
+        if cursor.is_none() || left == 0 {
+            return Ok(cursor);
+        }
+    }
+}

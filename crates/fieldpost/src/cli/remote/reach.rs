@@ -1,0 +1,57 @@
+//! Which server is asked, as whom, and for whose eyes: the flags that every command has.
+
+use clap::Args;
+use url::Url;
+
+use super::token::Token;
+
+/// Where a server listens that was started without any setting.
+const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// The flags that every command has which asks a server.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Reach {
+    /// Where the server is.
+    #[arg(long, global = true, env = "FIELDPOST_URL", hide_env_values = true, value_name = "URL", default_value = DEFAULT_URL, value_parser = server_url)]
+    pub(super) url: Url,
+    /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of processes shows.
+    #[arg(long, global = true, env = "FIELDPOST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(super) token: Option<Token>,
+    /// Print the API's JSON: one document, or one line for each item of a list.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+}
+
+fn server_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("{error}; write it as {DEFAULT_URL}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(format!("the server speaks http or https; write it as {DEFAULT_URL}"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("the URL of a server has no ? and no #".to_owned());
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_server_is_http_and_nothing_else() {
+        for (text, right) in [
+            (DEFAULT_URL, true),
+            ("https://fieldpost.example", true),
+            ("https://example.com/fieldpost/", true),
+            ("127.0.0.1:8080", false),
+            ("localhost:8080", false),
+            ("mqtt://127.0.0.1", false),
+            ("http://127.0.0.1/?a=b", false),
+            ("http://127.0.0.1/#a", false),
+            ("", false),
+        ] {
+            assert_eq!(server_url(text).is_ok(), right, "{text}");
+        }
+    }
+}

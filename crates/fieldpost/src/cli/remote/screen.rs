@@ -1,0 +1,88 @@
+//! Where results go: stdout, as the API's JSON or as text for people; notes and failures go to stderr.
+//!
+//! Colours are written only to a terminal that wants them (`NO_COLOR`, `CLICOLOR_FORCE` and `TERM` are honoured).
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::table::plain;
+
+/// The output of one command.
+pub(super) struct Screen {
+    out: BufWriter<Box<dyn Write>>,
+    json: bool,
+    progress: bool,
+}
+
+impl Screen {
+    /// The output of this process.
+    pub(super) fn of_process(json: bool) -> Self {
+        let progress = !json && io::stderr().is_terminal();
+        let out: Box<dyn Write> =
+            if json { Box::new(io::stdout()) } else { Box::new(anstream::AutoStream::auto(io::stdout())) };
+        Self { out: BufWriter::new(out), json, progress }
+    }
+
+    /// Whether a program reads it.
+    pub(super) fn is_for_programs(&self) -> bool {
+        self.json
+    }
+
+    /// A document of the API as it came, for programs; else what `text` makes of it for people.
+    pub(super) fn show(
+        &mut self,
+        document: &RawValue,
+        text: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        if self.json {
+            writeln!(self.out, "{document}")?;
+        } else {
+            self.out.write_all(text()?.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Text for people: lines that end in a newline. Programs have the exit code.
+    pub(super) fn tell(&mut self, text: &str) -> Result<(), Failure> {
+        if !self.json {
+            self.out.write_all(text.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Text that is the same for people and for programs, such as an export.
+    pub(super) fn write_line(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(writeln!(self.out, "{text}")?)
+    }
+
+    /// What was written so far is seen from now on.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush()?)
+    }
+
+    /// A remark beside the result. When nobody can be told, the result still counts.
+    pub(super) fn note(&self, text: &str) {
+        drop(writeln!(io::stderr(), "{text}"));
+    }
+
+    /// How far something long has come, in place of what was said before; only to a terminal.
+    pub(super) fn progress(&self, text: &str) {
+        const CLEAR_LINE: &str = "\r\u{1b}[K";
+        if self.progress {
+            drop(write!(io::stderr(), "{CLEAR_LINE}{}", plain(text)));
+        }
+    }
+
+    /// Tells a failure, below whatever was shown before it; what the process exits with.
+    pub(super) fn fail(&mut self, failure: &Failure) -> ExitCode {
+        // When the output is what failed, this fails again, and has been told.
+        drop(self.out.flush());
+        if !failure.is_silent() {
+            self.note(&if self.json { failure.to_json() } else { failure.to_text() });
+        }
+        ExitCode::from(failure.exit_code())
+    }
+}

@@ -1,0 +1,244 @@
+//! What people see: aligned columns and aligned facts, with a little colour.
+//!
+//! Text comes from devices and from strangers, so nothing in it may steer a terminal. Colours are always in the result;
+//! whoever writes it out takes them away where nobody would see them.
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
+
+/// As it should be.
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+/// Somebody has to look.
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
+/// Not decided yet.
+pub(super) const OPEN: Style = AnsiColor::Yellow.on_default();
+/// Beside the point.
+pub(super) const FAINT: Style = Style::new().dimmed();
+const HEADING: Style = Style::new().bold();
+const PLAIN: Style = Style::new();
+
+/// Between two columns.
+const GAP: &str = "  ";
+/// A value may have 4 KiB; in a table its beginning will do.
+const SHORT_CHARS_MAX: usize = 48;
+/// What stands where there is nothing.
+const NOTHING: &str = "-";
+
+/// A text in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    text: String,
+    style: Style,
+    to_the_right: bool,
+}
+
+impl Cell {
+    /// A text as it is.
+    pub(super) fn text(text: &str) -> Self {
+        Self { text: plain(text), style: PLAIN, to_the_right: false }
+    }
+
+    /// The beginning of a text that may be long.
+    pub(super) fn short(text: &str) -> Self {
+        let mut shown: String = text.chars().take(SHORT_CHARS_MAX).collect();
+        if shown.len() < text.len() {
+            shown.push('…');
+        }
+        Self::text(&shown)
+    }
+
+    /// A number, which stands below the others digit by digit.
+    pub(super) fn number(number: u64) -> Self {
+        Self { text: grouped(number), style: PLAIN, to_the_right: true }
+    }
+
+    /// What may be missing.
+    pub(super) fn maybe(text: Option<&str>) -> Self {
+        text.map_or_else(|| Self::text(NOTHING).styled(FAINT), Self::text)
+    }
+
+    pub(super) fn styled(self, style: Style) -> Self {
+        Self { style, ..self }
+    }
+
+    fn width(&self) -> usize {
+        self.text.width()
+    }
+
+    /// The text with its colour, filled up to a width.
+    fn painted(&self, width: usize) -> String {
+        let Self { text, style, to_the_right } = self;
+        let fill = " ".repeat(width.saturating_sub(self.width()));
+        let is_bare = *style == PLAIN || text.is_empty();
+        let text = if is_bare { text.clone() } else { format!("{style}{text}{style:#}") };
+        if *to_the_right { format!("{fill}{text}") } else { format!("{text}{fill}") }
+    }
+}
+
+/// Rows below headings. They may come in parts: the columns never get narrower, and the headings come once.
+#[derive(Debug)]
+pub(super) struct Table {
+    headings: &'static [&'static str],
+    widths: Vec<usize>,
+    begun: bool,
+}
+
+impl Table {
+    pub(super) fn new(headings: &'static [&'static str]) -> Self {
+        let widths = headings.iter().map(|heading| heading.width()).collect();
+        Self { headings, widths, begun: false }
+    }
+
+    /// The lines of some rows, with the headings above the first ones; nothing for no rows.
+    pub(super) fn lines(&mut self, rows: &[Vec<Cell>]) -> String {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.width().max(*width);
+            }
+        }
+        let headings = (!rows.is_empty() && !self.begun).then(|| self.heading_cells(&rows[0]));
+        self.begun |= !rows.is_empty();
+        headings.iter().chain(rows).map(|row| self.line(row)).collect()
+    }
+
+    fn heading_cells(&self, below: &[Cell]) -> Vec<Cell> {
+        let heading = |(text, cell): (&&str, &Cell)| Cell {
+            text: (*text).to_owned(),
+            style: HEADING,
+            to_the_right: cell.to_the_right,
+        };
+        self.headings.iter().zip(below).map(heading).collect()
+    }
+
+    fn line(&self, row: &[Cell]) -> String {
+        let last = row.len().saturating_sub(1);
+        let paint = |(place, (cell, width)): (usize, (&Cell, &usize))| {
+            // Nothing follows that would have to be aligned.
+            let width = if place == last && !cell.to_the_right { 0 } else { *width };
+            cell.painted(width)
+        };
+        let cells: Vec<_> = row.iter().zip(&self.widths).enumerate().map(paint).collect();
+        format!("{}\n", cells.join(GAP).trim_end())
+    }
+}
+
+/// One line without columns.
+pub(super) fn line(cells: &[Cell]) -> String {
+    let cells: Vec<_> = cells.iter().map(|cell| cell.painted(0)).collect();
+    format!("{}\n", cells.join(GAP))
+}
+
+/// Names and what is known under them, one a line.
+pub(super) fn facts(facts: &[(&str, Cell)]) -> String {
+    let width = facts.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
+    let line = |(name, cell): &(&str, Cell)| {
+        let fill = " ".repeat(width - name.width());
+        format!("{FAINT}{name}{FAINT:#}{fill}{GAP}{}\n", cell.painted(0))
+    };
+    facts.iter().map(line).collect()
+}
+
+/// Text that cannot steer a terminal: control characters, and those that turn the direction of writing, are spelled out.
+pub(super) fn plain(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// A number with its digits in groups of three: `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is seen where there are no colours.
+    fn seen(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    #[test]
+    fn columns_are_aligned_and_lines_have_no_tail() {
+        let mut table = Table::new(&["ID", "COUNT", "NOTE"]);
+        let rows = [
+            vec![Cell::text("a"), Cell::number(7), Cell::maybe(None)],
+            vec![Cell::text("lock77"), Cell::number(1_234_567), Cell::text("")],
+        ];
+        assert_eq!(
+            seen(&table.lines(&rows)),
+            "ID          COUNT  NOTE\n\
+             a               7  -\n\
+             lock77  1,234,567\n"
+        );
+    }
+
+    #[test]
+    fn a_table_that_comes_in_parts_has_its_headings_once() {
+        let mut table = Table::new(&["ID"]);
+        assert_eq!(table.lines(&[]), "");
+        assert_eq!(seen(&table.lines(&[vec![Cell::text("a")]])), "ID\na\n");
+        assert_eq!(seen(&table.lines(&[vec![Cell::text("b")]])), "b\n");
+    }
+
+    #[test]
+    fn wide_characters_take_their_place() {
+        let mut table = Table::new(&["NAME", "X"]);
+        let rows = [["門", "1"], ["door", "2"], ["Ключ", "3"]];
+        let rows = rows.map(|row| row.map(Cell::text).to_vec());
+        assert_eq!(seen(&table.lines(&rows)), "NAME  X\n門    1\ndoor  2\nКлюч  3\n");
+    }
+
+    #[test]
+    fn colour_does_not_move_a_column() {
+        let mut table = Table::new(&["STATE", "ID"]);
+        let rows = [
+            vec![Cell::text("lost").styled(BAD), Cell::text("a")],
+            vec![Cell::text("online").styled(GOOD), Cell::text("b")],
+        ];
+        let lines = table.lines(&rows);
+        assert!(lines.contains("\u{1b}[31mlost\u{1b}[0m    a"), "{lines:?}");
+        assert_eq!(seen(&lines), "STATE   ID\nlost    a\nonline  b\n");
+    }
+
+    #[test]
+    fn nothing_that_a_device_says_steers_the_terminal() {
+        assert_eq!(plain("\u{1b}[2Jgone\n\u{202e}"), "\\u{1b}[2Jgone\\n\\u{202e}");
+        assert_eq!(plain("Straße 門 \"x\""), "Straße 門 \"x\"");
+    }
+
+    #[test]
+    fn a_long_value_is_shown_by_its_beginning() {
+        let shown = seen(&Cell::short(&"é".repeat(100)).painted(0));
+        assert_eq!(shown, format!("{}…", "é".repeat(SHORT_CHARS_MAX)));
+        assert_eq!(seen(&Cell::short("1").painted(0)), "1");
+    }
+
+    #[test]
+    fn facts_stand_below_each_other() {
+        let facts = facts(&[("id", Cell::text("a")), ("address", Cell::maybe(None))]);
+        assert_eq!(seen(&facts), "id       a\naddress  -\n");
+    }
+
+    #[test]
+    fn digits_come_in_groups() {
+        for (number, shown) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(grouped(number), shown);
+        }
+    }
+}
