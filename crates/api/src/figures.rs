@@ -87,12 +87,13 @@ fn name(method: &Method) -> &'static str {
 /// Registers what is read off when `/metrics` is asked for.
 pub(crate) fn register_gauges(
     registry: &mut Registry,
-    [lookups, lists]: [&Arc<Reads>; 2],
+    [lookups, lists, exports]: [&Arc<Reads>; 3],
     remembered: &Arc<Remembered>,
 ) {
     registry.register_collector(Box::new(Gauges {
         lookups: Arc::clone(lookups),
         lists: Arc::clone(lists),
+        exports: Arc::clone(exports),
         remembered: Arc::clone(remembered),
     }));
 }
@@ -101,6 +102,7 @@ pub(crate) fn register_gauges(
 struct Gauges {
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
+    exports: Arc<Reads>,
     remembered: Arc<Remembered>,
 }
 
@@ -108,8 +110,8 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (name, help) = ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait, by sort");
         let mut reads = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (sort, in_flight) in [("list", self.lists.in_flight()), ("lookup", self.lookups.in_flight())] {
-            gauge(in_flight).encode(reads.encode_family(&[("sort", sort)])?)?;
+        for (sort, of_it) in [("export", &self.exports), ("list", &self.lists), ("lookup", &self.lookups)] {
+            gauge(of_it.in_flight()).encode(reads.encode_family(&[("sort", sort)])?)?;
         }
         let size = self.remembered.size();
         for (name, help, value) in [

@@ -17,6 +17,7 @@ use tracing::error;
 
 use crate::ApiState;
 use crate::access;
+use crate::leftover::read_to_the_end;
 use crate::problem::{Refused, quoted};
 
 /// The routes with the habits around them, the outermost last.
@@ -25,6 +26,7 @@ pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
         .fallback(unknown_route)
         .layer(from_fn(explain_method))
         .layer(from_fn_with_state(api.clone(), access::keep_out))
+        .layer(from_fn_with_state(api.clone(), read_to_the_end))
         .layer(from_fn(catch_panic))
         .layer(from_fn_with_state(api.clone(), count))
 }

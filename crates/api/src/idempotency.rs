@@ -23,7 +23,7 @@ use crate::problem::Refused;
 
 const HEADER: &str = "idempotency-key";
 /// Longest key, in characters: four times a UUID with room to spare.
-const KEY_CHARS_MAX: usize = 255;
+pub(crate) const KEY_CHARS_MAX: usize = 255;
 /// How long an answer is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Keys remembered at the same time.

@@ -13,22 +13,28 @@ pub mod access;
 mod answer;
 mod body;
 mod cursor;
+mod export;
 mod fields;
 mod figures;
 mod habits;
 mod idempotency;
+mod leftover;
+mod list;
+mod openapi;
 mod page;
 mod params;
 mod path;
 mod problem;
 mod reads;
 mod routes;
+mod row;
 mod shape;
 
 use access::Access;
 use body::LargeBodies;
 use figures::Figures;
 use idempotency::Remembered;
+use leftover::Leftovers;
 use reads::Reads;
 
 /// What every request needs. Cheap to clone.
@@ -44,8 +50,10 @@ struct Shared {
     figures: Figures,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
+    exports: Arc<Reads>,
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
+    leftovers: Leftovers,
 }
 
 impl ApiState {
@@ -53,15 +61,15 @@ impl ApiState {
     /// that is there.
     #[must_use]
     pub fn new(engine: Engine, access: Access, metrics: Arc<Mutex<Registry>>) -> Self {
-        let (lookups, lists) = (Arc::new(Reads::lookups()), Arc::new(Reads::lists()));
+        let [lookups, lists, exports] = [Reads::lookups(), Reads::lists(), Reads::exports()].map(Arc::new);
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
             access.register(&mut registry);
-            figures::register_gauges(&mut registry, [&lookups, &lists], &remembered);
+            figures::register_gauges(&mut registry, [&lookups, &lists, &exports], &remembered);
         }
-        let large_bodies = LargeBodies::default();
+        let (large_bodies, leftovers) = (LargeBodies::default(), Leftovers::default());
         Self {
             shared: Arc::new(Shared {
                 engine,
@@ -70,8 +78,10 @@ impl ApiState {
                 figures,
                 lookups,
                 lists,
+                exports,
                 remembered,
                 large_bodies,
+                leftovers,
             }),
         }
     }

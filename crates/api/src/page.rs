@@ -1,28 +1,125 @@
-//! Pages of lists: how many items from where on, and the answer with the cursor of the next page.
-//!
-//! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends now.
+//! What part of a list was asked for: from where on, how many items, in which form, and of a feed which span of time.
 
+use std::cmp;
+
+use axum::http::HeaderMap;
+use axum::http::header::ACCEPT;
 use base::Timestamp;
+use base::limits::PAGE_ITEMS_DEFAULT;
 use engine::Page;
-use serde::Serialize;
-
-use crate::answer::Answer;
-use crate::cursor::{self, Key};
 
 /// The part of a list that was asked for.
 #[derive(Debug)]
 pub(crate) struct PageOf<K> {
-    pub limit: usize,
+    /// As many items as were asked for; left out, a page has a hundred and an export has all.
+    pub limit: Option<usize>,
     /// The last item of the page before.
     pub after: Option<K>,
     pub fingerprint: u64,
+    pub form: Form,
 }
 
-/// A span of time: `from` is in it, `to` is not.
+impl<K> PageOf<K> {
+    /// Items on a page.
+    pub(crate) fn items(&self) -> usize {
+        self.limit.unwrap_or(PAGE_ITEMS_DEFAULT)
+    }
+}
+
+/// The form of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A page with a cursor.
+    Page,
+    /// Everything, in rows of one form.
+    Export(Rows),
+}
+
+/// The form of an export's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// A JSON object a line.
+    Ndjson,
+    /// RFC 4180, with a line of names.
+    Csv,
+}
+
+impl Rows {
+    pub(crate) const ALL: [Self; 2] = [Self::Ndjson, Self::Csv];
+
+    /// The content type, as it is asked for.
+    pub(crate) fn asked_as(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv => "text/csv",
+        }
+    }
+
+    /// The content type, as it is answered.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Ndjson => "application/x-ndjson",
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+}
+
+impl Form {
+    /// The form that `Accept` likes best; a page where it likes none that there is.
+    pub(crate) fn accepted(headers: &HeaderMap) -> Self {
+        let texts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let mut best = (0.0, Self::Page);
+        for (form, weight) in texts.flat_map(|text| text.split(',')).filter_map(weighed) {
+            if weight > best.0 {
+                best = (weight, form);
+            }
+        }
+        best.1
+    }
+}
+
+/// A media range that is ours, with its weight.
+fn weighed(range: &str) -> Option<(Form, f32)> {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next()?.to_ascii_lowercase();
+    let rows = Rows::ALL.into_iter().find(|rows| rows.asked_as() == name);
+    let form = match (rows, name.as_str()) {
+        (Some(rows), _) => Form::Export(rows),
+        (None, "application/json" | "application/*" | "*/*") => Form::Page,
+        (None, _) => return None,
+    };
+    let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
+    Some((form, weight))
+}
+
+/// The span and the order of a feed: `from` is in it, `to` is not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct Feed {
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
+    pub order: Order,
+}
+
+impl Feed {
+    /// A part of the feed, as the engine takes it.
+    pub(crate) fn page<K: Copy>(&self, after: Option<&K>, limit: usize) -> Page<K> {
+        Page {
+            from: self.from.unwrap_or(Timestamp(i64::MIN)),
+            to: self.to.unwrap_or(Timestamp::MAX),
+            ascending: self.order == Order::Ascending,
+            after: after.copied(),
+            limit,
+        }
+    }
+
+    /// The same feed up to now where it is exported: one that is read forwards while it grows would have no end.
+    #[must_use]
+    pub(crate) fn ending(self, form: Form, now: Timestamp) -> Self {
+        match form {
+            Form::Page => self,
+            Form::Export(_) => Self { to: Some(self.to.map_or(now, |to| cmp::min(to, now))), ..self },
+        }
+    }
 }
 
 /// The order of a feed.
@@ -43,43 +140,29 @@ impl Order {
     }
 }
 
-#[derive(Serialize)]
-struct List<S> {
-    items: Vec<S>,
-    next_cursor: Option<String>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<K: Key> PageOf<K> {
-    /// How many items to read: one more than is shown.
-    pub(crate) fn to_read(&self) -> usize {
-        self.limit + 1
-    }
-
-    /// The page as the engine's feeds take it.
-    pub(crate) fn of_feed(&self, span: Span, order: Order) -> Page<K>
-    where
-        K: Copy,
-    {
-        Page {
-            from: span.from.unwrap_or(Timestamp(i64::MIN)),
-            to: span.to.unwrap_or(Timestamp::MAX),
-            ascending: order == Order::Ascending,
-            after: self.after,
-            limit: self.to_read(),
+    #[test]
+    fn the_form_that_is_liked_best_is_taken() {
+        let (ndjson, csv) = (Form::Export(Rows::Ndjson), Form::Export(Rows::Csv));
+        for (accept, expect) in [
+            ("", Form::Page),
+            ("*/*", Form::Page),
+            ("application/json", Form::Page),
+            ("image/png", Form::Page),
+            ("text/csv", csv),
+            ("Text/CSV; charset=utf-8", csv),
+            ("application/x-ndjson", ndjson),
+            ("application/x-ndjson, application/json", ndjson),
+            ("application/x-ndjson;q=0.5, application/json", Form::Page),
+            ("text/csv;q=0.5, application/x-ndjson;q=0.9, */*;q=0.1", ndjson),
+            ("text/csv;q=0", Form::Page),
+            ("text/csv;q=much", Form::Page),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().expect("a header"))]);
+            assert_eq!(Form::accepted(&headers), expect, "{accept}");
         }
-    }
-
-    /// The answer that shows these items, each with its place.
-    pub(crate) fn show<T, S: Serialize>(
-        &self,
-        mut items: Vec<T>,
-        key: impl FnOnce(&T) -> K,
-        shape: impl Fn(T) -> S,
-    ) -> Answer {
-        let more = items.len() > self.limit;
-        items.truncate(self.limit);
-        let last = items.last().filter(|_| more).map(key);
-        let next_cursor = last.map(|key| cursor::write(self.fingerprint, &key));
-        Answer::ok(&List { items: items.into_iter().map(shape).collect(), next_cursor })
     }
 }

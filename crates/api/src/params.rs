@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+use base::limits::PAGE_ITEMS_MAX;
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 
 use crate::cursor::{self, Key};
-use crate::page::{Order, PageOf, Span};
+use crate::page::{Feed, Form, Order, PageOf};
 use crate::problem::{Refused, quoted};
 
 /// Parameters that do not say which list it is, but which part of it.
@@ -22,6 +22,7 @@ pub(crate) struct Params {
     given: Vec<(String, String)>,
     /// Of path and filters: what a cursor of this list is good for.
     fingerprint: u64,
+    form: Form,
     known: Vec<&'static str>,
 }
 
@@ -33,7 +34,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
         let Query(given) =
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
-        Ok(Self { given, fingerprint, known: Vec::new() })
+        Ok(Self { given, fingerprint, form: Form::accepted(&parts.headers), known: Vec::new() })
     }
 }
 
@@ -110,20 +111,14 @@ impl Params {
         taken.map(|(name, value)| (name[prefix.len()..].to_owned(), value)).collect()
     }
 
-    /// `from` and `to`.
+    /// `from`, `to` and `order`: newest first unless it is asked for otherwise.
     ///
     /// # Errors
     /// `invalid_parameter`.
-    pub(crate) fn span(&mut self) -> Result<Span, Problem> {
-        Ok(Span { from: self.time("from")?, to: self.time("to")? })
-    }
-
-    /// `order`: newest first unless it is asked for otherwise.
-    ///
-    /// # Errors
-    /// `invalid_parameter`.
-    pub(crate) fn order(&mut self) -> Result<Order, Problem> {
-        Ok(self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending))
+    pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
+        let (from, to) = (self.time("from")?, self.time("to")?);
+        let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
+        Ok(Feed { from, to, order })
     }
 
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is unknown.
@@ -138,7 +133,7 @@ impl Params {
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;
         let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;
-        Ok(PageOf { limit: limit.unwrap_or(PAGE_ITEMS_DEFAULT), after, fingerprint: self.fingerprint })
+        Ok(PageOf { limit, after, fingerprint: self.fingerprint, form: self.form })
     }
 
     fn end(&self) -> Result<(), Problem> {

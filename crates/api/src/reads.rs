@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::Problem;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 /// Lookups of one thing that run at the same time: enough to keep a disk busy.
@@ -18,13 +18,25 @@ const LISTS_RUNNING_MAX: usize = 4;
 /// Pages of lists that wait for their turn.
 const LISTS_WAITING_MAX: usize = 256;
 
+/// Pieces of exports that are read at the same time: they have time, and leave a core to the others.
+const EXPORTS_RUNNING_MAX: usize = 1;
+/// Exports that are under way besides. Each has up to two pieces in memory.
+const EXPORTS_WAITING_MAX: usize = 15;
+
 /// Reads of one sort.
 #[derive(Debug)]
 pub(crate) struct Reads {
     places_max: usize,
     /// For everyone who runs or waits.
-    places: Semaphore,
+    places: Arc<Semaphore>,
     /// For those who run.
+    turns: Arc<Semaphore>,
+}
+
+/// The right to read, also several times one after the other, each time in its turn.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _place: OwnedSemaphorePermit,
     turns: Arc<Semaphore>,
 }
 
@@ -39,10 +51,15 @@ impl Reads {
         Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX)
     }
 
+    /// Exports, for as long as they are under way.
+    pub(crate) fn exports() -> Self {
+        Self::new(EXPORTS_RUNNING_MAX, EXPORTS_WAITING_MAX)
+    }
+
     fn new(running_max: usize, waiting_max: usize) -> Self {
         let places_max = running_max + waiting_max;
         let turns = Arc::new(Semaphore::new(running_max));
-        Self { places_max, places: Semaphore::new(places_max), turns }
+        Self { places_max, places: Arc::new(Semaphore::new(places_max)), turns }
     }
 
     /// Runs `read` in its turn.
@@ -56,7 +73,36 @@ impl Reads {
         &self,
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let _place = self.places.try_acquire().map_err(|_| busy())?;
+        self.enter()?.run(read).await
+    }
+
+    /// A place among those who run or wait.
+    ///
+    /// # Errors
+    /// `busy`.
+    pub(crate) fn enter(&self) -> Result<Place, Problem> {
+        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
+        Ok(Place { _place: place, turns: Arc::clone(&self.turns) })
+    }
+
+    /// How many run or wait.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.places_max - self.places.available_permits()
+    }
+}
+
+impl Place {
+    /// Runs `read` in its turn.
+    ///
+    /// # Errors
+    /// What `read` says.
+    ///
+    /// # Panics
+    /// When `read` does.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the turns are never closed");
         // The turn lasts as long as the read, also when the caller has gone.
         let reading = spawn_blocking(move || {
@@ -68,11 +114,6 @@ impl Reads {
             Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
             Err(_) => Err(Problem::unavailable("the server is stopping")),
         }
-    }
-
-    /// How many run or wait.
-    pub(crate) fn in_flight(&self) -> usize {
-        self.places_max - self.places.available_permits()
     }
 }
 

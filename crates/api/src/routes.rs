@@ -1,4 +1,4 @@
-//! The routes, a file for each thing they are about.
+//! The routes, a file for each thing they are about. A route is added together with what the OpenAPI document says of it.
 
 mod clients;
 mod deliveries;
@@ -6,20 +6,61 @@ mod devices;
 mod health;
 mod history;
 mod links;
+mod openapi;
 
 use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
 use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, on};
 
 use crate::ApiState;
 use crate::habits::only_with_a_store;
+use crate::openapi::{Call, Documented, calls_of_reports};
 
-/// Every route of this crate.
+/// Routes with their description.
+#[derive(Default)]
+pub(crate) struct Routes {
+    router: Router<ApiState>,
+    calls: Vec<Documented>,
+}
+
+/// How a route is added for one method.
+macro_rules! methods {
+    ($($name:ident $method:ident),*) => {$(
+        pub(crate) fn $name<H, T>(mut self, path: &'static str, handler: H, call: Call) -> Self
+        where
+            H: Handler<T, ApiState>,
+            T: 'static,
+        {
+            self.router = self.router.route(path, on(MethodFilter::$method, handler));
+            self.calls.push(Documented { method: Method::$method, path, call });
+            self
+        }
+    )*};
+}
+
+impl Routes {
+    methods! { get GET, post POST, put PUT, patch PATCH, delete DELETE }
+
+    fn merge(mut self, other: Self) -> Self {
+        self.router = self.router.merge(other.router);
+        self.calls.extend(other.calls);
+        self
+    }
+}
+
+/// Every route of this crate, and the document that tells of them.
 pub(crate) fn all(api: &ApiState) -> Router {
     let of_the_store = clients::routes()
         .merge(devices::routes())
         .merge(links::routes())
         .merge(history::routes())
-        .merge(deliveries::routes())
-        .route_layer(from_fn_with_state(api.clone(), only_with_a_store));
-    of_the_store.merge(health::routes()).with_state(api.clone())
+        .merge(deliveries::routes());
+    let Routes { router, mut calls } = of_the_store;
+    let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));
+    let health = health::routes();
+    calls.extend(health.calls);
+    calls.extend(calls_of_reports());
+    router.merge(health.router).merge(openapi::routes(calls)).with_state(api.clone())
 }

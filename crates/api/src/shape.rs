@@ -7,8 +7,12 @@ mod event;
 mod reading;
 mod text;
 
-pub(crate) use client::{ClientShape, NewClientShape, change_of_client, new_client};
+pub(crate) use client::{
+    ClientShape, NewClientShape, change_of_client, client_changes_schema, new_client, new_client_schema,
+};
 pub(crate) use delivery::{AttemptedShape, DeliveryShape};
-pub(crate) use device::{DeviceShape, change_of_device, new_device};
+pub(crate) use device::{
+    DeviceShape, change_of_device, device_changes_schema, new_device, new_device_schema,
+};
 pub(crate) use event::EventShape;
 pub(crate) use reading::ReadingShape;

@@ -1,22 +1,51 @@
 //! `/v1/clients`: the applications that are told.
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
+use std::sync::Arc;
 
+use axum::extract::State;
+use axum::response::Response;
+use base::{ClientId, Problem};
+use engine::Queries;
+use engine::records::Client;
+
+use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::idempotency::Creation;
+use crate::list::{self, List};
+use crate::openapi::Call;
+use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_CLIENT};
 use crate::params::Params;
 use crate::path::{ClientInPath, unknown_client};
 use crate::problem::Refused;
 use crate::shape::{self, ClientShape, NewClientShape};
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/clients", get(list).post(create))
-        .route("/v1/clients/{id}", get(show).patch(change).delete(remove))
+pub(super) fn routes() -> Routes {
+    let created = Call::new("Registers a client; its secret is shown only here")
+        .once()
+        .takes(shape::new_client_schema())
+        .gives::<NewClientShape<'_>>(201, "the client with its secret")
+        .refuses(OF_A_CREATION)
+        .refuses(OF_A_CLIENT)
+        .refuses(&[(422, "invalid_secret")]);
+    let listed = Call::new("Clients in order of id").lists::<ClientShape<'_>>();
+    let shown = Call::new("A client").gives::<ClientShape<'_>>(200, "the client").refuses(&[UNKNOWN_CLIENT]);
+    let changed = Call::new("Changes what the merge patch names")
+        .takes(shape::client_changes_schema())
+        .gives::<ClientShape<'_>>(200, "the client as it is now")
+        .refuses(OF_A_PATCH)
+        .refuses(OF_A_CLIENT)
+        .refuses(&[UNKNOWN_CLIENT]);
+    let removed = Call::new("Removes a client; nothing more goes out to it")
+        .gives_nothing(204, "it is gone")
+        .refuses(&[UNKNOWN_CLIENT]);
+    Routes::default()
+        .get("/v1/clients", list, listed)
+        .post("/v1/clients", create, created)
+        .get("/v1/clients/{id}", show, shown)
+        .patch("/v1/clients/{id}", change, changed)
+        .delete("/v1/clients/{id}", remove, removed)
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
@@ -27,11 +56,28 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
     creation.once(&api, create).await
 }
 
-async fn list(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
-    let page = params.page()?;
-    let clients = api.queries().clients(page.after.as_ref(), page.to_read());
-    let shapes: Vec<_> = clients.iter().map(|client| (&client.id, ClientShape::from(&**client))).collect();
-    Ok(page.show(shapes, |(id, _)| (*id).clone(), |(_, shape)| shape))
+struct Clients(Queries);
+
+impl List for Clients {
+    type Key = ClientId;
+    type Found = Arc<Client>;
+    type Shown<'a> = ClientShape<'a>;
+
+    fn read(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Arc<Client>>, Problem> {
+        Ok(self.0.clients(after, limit))
+    }
+
+    fn key(client: &Arc<Client>) -> ClientId {
+        client.id.clone()
+    }
+
+    fn show(client: &Arc<Client>) -> ClientShape<'_> {
+        ClientShape::from(&**client)
+    }
+}
+
+async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, Refused> {
+    list::answer(&api, params.page()?, Clients(api.queries())).await
 }
 
 async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Answer, Refused> {

@@ -1,38 +1,83 @@
 //! `/v1/deliveries`: what clients were told, and how it went.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::{get, post};
+use axum::response::Response;
+use base::Problem;
 use base::id::DELIVERY_ID_PREFIX;
+use engine::Queries;
 use engine::queries::{DeliveryFilter, FeedKey};
-use engine::records::{DeliveryKey, DeliveryStatus};
+use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 
+use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::page::PageOf;
+use crate::idempotency::Creation;
+use crate::list::{self, List};
+use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
+use crate::page::Feed;
 use crate::params::Params;
 use crate::path::{DeliveryInPath, unknown_delivery};
 use crate::problem::Refused;
 use crate::shape::{AttemptedShape, DeliveryShape};
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/deliveries", get(list))
-        .route("/v1/deliveries/{id}", get(show))
-        .route("/v1/deliveries/{id}/retry", post(retry))
+pub(super) fn routes() -> Routes {
+    let listed = Call::new("Notifications by the time at which they were made")
+        .query("client", words::client_id())
+        .query("device", words::device_id())
+        .query("status", words::delivery_status())
+        .feed()
+        .lists::<DeliveryShape>()
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE]);
+    let shown = Call::new("A notification with its attempts")
+        .gives::<AttemptedShape>(200, "the notification")
+        .refuses(&[UNKNOWN_DELIVERY])
+        .refuses(OF_A_READ);
+    let retried = Call::new("Sends a notification again now")
+        .once()
+        .gives_nothing(202, "it is on its way")
+        .refuses(&[UNKNOWN_DELIVERY, (409, "superseded"), (409, "not_linked")]);
+    Routes::default().get("/v1/deliveries", list, listed).get("/v1/deliveries/{id}", show, shown).post(
+        "/v1/deliveries/{id}/retry",
+        retry,
+        retried,
+    )
 }
 
-async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Answer, Refused> {
+struct Deliveries {
+    queries: Queries,
+    filter: DeliveryFilter,
+    feed: Feed,
+}
+
+impl List for Deliveries {
+    type Key = FeedKey<DeliveryKey>;
+    type Found = (FeedKey<DeliveryKey>, Delivery);
+    type Shown<'a> = DeliveryShape;
+
+    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.queries.deliveries(&self.filter, self.feed.page(after, limit))
+    }
+
+    fn key((key, _): &Self::Found) -> Self::Key {
+        *key
+    }
+
+    fn show((_, delivery): &Self::Found) -> DeliveryShape {
+        delivery.into()
+    }
+}
+
+async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
     let filter = DeliveryFilter {
         client: params.client("client")?,
         device: params.device("device")?,
         status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
     };
-    let (span, order) = (params.span()?, params.order()?);
-    let page: PageOf<FeedKey<DeliveryKey>> = params.page()?;
-    let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let deliveries = api.shared.lists.run(move || queries.deliveries(&filter, of_feed)).await?;
-    Ok(page.show(deliveries, |(key, _)| *key, |(_, delivery)| DeliveryShape::from(&delivery)))
+    let feed = params.feed()?;
+    let page = params.page()?;
+    let feed = feed.ending(page.form, api.engine().clock().now());
+    list::answer(&api, page, Deliveries { queries: api.queries(), filter, feed }).await
 }
 
 async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<Answer, Refused> {
@@ -43,7 +88,15 @@ async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -
     Ok(Answer::ok(&AttemptedShape::of(&delivery, &attempts)))
 }
 
-async fn retry(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<Answer, Refused> {
-    api.engine().retry_delivery(id).await?;
-    Ok(Answer::accepted())
+/// A delivered notification goes out under a new id, so this creates too.
+async fn retry(
+    State(api): State<ApiState>,
+    DeliveryInPath(id): DeliveryInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let retry = async move |api: ApiState, _: String| {
+        api.engine().retry_delivery(id).await?;
+        Ok(Answer::accepted())
+    };
+    creation.once(&api, retry).await
 }

@@ -1,26 +1,57 @@
 //! `/v1/devices`: what is registered, and what it is like now.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
-use base::{DeviceId, Kind};
+use axum::response::Response;
+use base::{DeviceId, Kind, Problem};
+use engine::Queries;
 use engine::queries::{Device, DeviceFilter};
 use engine::records::Connection;
 
+use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::idempotency::Creation;
-use crate::page::PageOf;
+use crate::list::{self, List};
+use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::{DeviceInPath, unknown_device};
 use crate::problem::Refused;
 use crate::shape::{self, DeviceShape};
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/devices", get(list).post(create))
-        .route("/v1/devices/{id}", get(show).patch(change).delete(remove))
+pub(super) fn routes() -> Routes {
+    let created = Call::new("Registers a device")
+        .once()
+        .takes(shape::new_device_schema())
+        .gives::<DeviceShape<'_>>(201, "the device")
+        .refuses(OF_A_CREATION)
+        .refuses(OF_A_DEVICE)
+        .refuses(&[(422, "too_many_kinds")]);
+    let listed = Call::new("Devices in order of id")
+        .query("kind", words::kind())
+        .query("connection", words::connection())
+        .labels()
+        .lists::<DeviceShape<'_>>();
+    let shown = Call::new("A device with its state")
+        .gives::<DeviceShape<'_>>(200, "the device")
+        .refuses(&[UNKNOWN_DEVICE])
+        .refuses(OF_A_READ);
+    let changed = Call::new("Changes what the merge patch names")
+        .takes(shape::device_changes_schema())
+        .gives::<DeviceShape<'_>>(200, "the device as it is now")
+        .refuses(OF_A_PATCH)
+        .refuses(OF_A_DEVICE)
+        .refuses(&[UNKNOWN_DEVICE]);
+    let removed = Call::new("Removes a device with its readings and events")
+        .gives_nothing(204, "it is gone")
+        .refuses(&[UNKNOWN_DEVICE]);
+    Routes::default()
+        .get("/v1/devices", list, listed)
+        .post("/v1/devices", create, created)
+        .get("/v1/devices/{id}", show, shown)
+        .patch("/v1/devices/{id}", change, changed)
+        .delete("/v1/devices/{id}", remove, removed)
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
@@ -31,26 +62,39 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
     creation.once(&api, create).await
 }
 
-async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Answer, Refused> {
+/// Devices by what they are.
+struct Matching {
+    queries: Queries,
+    filter: DeviceFilter,
+}
+
+impl List for Matching {
+    type Key = DeviceId;
+    type Found = Device;
+    type Shown<'a> = DeviceShape<'a>;
+
+    fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<Device>, Problem> {
+        self.queries.devices(&self.filter, after, limit)
+    }
+
+    fn key(device: &Device) -> DeviceId {
+        device.profile.id.clone()
+    }
+
+    fn show(device: &Device) -> DeviceShape<'_> {
+        device.into()
+    }
+}
+
+async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
     let connections = [Connection::Online, Connection::Lost, Connection::NeverSeen];
+    let right = "a kind: a lower-case letter, then those, digits, '_' and '-'";
     let filter = DeviceFilter {
-        kind: params.take(
-            "kind",
-            "a kind: a lower-case letter, then those, digits, '_' and '-'",
-            Kind::new,
-        )?,
+        kind: params.take("kind", right, Kind::new)?,
         labels: params.prefixed("label.", "label.KEY"),
         connection: params.word("connection", &connections, Connection::as_str)?,
     };
-    let page: PageOf<DeviceId> = params.page()?;
-    let (queries, after, to_read) = (api.queries(), page.after.clone(), page.to_read());
-    let devices = api.shared.lists.run(move || queries.devices(&filter, after.as_ref(), to_read)).await?;
-    Ok(shown(&page, &devices))
-}
-
-/// The answer that shows a page of devices.
-pub(super) fn shown(page: &PageOf<DeviceId>, devices: &[Device]) -> Answer {
-    page.show(devices.iter().collect(), |device| device.profile.id.clone(), DeviceShape::from)
+    list::answer(&api, params.page()?, Matching { queries: api.queries(), filter }).await
 }
 
 async fn show(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Answer, Refused> {

@@ -2,22 +2,31 @@
 
 use std::sync::{Arc, PoisonError};
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use axum::routing::get;
 use base::Problem;
 use prometheus_client::encoding::text::encode;
 
+use super::Routes;
 use crate::ApiState;
+use crate::openapi::Call;
 use crate::problem::Refused;
 
+/// What plain text is answered as.
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 /// The text form that Prometheus reads, by its name in content types.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new().route("/healthz", get(alive)).route("/readyz", get(ready)).route("/metrics", get(metrics))
+pub(super) fn routes() -> Routes {
+    let alive_told = Call::new("The process lives").gives_text(TEXT_TYPE, "it does");
+    let ready_told = Call::new("What is accepted can be made durable").gives_text(TEXT_TYPE, "it can");
+    let figures_told = Call::new("Figures for Prometheus").gives_text(METRICS_TYPE, "OpenMetrics text");
+    Routes::default().get("/healthz", alive, alive_told).get("/readyz", ready, ready_told).get(
+        "/metrics",
+        metrics,
+        figures_told,
+    )
 }
 
 /// The process lives and answers.

@@ -1,46 +1,104 @@
 //! Readings of a device, and events: the feeds of what devices said and of what came of it.
 
-use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
-use engine::ReadingKey;
+use axum::response::Response;
+use base::{DeviceId, Problem};
 use engine::queries::{EventFilter, FeedKey};
-use engine::records::{EventKey, EventKind};
+use engine::records::{Event, EventKey, EventKind, Reading};
+use engine::{Queries, ReadingKey};
 
+use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
-use crate::page::PageOf;
+use crate::list::{self, List};
+use crate::openapi::refusals::UNKNOWN_DEVICE;
+use crate::openapi::{Call, words};
+use crate::page::Feed;
 use crate::params::Params;
 use crate::path::DeviceInPath;
 use crate::problem::Refused;
 use crate::shape::{EventShape, ReadingShape};
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new().route("/v1/devices/{id}/readings", get(readings)).route("/v1/events", get(events))
+pub(super) fn routes() -> Routes {
+    let readings_listed =
+        Call::new("Every reading of a device").feed().lists::<ReadingShape>().refuses(&[UNKNOWN_DEVICE]);
+    let events_listed = Call::new("Changes, losses and restorations")
+        .query("device", words::device_id())
+        .query("type", words::event_kind())
+        .feed()
+        .lists::<EventShape>()
+        .refuses(&[UNKNOWN_DEVICE]);
+    Routes::default().get("/v1/devices/{id}/readings", readings, readings_listed).get(
+        "/v1/events",
+        events,
+        events_listed,
+    )
+}
+
+struct Readings {
+    queries: Queries,
+    device: DeviceId,
+    feed: Feed,
+}
+
+impl List for Readings {
+    type Key = ReadingKey;
+    type Found = Reading;
+    type Shown<'a> = ReadingShape;
+
+    fn read(&self, after: Option<&ReadingKey>, limit: usize) -> Result<Vec<Reading>, Problem> {
+        self.queries.readings(&self.device, self.feed.page(after, limit))
+    }
+
+    fn key(reading: &Reading) -> ReadingKey {
+        ReadingKey { ts: reading.ts, number: reading.number }
+    }
+
+    fn show(reading: &Reading) -> ReadingShape {
+        reading.into()
+    }
 }
 
 async fn readings(
     State(api): State<ApiState>,
-    DeviceInPath(id): DeviceInPath,
+    DeviceInPath(device): DeviceInPath,
     mut params: Params,
-) -> Result<Answer, Refused> {
-    let (span, order) = (params.span()?, params.order()?);
-    let page: PageOf<ReadingKey> = params.page()?;
-    let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let readings = api.shared.lists.run(move || queries.readings(&id, of_feed)).await?;
-    let key = |reading: &engine::records::Reading| ReadingKey { ts: reading.ts, number: reading.number };
-    Ok(page.show(readings, key, |reading| ReadingShape::from(&reading)))
+) -> Result<Response, Refused> {
+    let feed = params.feed()?;
+    list::answer(&api, params.page()?, Readings { queries: api.queries(), device, feed }).await
 }
 
-async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Answer, Refused> {
+struct Events {
+    queries: Queries,
+    filter: EventFilter,
+    feed: Feed,
+}
+
+impl List for Events {
+    type Key = FeedKey<EventKey>;
+    type Found = (FeedKey<EventKey>, Event);
+    type Shown<'a> = EventShape;
+
+    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.queries.events(&self.filter, self.feed.page(after, limit))
+    }
+
+    fn key((key, _): &Self::Found) -> Self::Key {
+        *key
+    }
+
+    fn show((_, event): &Self::Found) -> EventShape {
+        event.into()
+    }
+}
+
+async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
     let kinds = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
     let filter = EventFilter {
         device: params.device("device")?,
         kind: params.word("type", &kinds, EventKind::as_str)?,
     };
-    let (span, order) = (params.span()?, params.order()?);
-    let page: PageOf<FeedKey<EventKey>> = params.page()?;
-    let (queries, of_feed) = (api.queries(), page.of_feed(span, order));
-    let events = api.shared.lists.run(move || queries.events(&filter, of_feed)).await?;
-    Ok(page.show(events, |(key, _)| *key, |(_, event)| EventShape::from(&event)))
+    let feed = params.feed()?;
+    let page = params.page()?;
+    let feed = feed.ending(page.form, api.engine().clock().now());
+    list::answer(&api, page, Events { queries: api.queries(), filter, feed }).await
 }

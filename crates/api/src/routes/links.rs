@@ -1,24 +1,41 @@
 //! Links: which client is told of which device, set from one side and listed from both.
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::{get, put};
-use base::{ClientId, DeviceId};
+use std::sync::Arc;
 
-use super::devices::shown;
+use axum::extract::State;
+use axum::response::Response;
+use base::{ClientId, DeviceId, Problem};
+use engine::Queries;
+use engine::queries::Device;
+use engine::records::Client;
+
+use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::page::PageOf;
+use crate::list::{self, List};
+use crate::openapi::Call;
+use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::params::Params;
 use crate::path::{ClientInPath, DeviceInPath, LinkInPath};
 use crate::problem::Refused;
-use crate::shape::ClientShape;
+use crate::shape::{ClientShape, DeviceShape};
 
-pub(super) fn routes() -> Router<ApiState> {
-    Router::new()
-        .route("/v1/devices/{id}/clients/{client_id}", put(link).delete(unlink))
-        .route("/v1/devices/{id}/clients", get(clients))
-        .route("/v1/clients/{id}/devices", get(devices))
+pub(super) fn routes() -> Routes {
+    let linked = Call::new("The client is told of the device; repeating it changes nothing")
+        .gives_nothing(204, "they are linked")
+        .refuses(&[UNKNOWN_DEVICE, UNKNOWN_CLIENT, (409, "too_many_links")]);
+    let unlinked = Call::new("The client is no longer told of the device")
+        .gives_nothing(204, "they are not linked")
+        .refuses(&[UNKNOWN_DEVICE, UNKNOWN_CLIENT]);
+    let clients_listed =
+        Call::new("The clients of a device").lists::<ClientShape<'_>>().refuses(&[UNKNOWN_DEVICE]);
+    let devices_listed =
+        Call::new("The devices of a client").lists::<DeviceShape<'_>>().refuses(&[UNKNOWN_CLIENT]);
+    Routes::default()
+        .put("/v1/devices/{id}/clients/{client_id}", link, linked)
+        .delete("/v1/devices/{id}/clients/{client_id}", unlink, unlinked)
+        .get("/v1/devices/{id}/clients", clients, clients_listed)
+        .get("/v1/clients/{id}/devices", devices, devices_listed)
 }
 
 async fn link(
@@ -38,26 +55,67 @@ async fn unlink(
 }
 
 /// A device has few clients, so all of them are read and the page is cut out.
+struct ClientsOf {
+    queries: Queries,
+    device: DeviceId,
+}
+
+impl List for ClientsOf {
+    type Key = ClientId;
+    type Found = Arc<Client>;
+    type Shown<'a> = ClientShape<'a>;
+
+    fn read(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Arc<Client>>, Problem> {
+        let mut clients = self.queries.clients_of(&self.device)?;
+        clients.retain(|client| after.is_none_or(|after| client.id > *after));
+        clients.truncate(limit);
+        Ok(clients)
+    }
+
+    fn key(client: &Arc<Client>) -> ClientId {
+        client.id.clone()
+    }
+
+    fn show(client: &Arc<Client>) -> ClientShape<'_> {
+        ClientShape::from(&**client)
+    }
+}
+
 async fn clients(
     State(api): State<ApiState>,
-    DeviceInPath(id): DeviceInPath,
+    DeviceInPath(device): DeviceInPath,
     params: Params,
-) -> Result<Answer, Refused> {
-    let page: PageOf<ClientId> = params.page()?;
-    let queries = api.queries();
-    let mut clients = api.shared.lookups.run(move || queries.clients_of(&id)).await?;
-    clients.retain(|client| page.after.as_ref().is_none_or(|after| client.id > *after));
-    let shapes = clients.iter().map(|client| (&client.id, ClientShape::from(&**client))).collect();
-    Ok(page.show(shapes, |(id, _)| (*id).clone(), |(_, shape)| shape))
+) -> Result<Response, Refused> {
+    list::answer(&api, params.page()?, ClientsOf { queries: api.queries(), device }).await
+}
+
+struct DevicesOf {
+    queries: Queries,
+    client: ClientId,
+}
+
+impl List for DevicesOf {
+    type Key = DeviceId;
+    type Found = Device;
+    type Shown<'a> = DeviceShape<'a>;
+
+    fn read(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<Device>, Problem> {
+        self.queries.devices_of(&self.client, after, limit)
+    }
+
+    fn key(device: &Device) -> DeviceId {
+        device.profile.id.clone()
+    }
+
+    fn show(device: &Device) -> DeviceShape<'_> {
+        device.into()
+    }
 }
 
 async fn devices(
     State(api): State<ApiState>,
-    ClientInPath(id): ClientInPath,
+    ClientInPath(client): ClientInPath,
     params: Params,
-) -> Result<Answer, Refused> {
-    let page: PageOf<DeviceId> = params.page()?;
-    let (queries, after, to_read) = (api.queries(), page.after.clone(), page.to_read());
-    let devices = api.shared.lists.run(move || queries.devices_of(&id, after.as_ref(), to_read)).await?;
-    Ok(shown(&page, &devices))
+) -> Result<Response, Refused> {
+    list::answer(&api, params.page()?, DevicesOf { queries: api.queries(), client }).await
 }

@@ -8,9 +8,13 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use engine::records::Client;
 use engine::{ClientPatch, NewClient};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::Schema;
 
 use super::text::Time;
 use crate::fields::{Fields, boolean, string};
+use crate::openapi::words;
+use crate::row::{Cells, Row};
 
 /// What a secret's text begins with, by Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
@@ -21,20 +25,26 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A client.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Client)]
 pub(crate) struct ClientShape<'a> {
+    #[schema(schema_with = words::client_id)]
     id: &'a str,
+    #[schema(schema_with = words::name)]
     name: &'a str,
+    #[schema(schema_with = words::url)]
     url: &'a str,
     enabled: bool,
     created_at: Time,
 }
 
 /// A client that was just registered.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = NewClient)]
 pub(crate) struct NewClientShape<'a> {
     #[serde(flatten)]
     client: ClientShape<'a>,
+    #[schema(schema_with = words::secret)]
     secret: String,
 }
 
@@ -55,6 +65,29 @@ impl<'a> From<&'a Client> for NewClientShape<'a> {
         let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(&client.secret));
         Self { client: client.into(), secret }
     }
+}
+
+impl Row for ClientShape<'_> {
+    const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "created_at"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.id).text(self.name).text(self.url).shown(self.enabled).shown(self.created_at);
+    }
+}
+
+/// The schema of a client to be registered.
+pub(crate) fn new_client_schema() -> Schema {
+    words::body(&[
+        ("id?", words::client_id()),
+        ("name", words::name()),
+        ("url", words::url()),
+        ("secret?", words::secret()),
+    ])
+}
+
+/// The schema of a change of a client.
+pub(crate) fn client_changes_schema() -> Schema {
+    words::changes(&[("name", words::name()), ("url", words::url()), ("enabled", words::flag())])
 }
 
 /// A client as the body of a request asks for it.

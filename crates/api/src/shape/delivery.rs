@@ -3,36 +3,52 @@
 use base::id::DELIVERY_ID_PREFIX;
 use engine::records::{Attempt, Delivery};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::text::Time;
+use crate::openapi::words;
+use crate::row::{Cells, Row};
 
 /// A delivery. Its id is the `webhook-id`.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Delivery)]
 pub(crate) struct DeliveryShape {
+    #[schema(schema_with = words::delivery_id)]
     id: String,
+    #[schema(schema_with = words::client_id)]
     client_id: String,
+    #[schema(schema_with = words::device_id)]
     device_id: String,
+    #[schema(schema_with = words::event_kind)]
     r#type: &'static str,
+    #[schema(schema_with = words::delivery_status)]
     status: &'static str,
     attempt_count: u32,
     created_at: Time,
+    #[schema(required)]
     next_attempt_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::delivery_id, required = false)]
     resend_of: Option<String>,
 }
 
 /// A delivery with its attempts, oldest first.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeliveryWithAttempts)]
 pub(crate) struct AttemptedShape {
     #[serde(flatten)]
     delivery: DeliveryShape,
     attempts: Vec<AttemptShape>,
 }
 
-#[derive(Serialize)]
-struct AttemptShape {
+/// One time that a notification was sent, or tried to be.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Attempt)]
+pub(crate) struct AttemptShape {
     at: Time,
+    #[schema(required)]
     status_code: Option<u16>,
+    #[schema(schema_with = words::attempt_error, required)]
     error: Option<&'static str>,
     duration_ms: u32,
 }
@@ -68,5 +84,25 @@ impl From<&Attempt> for AttemptShape {
             error: attempt.error.map(|error| error.as_str()),
             duration_ms: attempt.duration_ms,
         }
+    }
+}
+
+impl Row for DeliveryShape {
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "client_id",
+        "device_id",
+        "type",
+        "status",
+        "attempt_count",
+        "created_at",
+        "next_attempt_at",
+        "resend_of",
+    ];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(&self.id).text(&self.client_id).text(&self.device_id).text(self.r#type).text(self.status);
+        cells.shown(self.attempt_count).shown(self.created_at).shown_or_empty(self.next_attempt_at);
+        cells.shown_or_empty(self.resend_of.as_ref());
     }
 }

@@ -6,31 +6,46 @@ use base::Problem;
 use engine::queries::Device;
 use engine::{DevicePatch, NewDevice};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa::openapi::Schema;
 
-use super::text::{Time, of_millis, of_value};
+use super::text::{Data, Time, of_millis};
 use crate::fields::{Fields, label_changes, labels, report_interval, string};
+use crate::openapi::words;
+use crate::row::{Cells, Row};
 
 const FIELDS: [&str; 5] = ["id", "kind", "address", "labels", "report_interval"];
 
 /// A device with its state.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Device)]
 pub(crate) struct DeviceShape<'a> {
+    #[schema(schema_with = words::device_id)]
     id: &'a str,
+    #[schema(schema_with = words::kind)]
     kind: &'a str,
+    #[schema(required)]
     address: Option<&'a str>,
+    #[schema(schema_with = words::labels)]
     labels: BTreeMap<&'a str, &'a str>,
     /// Null where the setting holds.
+    #[schema(schema_with = interval_or_null, required)]
     report_interval: Option<String>,
     registered_at: Time,
     state: StateShape,
 }
 
-#[derive(Serialize)]
+/// What a device is like now.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeviceState)]
 struct StateShape {
-    value: Option<Box<RawValue>>,
+    #[schema(schema_with = words::any, required)]
+    value: Option<Data>,
+    #[schema(required)]
     changed_at: Option<Time>,
+    #[schema(required)]
     last_seen_at: Option<Time>,
+    #[schema(schema_with = words::connection)]
     connection: &'static str,
 }
 
@@ -44,13 +59,61 @@ impl<'a> From<&'a Device> for DeviceShape<'a> {
             report_interval: profile.report_interval_ms.map(of_millis),
             registered_at: Time(profile.registered_at),
             state: StateShape {
-                value: state.value.as_ref().map(of_value),
+                value: state.value.as_ref().map(Data::from),
                 changed_at: state.changed_at.map(Time),
                 last_seen_at: seen.map(|seen| Time(seen.at)),
                 connection: state.connection.as_str(),
             },
         }
     }
+}
+
+impl Row for DeviceShape<'_> {
+    const COLUMNS: &'static [&'static str] = &[
+        "id",
+        "kind",
+        "address",
+        "labels",
+        "report_interval",
+        "registered_at",
+        "value",
+        "changed_at",
+        "last_seen_at",
+        "connection",
+    ];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        let labels = serde_json::to_string(&self.labels).expect("a map of text is JSON");
+        cells.text(self.id).text(self.kind).text(self.address.unwrap_or_default()).text(&labels);
+        cells.text(self.report_interval.as_deref().unwrap_or_default()).shown(self.registered_at);
+        let state = &self.state;
+        cells.json(state.value.as_ref().map(Data::json)).shown_or_empty(state.changed_at);
+        cells.shown_or_empty(state.last_seen_at).text(state.connection);
+    }
+}
+
+fn interval_or_null() -> Schema {
+    words::or_null(words::duration())
+}
+
+/// The schema of a device to be registered.
+pub(crate) fn new_device_schema() -> Schema {
+    words::body(&[
+        ("id", words::device_id()),
+        ("kind?", words::kind()),
+        ("address?", words::name()),
+        ("labels?", words::labels()),
+        ("report_interval?", words::duration()),
+    ])
+}
+
+/// The schema of a change of a device.
+pub(crate) fn device_changes_schema() -> Schema {
+    words::body(&[
+        ("address?", words::name()),
+        ("labels?", words::label_changes()),
+        ("report_interval?", words::duration()),
+    ])
 }
 
 /// A device as the body of a request asks for it.

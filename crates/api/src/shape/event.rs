@@ -3,20 +3,28 @@
 use base::id::EVENT_ID_PREFIX;
 use engine::records::Event;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
-use super::text::{Time, of_value};
+use super::text::{Data, Time};
+use crate::openapi::words;
+use crate::row::{Cells, Row};
 
 /// An event.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Event)]
 pub(crate) struct EventShape {
+    #[schema(schema_with = words::event_id)]
     id: String,
+    #[schema(schema_with = words::device_id)]
     device_id: String,
+    #[schema(schema_with = words::event_kind)]
     r#type: &'static str,
     ts: Time,
     sequence: u64,
-    value: Option<Box<RawValue>>,
-    previous: Option<Box<RawValue>>,
+    #[schema(schema_with = words::any, required)]
+    value: Option<Data>,
+    #[schema(schema_with = words::any, required)]
+    previous: Option<Data>,
 }
 
 impl From<&Event> for EventShape {
@@ -27,8 +35,18 @@ impl From<&Event> for EventShape {
             r#type: event.kind.as_str(),
             ts: Time(event.id.at),
             sequence: event.sequence,
-            value: event.value.as_ref().map(of_value),
-            previous: event.previous.as_ref().map(of_value),
+            value: event.value.as_ref().map(Data::from),
+            previous: event.previous.as_ref().map(Data::from),
         }
+    }
+}
+
+impl Row for EventShape {
+    const COLUMNS: &'static [&'static str] =
+        &["id", "device_id", "type", "ts", "sequence", "value", "previous"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(&self.id).text(&self.device_id).text(self.r#type).shown(self.ts).shown(self.sequence);
+        cells.json(self.value.as_ref().map(Data::json)).json(self.previous.as_ref().map(Data::json));
     }
 }

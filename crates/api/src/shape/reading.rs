@@ -2,20 +2,30 @@
 
 use engine::records::Reading;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
-use super::text::{Time, of_value};
+use super::text::{Data, Time};
+use crate::row::{Cells, Row};
 
 /// A reading.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Reading)]
 pub(crate) struct ReadingShape {
     ts: Time,
-    data: Box<RawValue>,
+    data: Data,
     changed: bool,
 }
 
 impl From<&Reading> for ReadingShape {
     fn from(reading: &Reading) -> Self {
-        Self { ts: Time(reading.ts), data: of_value(&reading.value), changed: reading.changed }
+        Self { ts: Time(reading.ts), data: (&reading.value).into(), changed: reading.changed }
+    }
+}
+
+impl Row for ReadingShape {
+    const COLUMNS: &'static [&'static str] = &["ts", "data", "changed"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.shown(self.ts).json(Some(self.data.json())).shown(self.changed);
     }
 }

@@ -1,6 +1,9 @@
 //! The API from outside: requests into its router, over an engine and a store in memory, and what is answered.
 
 mod bodies;
+mod described;
+mod document;
+mod exports;
 mod health;
 mod history;
 mod lists;

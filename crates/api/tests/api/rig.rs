@@ -19,6 +19,8 @@ use serde_json::Value as Json;
 use store::MemoryStore;
 use tower_service::Service;
 
+use crate::described::Described;
+
 /// When every test begins: 2026-11-21T00:00:00Z.
 const BEGIN: i64 = 1_795_219_200_000;
 
@@ -48,6 +50,7 @@ pub(crate) struct Server {
     pub engine: Engine,
     pub store: Arc<MemoryStore>,
     pub clock: Arc<TickingClock>,
+    described: Described,
 }
 
 /// What was answered.
@@ -85,15 +88,18 @@ impl Server {
         let engine = Engine::start(settings(), port, engine_clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let state = ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::default()));
-        Self { router: router_with(&state, more), engine, store, clock }
+        let router = router_with(&state, more);
+        let document =
+            sent(&router, request("GET /openapi.json", "").body(Body::empty()).expect("a request"));
+        let described = Described::new(document.await.json());
+        Self { router, engine, store, clock, described }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().call(request).await.expect("a router never fails");
-        let (parts, body) = response.into_parts();
-        let body = body.collect().await.expect("a whole body").to_bytes();
-        let text = String::from_utf8(body.to_vec()).expect("UTF-8");
-        Answer { status: parts.status.as_u16(), headers: parts.headers, text }
+        let call = format!("{} {}", request.method(), request.uri());
+        let answer = sent(&self.router, request).await;
+        self.described.check(&call, &answer);
+        answer
     }
 
     /// `call` is a method and a path.
@@ -181,6 +187,14 @@ impl Server {
             tokio::task::yield_now().await;
         }
     }
+}
+
+async fn sent(router: &Router, request: Request<Body>) -> Answer {
+    let response = router.clone().call(request).await.expect("a router never fails");
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a whole body").to_bytes();
+    let text = String::from_utf8(body.to_vec()).expect("UTF-8");
+    Answer { status: parts.status.as_u16(), headers: parts.headers, text }
 }
 
 /// The beginning of a request.

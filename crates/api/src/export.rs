@@ -1,0 +1,190 @@
+//! Exports: a whole list as NDJSON or CSV, from its first item to its last, in bounded memory.
+//!
+//! A list is read a piece at a time, and the next piece only when the receiver took the one before. Once the answer has
+//! begun its status cannot change; an export that fails then breaks the connection off, so that it is never taken for a
+//! complete one. A receiver that takes nothing for a while is given up, since it holds one of few places.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use base::Problem;
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::ApiState;
+use crate::list::List;
+use crate::page::{PageOf, Rows};
+use crate::reads::Place;
+use crate::row::Table;
+
+/// Items that are read at a time.
+const PIECE_ITEMS: usize = 1_000;
+/// A receiver that takes no piece for this long is given up.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// The answer that shows all of the list behind `page.after`, at most `page.limit` items if that is given.
+///
+/// # Errors
+/// What reading the first piece says, or `busy`.
+pub(crate) async fn all<L: List>(
+    api: &ApiState,
+    rows: Rows,
+    page: PageOf<L::Key>,
+    list: L,
+) -> Result<Response, Problem> {
+    let place = api.shared.exports.enter()?;
+    let walk = Walk { list: Arc::new(list), rows, after: None, left: page.limit, begun: false };
+    let (first, walk) = Walk { after: page.after, ..walk }.next(&place).await?;
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(send_all(first, walk, place, sender));
+    let mut response = Response::new(body(receiver));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(rows.content_type()));
+    Ok(response)
+}
+
+/// What goes to the receiver. Only [`Piece::End`] ends the body well.
+#[derive(Debug)]
+enum Piece {
+    Rows(Bytes),
+    End,
+}
+
+/// Why an export broke off, for the log of the connection.
+#[derive(Debug)]
+struct BrokenOff;
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an export broke off")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
+fn body(pieces: mpsc::Receiver<Piece>) -> Body {
+    Body::from_stream(stream::unfold(Some(pieces), async |pieces| {
+        let mut pieces = pieces?;
+        match pieces.recv().await {
+            Some(Piece::Rows(rows)) => Some((Ok(rows), Some(pieces))),
+            Some(Piece::End) => None,
+            None => Some((Err(BrokenOff), None)),
+        }
+    }))
+}
+
+async fn send_all<L: List>(first: Bytes, walk: Option<Walk<L>>, place: Place, receiver: mpsc::Sender<Piece>) {
+    let (mut rows, mut walk) = (first, walk);
+    loop {
+        if !sent(&receiver, Piece::Rows(rows), STALL_MAX).await {
+            return;
+        }
+        let Some(rest) = walk else { break };
+        match rest.next(&place).await {
+            Ok((next, rest)) => (rows, walk) = (next, rest),
+            Err(problem) => {
+                warn!(code = problem.code, detail = problem.detail, "an export broke off");
+                return;
+            }
+        }
+    }
+    sent(&receiver, Piece::End, STALL_MAX).await;
+}
+
+/// Whether the receiver took it.
+async fn sent(receiver: &mpsc::Sender<Piece>, piece: Piece, stall_max: Duration) -> bool {
+    match timeout(stall_max, receiver.send(piece)).await {
+        Ok(sent) => sent.is_ok(),
+        Err(_) => {
+            warn!(stalled_for = ?stall_max, "an export is given up: its receiver takes nothing");
+            false
+        }
+    }
+}
+
+/// An export under way.
+struct Walk<L: List> {
+    list: Arc<L>,
+    rows: Rows,
+    after: Option<L::Key>,
+    /// Items that may still be shown.
+    left: Option<usize>,
+    begun: bool,
+}
+
+impl<L: List> Walk<L> {
+    /// The next rows, and the rest of the walk unless that was its end.
+    async fn next(self, place: &Place) -> Result<(Bytes, Option<Self>), Problem> {
+        place.run(move || self.read()).await
+    }
+
+    fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
+        let asked = self.left.map_or(PIECE_ITEMS, |left| left.min(PIECE_ITEMS));
+        let found = self.list.read(self.after.as_ref(), asked)?;
+        let bytes = self.written(&found);
+        self.begun = true;
+        self.left = self.left.map(|left| left - found.len());
+        self.after = found.last().map(L::key);
+        let ended = found.len() < asked || self.left == Some(0);
+        Ok((bytes, if ended { None } else { Some(self) }))
+    }
+
+    fn written(&self, found: &[L::Found]) -> Bytes {
+        match self.rows {
+            Rows::Ndjson => {
+                let mut lines = Vec::new();
+                for item in found {
+                    serde_json::to_writer(&mut lines, &L::show(item)).expect("a shape is JSON");
+                    lines.push(b'\n');
+                }
+                lines.into()
+            }
+            Rows::Csv => {
+                let mut table = Table::new();
+                if !self.begun {
+                    table.names::<L::Shown<'_>>();
+                }
+                found.iter().for_each(|item| table.add(&L::show(item)));
+                table.into_bytes().into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn received(pieces: Vec<Piece>) -> Result<Bytes, String> {
+        let (sender, receiver) = mpsc::channel(pieces.len().max(1));
+        for piece in pieces {
+            sender.send(piece).await.expect("there is room");
+        }
+        drop(sender);
+        body(receiver).collect().await.map(|all| all.to_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn only_an_export_that_says_so_has_ended() {
+        let rows = || Piece::Rows(Bytes::from_static(b"x\n"));
+        assert_eq!(received(vec![rows(), rows(), Piece::End]).await, Ok(Bytes::from_static(b"x\nx\n")));
+        assert_eq!(received(vec![rows()]).await, Err("an export broke off".to_owned()));
+        assert_eq!(received(vec![]).await, Err("an export broke off".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_takes_nothing_is_given_up() {
+        let (sender, receiver) = mpsc::channel(1);
+        assert!(sent(&sender, Piece::End, STALL_MAX).await);
+        assert!(!sent(&sender, Piece::End, Duration::from_millis(1)).await, "the first one was not taken");
+        drop(receiver);
+    }
+}

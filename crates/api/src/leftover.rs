@@ -1,0 +1,152 @@
+//! What a refused request has not sent yet: it is read and thrown away for a while, so that the sender gets to the answer.
+//!
+//! A connection that is closed while its sender still writes is reset, and a reset takes the answer with it: the sender would see a
+//! broken connection where it was told "too large". So whoever leaves a body unread leaves it here. What is read is bounded
+//! in bytes and in time, and so is how many are read at the same time; beyond that the connection is closed as it is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::EXPECT;
+use axum::middleware::Next;
+use axum::response::Response;
+use base::limits::JSON_BODY_BYTES_MAX;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::ApiState;
+
+/// Most that is thrown away of a body: a few times what a body may have.
+const BYTES_MAX: usize = 4 * JSON_BODY_BYTES_MAX;
+/// Longest time for which that is done.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// Bodies that are thrown away at the same time.
+const BODIES_MAX: usize = 64;
+
+/// The places for bodies that are thrown away.
+#[derive(Debug)]
+pub(crate) struct Leftovers(Arc<Semaphore>);
+
+impl Default for Leftovers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(BODIES_MAX)))
+    }
+}
+
+/// Whatever a handler leaves of the body is thrown away.
+///
+/// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.
+pub(crate) async fn read_to_the_end(State(api): State<ApiState>, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
+        return next.run(request).await;
+    }
+    let places = Arc::clone(&api.shared.leftovers.0);
+    next.run(request.map(|body| Body::new(Watched { body, places }))).await
+}
+
+/// A body that is not simply dropped where it is not read to its end.
+struct Watched {
+    body: Body,
+    places: Arc<Semaphore>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.body.is_end_stream() {
+            return;
+        }
+        // Outside of the runtime, or with every place taken, the connection is closed as it is.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        let body = std::mem::take(&mut self.body);
+        runtime.spawn(async move {
+            let _place = place;
+            // Late or not, this is the end of it.
+            let _too_slow = timeout(TIME_MAX, throw_away(body)).await;
+        });
+    }
+}
+
+/// Reads until the end, the limit or an error; how much it was.
+async fn throw_away(mut body: Body) -> usize {
+    let mut bytes = 0;
+    while bytes < BYTES_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::stream;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// A body of so many MiB, a counter of those that were read, and a signal for when the body is dropped.
+    fn counted(mib: usize) -> (Body, Arc<AtomicUsize>, Arc<Notify>) {
+        struct Told(Arc<Notify>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        let (read, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (counter, told) = (Arc::clone(&read), Told(Arc::clone(&dropped)));
+        let chunks = stream::iter((0..mib).map(move |_| {
+            let _held = &told;
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, Infallible>(Bytes::from(vec![b' '; 1_024 * 1_024]))
+        }));
+        (Body::from_stream(chunks), read, dropped)
+    }
+
+    #[tokio::test]
+    async fn what_is_left_is_read_up_to_a_limit() {
+        for (mib, expect) in [(0, 0), (3, 3), (64, 64), (1_000, 64)] {
+            let (body, read, dropped) = counted(mib);
+            drop(Watched { body, places: Arc::new(Semaphore::new(1)) });
+            dropped.notified().await;
+            assert_eq!(read.load(Ordering::SeqCst), expect, "of {mib} MiB");
+        }
+    }
+
+    #[tokio::test]
+    async fn with_every_place_taken_nothing_is_read() {
+        let (body, read, dropped) = counted(3);
+        drop(Watched { body, places: Arc::new(Semaphore::new(0)) });
+        dropped.notified().await;
+        assert_eq!(read.load(Ordering::SeqCst), 0);
+    }
+}

@@ -1,0 +1,268 @@
+//! What is said of one call: parameters, body, answers and refusals, put together from a few words in its route.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::http::Method;
+use base::limits::{JSON_BODY_BYTES_MAX, NDJSON_LINE_BYTES_MAX, PAGE_ITEMS_MAX};
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::request_body::RequestBody;
+use utoipa::openapi::schema::ArrayBuilder;
+use utoipa::openapi::{
+    AllOfBuilder, Content, ObjectBuilder, Ref, RefOr, Required, Response, Responses, Schema, Type,
+};
+
+use super::refusals::{self, Coded};
+use super::words;
+use crate::page::Rows;
+use crate::row::Row;
+
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+
+/// What a call takes and answers.
+#[derive(Clone)]
+pub(crate) struct Call {
+    summary: &'static str,
+    parameters: Vec<Parameter>,
+    body: Option<RequestBody>,
+    answers: Vec<(u16, Response)>,
+    refusals: BTreeMap<u16, BTreeSet<&'static str>>,
+    schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.summary)
+    }
+}
+
+impl Call {
+    /// A call that does what the sentence says.
+    pub(crate) fn new(summary: &'static str) -> Self {
+        let call = Self {
+            summary,
+            parameters: Vec::new(),
+            body: None,
+            answers: Vec::new(),
+            refusals: BTreeMap::new(),
+            schemas: Vec::new(),
+        };
+        call.refuses(refusals::OF_ANY)
+    }
+
+    /// A query parameter.
+    pub(crate) fn query(mut self, name: &str, schema: Schema) -> Self {
+        self.parameters.push(parameter(ParameterIn::Query, name, schema));
+        self.refuses(refusals::OF_PARAMETERS)
+    }
+
+    /// `label.KEY=VALUE`, any number of them.
+    pub(crate) fn labels(mut self) -> Self {
+        let mut labels = parameter(ParameterIn::Query, "label.KEY", words::label_value());
+        labels.description = Some("KEY is the key of a label; may be there for several".to_owned());
+        self.parameters.push(labels);
+        self
+    }
+
+    /// The parameters of a span of time.
+    pub(crate) fn span(self) -> Self {
+        self.query("from", words::time()).query("to", words::time())
+    }
+
+    /// The parameters of a feed.
+    pub(crate) fn feed(self) -> Self {
+        self.span().query("order", words::order())
+    }
+
+    /// A list of such items, by pages or as a whole in the forms of an export.
+    pub(crate) fn lists<S: ToSchema + Row>(mut self) -> Self {
+        let items = ArrayBuilder::new().items(reference::<S>());
+        let list = ObjectBuilder::new()
+            .property("items", items)
+            .required("items")
+            .property("next_cursor", words::or_null(words::cursor()))
+            .required("next_cursor");
+        let mut response = with_content("a page; or everything, if it is asked for as rows", list.into());
+        for rows in Rows::ALL {
+            let text = ObjectBuilder::new().schema_type(Type::String);
+            response
+                .content
+                .insert(rows.asked_as().to_owned(), Content::new(Some(Schema::from(text))).into());
+        }
+        self.answers.push((200, response));
+        self.query("limit", words::whole(1, PAGE_ITEMS_MAX as u64))
+            .query("cursor", words::cursor())
+            .refuses(refusals::OF_A_LIST)
+            .knows::<S>()
+    }
+
+    /// A JSON body with these members and no others.
+    pub(crate) fn takes(self, schema: Schema) -> Self {
+        self.reads(schema).refuses(refusals::OF_A_BODY)
+    }
+
+    /// A JSON body of which only these members are looked at.
+    pub(crate) fn reads(mut self, schema: Schema) -> Self {
+        self.body = Some(body(JSON, schema, format!("up to {JSON_BODY_BYTES_MAX} bytes")));
+        self
+    }
+
+    /// A body of lines, each such an object.
+    pub(crate) fn takes_lines(mut self, line: &Schema) -> Self {
+        let json = serde_json::to_string(line).expect("a schema is JSON");
+        let about =
+            format!("one object a line, of up to {NDJSON_LINE_BYTES_MAX} bytes, by this schema: {json}");
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        match &mut self.body {
+            Some(body) => {
+                let content = Content::new(Some(Schema::from(text)));
+                body.content.insert(Rows::Ndjson.asked_as().to_owned(), content.into());
+            }
+            None => self.body = Some(body(Rows::Ndjson.asked_as(), text.into(), about)),
+        }
+        self
+    }
+
+    /// `Idempotency-Key`.
+    pub(crate) fn once(mut self) -> Self {
+        let key = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .pattern(Some("^[!-~]([ -~]*[!-~])?$"))
+            .max_length(Some(crate::idempotency::KEY_CHARS_MAX));
+        self.parameters.push(parameter(ParameterIn::Header, "Idempotency-Key", key.into()));
+        self.refuses(refusals::OF_A_KEY)
+    }
+
+    /// An answer with such an object.
+    pub(crate) fn gives<S: ToSchema>(mut self, status: u16, about: &str) -> Self {
+        self.answers.push((status, with_content(about, reference::<S>())));
+        self.knows::<S>()
+    }
+
+    /// An answer without a body.
+    pub(crate) fn gives_nothing(mut self, status: u16, about: &str) -> Self {
+        self.answers.push((status, Response::new(about)));
+        self
+    }
+
+    /// An answer that is not JSON of the API.
+    pub(crate) fn gives_text(mut self, content_type: &str, about: &str) -> Self {
+        let mut response = Response::new(about);
+        response.content.insert(content_type.to_owned(), Content::new(Some(words::any())).into());
+        self.answers.push((200, response));
+        self
+    }
+
+    /// Refusals that it may meet.
+    pub(crate) fn refuses(mut self, coded: &[Coded]) -> Self {
+        for (status, code) in coded {
+            self.refusals.entry(*status).or_default().insert(code);
+        }
+        self
+    }
+
+    /// A schema, and those that it refers to, for the part that all calls share.
+    fn knows<S: ToSchema>(mut self) -> Self {
+        self.schemas.push((S::name().into_owned(), S::schema()));
+        S::schemas(&mut self.schemas);
+        self
+    }
+
+    /// The call in the document. Its schemas go where all of them are.
+    pub(super) fn operation(
+        self,
+        method: &Method,
+        path: &str,
+        schemas: &mut BTreeMap<String, RefOr<Schema>>,
+    ) -> Operation {
+        let in_path: Vec<_> = parameters_in(path).collect();
+        let mut call = if in_path.is_empty() { self } else { self.refuses(refusals::OF_A_PATH) };
+        schemas.extend(std::mem::take(&mut call.schemas));
+        let mut operation = Operation::new();
+        operation.summary = Some(call.summary.to_owned());
+        operation.operation_id = Some(operation_id(method, path));
+        operation.tags =
+            path.strip_prefix("/v1/").and_then(|rest| rest.split('/').next()).map(|tag| vec![tag.to_owned()]);
+        let parameters: Vec<_> = in_path.into_iter().chain(call.parameters).map(RefOr::T).collect();
+        operation.parameters = Some(parameters).filter(|all| !all.is_empty());
+        operation.request_body = call.body.map(RefOr::T);
+        operation.responses = responses(call.answers, &call.refusals);
+        operation
+    }
+}
+
+fn responses(answers: Vec<(u16, Response)>, refusals: &BTreeMap<u16, BTreeSet<&'static str>>) -> Responses {
+    let mut responses = Responses::new();
+    let refused = refusals.iter().map(|(status, codes)| (*status, refused(codes)));
+    for (status, response) in answers.into_iter().chain(refused) {
+        responses.responses.insert(status.to_string(), response.into());
+    }
+    responses
+}
+
+/// A problem with one of these codes.
+fn refused(codes: &BTreeSet<&'static str>) -> Response {
+    let code = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(codes.iter().map(|code| json!(code))));
+    let narrowed = ObjectBuilder::new().property("code", code);
+    let schema = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(narrowed);
+    let about = codes.iter().copied().collect::<Vec<_>>().join(", ");
+    let mut response = Response::new(about);
+    response.content.insert(PROBLEM.to_owned(), Content::new(Some(Schema::from(schema))).into());
+    response
+}
+
+fn reference<S: ToSchema>() -> RefOr<Schema> {
+    Ref::from_schema_name(S::name()).into()
+}
+
+fn with_content(about: &str, schema: RefOr<Schema>) -> Response {
+    let mut response = Response::new(about);
+    response.content.insert(JSON.to_owned(), Content::new(Some(schema)).into());
+    response
+}
+
+fn body(content_type: &str, schema: Schema, about: String) -> RequestBody {
+    let mut body = RequestBody::new();
+    body.description = Some(about);
+    body.required = Some(Required::True);
+    body.content.insert(content_type.to_owned(), Content::new(Some(schema)).into());
+    body
+}
+
+fn parameter(parameter_in: ParameterIn, name: &str, schema: Schema) -> Parameter {
+    let mut parameter = Parameter::new(name);
+    parameter.required = if parameter_in == ParameterIn::Path { Required::True } else { Required::False };
+    parameter.parameter_in = parameter_in;
+    parameter.schema = Some(schema.into());
+    parameter
+}
+
+/// The parameters that a path names.
+fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
+    path.split('/').zip(path.split('/').skip(1)).filter_map(|(before, part)| {
+        let name = part.strip_prefix('{')?.strip_suffix('}')?;
+        let schema = match before {
+            "devices" => words::device_id(),
+            "clients" => words::client_id(),
+            "deliveries" => words::delivery_id(),
+            _ => words::any(),
+        };
+        Some(parameter(ParameterIn::Path, name, schema))
+    })
+}
+
+/// `POST /v1/deliveries/{id}/retry` is `post_deliveries_id_retry`.
+fn operation_id(method: &Method, path: &str) -> String {
+    let mut id = method.as_str().to_ascii_lowercase();
+    for part in
+        path.trim_start_matches("/v1").split(['/', '{', '}', '.', '-']).filter(|part| !part.is_empty())
+    {
+        id.push('_');
+        id.push_str(part);
+    }
+    id
+}

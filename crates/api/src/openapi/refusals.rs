@@ -1,0 +1,53 @@
+//! Which refusals a call may meet: the status and the stable code of each, grouped by what brings them about.
+//!
+//! The tests of this crate and those over the whole server hold every refusal that they see against these.
+
+/// Status and code.
+pub(crate) type Coded = (u16, &'static str);
+
+/// Any call.
+pub(crate) const OF_ANY: &[Coded] = &[(500, "internal_error"), (503, "starting"), (503, "unavailable")];
+/// A call with an id in its path.
+pub(crate) const OF_A_PATH: &[Coded] = &[(400, "unreadable")];
+/// A call that reads the store.
+pub(crate) const OF_A_READ: &[Coded] = &[(503, "busy")];
+/// A call with query parameters.
+pub(crate) const OF_PARAMETERS: &[Coded] =
+    &[(400, "unreadable"), (422, "invalid_parameter"), (422, "unknown_parameter")];
+/// A list.
+pub(crate) const OF_A_LIST: &[Coded] = &[(400, "invalid_cursor"), (503, "busy")];
+/// A call with a JSON body.
+pub(crate) const OF_A_BODY: &[Coded] = &[
+    (400, "unreadable"),
+    (408, "body_too_slow"),
+    (413, "body_too_large"),
+    (422, "not_an_object"),
+    (422, "unknown_field"),
+    (422, "wrong_type"),
+];
+/// A call that may be repeated under a key.
+pub(crate) const OF_A_KEY: &[Coded] = &[
+    (400, "unreadable"),
+    (408, "body_too_slow"),
+    (413, "body_too_large"),
+    (422, "idempotency_key_reused"),
+    (422, "invalid_idempotency_key"),
+];
+/// A body with a device's fields.
+pub(crate) const OF_A_DEVICE: &[Coded] = &[
+    (422, "invalid_interval"),
+    (422, "invalid_label"),
+    (422, "invalid_kind"),
+    (422, "too_long"),
+    (422, "too_many_labels"),
+];
+/// A body with a client's fields.
+pub(crate) const OF_A_CLIENT: &[Coded] = &[(422, "invalid_url"), (422, "private_address"), (422, "too_long")];
+/// A body that makes something.
+pub(crate) const OF_A_CREATION: &[Coded] = &[(409, "exists"), (422, "invalid_id"), (422, "missing_field")];
+/// A merge patch.
+pub(crate) const OF_A_PATCH: &[Coded] = &[(422, "cannot_change"), (422, "cannot_clear")];
+
+pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
+pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
+pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");

@@ -1,0 +1,56 @@
+//! What is said of `POST /v1/reports`, which another crate answers.
+
+use axum::http::Method;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::refusals::{self, Coded};
+use super::{Call, Documented, words};
+
+/// What became of reports.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Tally)]
+pub(crate) struct TallyShape {
+    accepted: u64,
+    rejected_count: u64,
+    #[schema(max_items = 1000)]
+    rejected: Vec<RejectedLineShape>,
+}
+
+/// A line that was refused.
+#[derive(Serialize, ToSchema)]
+#[schema(as = RejectedLine)]
+pub(crate) struct RejectedLineShape {
+    /// Counts from 1.
+    line: u64,
+    code: String,
+    detail: String,
+}
+
+const OF_A_REPORT: &[Coded] = &[
+    refusals::UNKNOWN_DEVICE,
+    (400, "unreadable"),
+    (408, "body_too_slow"),
+    (413, "body_too_large"),
+    (422, "invalid_id"),
+    (422, "invalid_report_id"),
+    (422, "invalid_ts"),
+    (422, "missing_field"),
+    (422, "not_an_object"),
+    (422, "ts_ahead"),
+    (422, "value_not_allowed"),
+    (422, "value_too_deep"),
+    (422, "value_too_large"),
+    (422, "wrong_kind"),
+];
+
+/// The calls.
+pub(crate) fn calls() -> Vec<Documented> {
+    let report = words::report();
+    let call = Call::new("Hands in a report, or many as lines; answered once what is accepted is durable")
+        .reads(report.clone())
+        .takes_lines(&report)
+        .gives::<TallyShape>(200, "what became of it")
+        .refuses(OF_A_REPORT);
+    vec![Documented { method: Method::POST, path: "/v1/reports", call }]
+}

@@ -1,0 +1,213 @@
+//! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
+
+use base::limits::{
+    CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX,
+    REPORT_ID_CHARS_MAX, TEXT_CHARS_MAX, URL_CHARS_MAX,
+};
+use engine::records::{AttemptError, Connection, DeliveryStatus, EventKind};
+use serde_json::json;
+use utoipa::openapi::schema::{AdditionalProperties, KnownFormat, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn matching(pattern: &str, most: usize) -> Schema {
+    text().pattern(Some(pattern)).min_length(Some(1)).max_length(Some(most)).into()
+}
+
+fn one_of(words: impl IntoIterator<Item = &'static str>) -> Schema {
+    text().enum_values(Some(words.into_iter().map(|word| json!(word)))).into()
+}
+
+/// The same, or null.
+pub(crate) fn or_null(schema: Schema) -> Schema {
+    let Schema::Object(mut object) = schema else { return schema };
+    if let SchemaType::Type(of) = object.schema_type {
+        object.schema_type = SchemaType::Array(vec![of, Type::Null]);
+    }
+    if let Some(words) = &mut object.enum_values {
+        words.push(serde_json::Value::Null);
+    }
+    Schema::Object(object)
+}
+
+pub(crate) fn any() -> Schema {
+    ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
+}
+
+pub(crate) fn flag() -> Schema {
+    ObjectBuilder::new().schema_type(Type::Boolean).into()
+}
+
+/// A device's id; the setting `devices.id_max_len` may ask for less.
+pub(crate) fn device_id() -> Schema {
+    matching("^[A-Za-z0-9]+$", DEVICE_ID_CHARS_MAX)
+}
+
+pub(crate) fn client_id() -> Schema {
+    matching("^[A-Za-z0-9_-]+$", CLIENT_ID_CHARS_MAX)
+}
+
+pub(crate) fn kind() -> Schema {
+    matching("^[a-z][a-z0-9_-]*$", base::limits::KIND_CHARS_MAX)
+}
+
+/// The id of an event, a delivery or a refused report.
+pub(crate) fn entity_id(prefix: &str) -> Schema {
+    text().pattern(Some(format!("^{prefix}[a-z2-7]{{32}}$"))).into()
+}
+
+pub(crate) fn event_id() -> Schema {
+    entity_id(base::id::EVENT_ID_PREFIX)
+}
+
+pub(crate) fn delivery_id() -> Schema {
+    entity_id(base::id::DELIVERY_ID_PREFIX)
+}
+
+pub(crate) fn time() -> Schema {
+    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into()
+}
+
+pub(crate) fn duration() -> Schema {
+    text()
+        .pattern(Some("^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"))
+        .min_length(Some(2))
+        .description(Some("a duration such as \"250ms\", \"30s\" or \"1h30m\""))
+        .into()
+}
+
+pub(crate) fn name() -> Schema {
+    text().max_length(Some(TEXT_CHARS_MAX)).into()
+}
+
+pub(crate) fn url() -> Schema {
+    text()
+        .format(Some(SchemaFormat::Custom("uri".to_owned())))
+        .pattern(Some("^[hH][tT][tT][pP][sS]?://"))
+        .max_length(Some(URL_CHARS_MAX))
+        .into()
+}
+
+pub(crate) fn secret() -> Schema {
+    text()
+        .pattern(Some("^whsec_[A-Za-z0-9+/]+=*$"))
+        .description(Some("whsec_ and the base64 of 24 to 64 bytes"))
+        .into()
+}
+
+pub(crate) fn labels() -> Schema {
+    let mut key = text();
+    key = key.pattern(Some("^[a-z][a-z0-9_.-]*$")).max_length(Some(LABEL_KEY_CHARS_MAX));
+    let value = label_value();
+    ObjectBuilder::new()
+        .property_names(Some(key))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(value))))
+        .max_properties(Some(LABELS_MAX))
+        .into()
+}
+
+pub(crate) fn label_value() -> Schema {
+    let about = format!("up to {LABEL_VALUE_BYTES_MAX} bytes of UTF-8");
+    text().max_length(Some(LABEL_VALUE_BYTES_MAX)).description(Some(about)).into()
+}
+
+pub(crate) fn connection() -> Schema {
+    one_of([Connection::Online, Connection::Lost, Connection::NeverSeen].map(Connection::as_str))
+}
+
+pub(crate) fn event_kind() -> Schema {
+    one_of([EventKind::Changed, EventKind::Lost, EventKind::Restored].map(EventKind::as_str))
+}
+
+pub(crate) fn delivery_status() -> Schema {
+    one_of(DeliveryStatus::ALL.map(DeliveryStatus::as_str))
+}
+
+pub(crate) fn attempt_error() -> Schema {
+    let errors = [
+        AttemptError::Interrupted,
+        AttemptError::AddressRefused,
+        AttemptError::NameUnresolved,
+        AttemptError::ConnectFailed,
+        AttemptError::TlsFailed,
+        AttemptError::TimedOut,
+        AttemptError::ConnectionBroken,
+    ];
+    or_null(one_of(errors.map(AttemptError::as_str)))
+}
+
+pub(crate) fn order() -> Schema {
+    one_of(crate::page::Order::ALL.map(crate::page::Order::as_str))
+}
+
+pub(crate) fn report_id() -> Schema {
+    text().min_length(Some(1)).max_length(Some(REPORT_ID_CHARS_MAX)).into()
+}
+
+pub(crate) fn cursor() -> Schema {
+    text().description(Some("next_cursor of the page before")).into()
+}
+
+pub(crate) fn whole(least: u64, most: u64) -> Schema {
+    let number = ObjectBuilder::new().schema_type(Type::Integer);
+    number.minimum(Some(least as usize)).maximum(Some(most as usize)).into()
+}
+
+/// A refusal (RFC 9457).
+pub(crate) fn problem() -> Schema {
+    let mut problem = ObjectBuilder::new();
+    let about = text().description(Some("a sentence for people; it may change"));
+    for (name, schema) in [
+        ("type", text().into()),
+        ("title", text().into()),
+        ("status", whole(400, 599)),
+        ("detail", about.into()),
+        ("code", text().description(Some("a word for programs; it is stable")).into()),
+    ] {
+        problem = problem.property(name, schema).required(name);
+    }
+    problem.into()
+}
+
+/// Labels in a merge patch.
+pub(crate) fn label_changes() -> Schema {
+    let value = or_null(label_value());
+    ObjectBuilder::new().additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(value)))).into()
+}
+
+/// An object with some of these members and no others, none of them null.
+pub(crate) fn changes(members: &[(&str, Schema)]) -> Schema {
+    let mut body = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    for (name, schema) in members {
+        body = body.property(*name, schema.clone());
+    }
+    body.into()
+}
+
+/// An object with these members and no others. A member whose name ends in `?` may be left out or null.
+pub(crate) fn body(members: &[(&str, Schema)]) -> Schema {
+    let mut body = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));
+    for (name, schema) in members {
+        body = match name.strip_suffix('?') {
+            Some(name) => body.property(name, or_null(schema.clone())),
+            None => body.property(*name, schema.clone()).required(*name),
+        };
+    }
+    body.into()
+}
+
+/// A report; members that are not named here are ignored.
+pub(crate) fn report() -> Schema {
+    ObjectBuilder::new()
+        .property("device_id", device_id())
+        .required("device_id")
+        .property("data", any())
+        .required("data")
+        .property("ts", time())
+        .property("id", report_id())
+        .description(Some("sensor_id may stand for device_id"))
+        .into()
+}

@@ -1,0 +1,86 @@
+//! The OpenAPI document against what the routes do.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value as Json;
+
+use crate::rig::Server;
+
+/// A path in which every name in braces stands for something.
+fn filled(path: &str) -> String {
+    let part = |part: &str| if part.starts_with('{') { "x".to_owned() } else { part.to_owned() };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+fn paths(document: &Json) -> impl Iterator<Item = (&str, BTreeSet<String>)> {
+    document["paths"].as_object().expect("paths").iter().map(|(path, calls)| {
+        let methods = calls.as_object().expect("methods").keys().map(|method| method.to_ascii_uppercase());
+        (path.as_str(), methods.collect())
+    })
+}
+
+#[tokio::test]
+async fn every_path_has_the_methods_that_the_document_says() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")), "{document}");
+    let of_other_crates = ["/v1/reports"];
+    for (path, methods) in paths(&document).filter(|(path, _)| !of_other_crates.contains(path)) {
+        let answer = server.call(&format!("BREW {}", filled(path)), "").await;
+        assert_eq!(answer.status, 405, "{path}: {}", answer.text);
+        let allowed = answer.header("allow").unwrap_or_default().split(',').map(str::to_owned);
+        let allowed: BTreeSet<_> = allowed.filter(|method| method != "HEAD").collect();
+        assert_eq!(allowed, methods, "{path}");
+    }
+}
+
+/// The names that a refusal lists behind "known are".
+fn told(answer: &Json) -> BTreeSet<String> {
+    let detail = answer["detail"].as_str().unwrap_or_default();
+    let (_, names) = detail.split_once("known are ").unwrap_or_else(|| panic!("{answer}"));
+    names.split(", ").map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn every_parameter_is_in_the_document_and_no_other() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    let mut lists = 0;
+    for (path, _) in paths(&document) {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().cloned().unwrap_or_default();
+        let in_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
+        let documented: BTreeSet<_> =
+            in_query.map(|parameter| parameter["name"].as_str().expect("a name").to_owned()).collect();
+        if documented.is_empty() {
+            continue;
+        }
+        let answer = server.call(&format!("GET {}?nonsense=1", filled(path)), "").await;
+        assert_eq!(answer.status, 422, "{path}: {}", answer.text);
+        assert_eq!(told(&answer.json()), documented, "{path}");
+        lists += 1;
+    }
+    assert!(lists >= 7, "{lists}");
+}
+
+#[tokio::test]
+async fn every_member_of_a_body_is_in_the_document() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    for (call, left_out) in [
+        ("post /v1/clients", &[][..]),
+        ("patch /v1/clients/{id}", &["id"]),
+        ("post /v1/devices", &[]),
+        ("patch /v1/devices/{id}", &["id", "kind"]),
+    ] {
+        let (method, path) = call.split_once(' ').expect("a method and a path");
+        let schema = &document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"];
+        let documented: BTreeSet<_> =
+            schema["properties"].as_object().expect("members").keys().cloned().collect();
+        let request = format!("{} {}", method.to_ascii_uppercase(), filled(path));
+        let mut known = told(&server.call(&request, r#"{"nonsense":1}"#).await.json());
+        for name in left_out {
+            assert!(known.remove(*name), "{name} of {call} may be named, but not changed");
+        }
+        assert_eq!(documented, known, "{call}");
+    }
+}
