@@ -13,6 +13,7 @@ use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use base::{Problem, WayIn};
+use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -131,14 +132,16 @@ fn is_ndjson(request: &Request) -> bool {
 async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused> {
     let bytes = body::whole(body, &shared.large_bodies).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
-    let refused = |problem| {
-        shared.figures.reports.refused(&problem, "a single report");
-        Refused::Report(problem)
-    };
-    let report = decode::object(&bytes, None, Rules::of(&shared.engine)).map_err(refused)?;
-    let Outcome { accepted, rejected } = shared.intake.submit(vec![report]).await?.durable().await?;
+    let mut slice = Slice::new();
+    let received = Received { payload: &bytes, topic: None };
+    match decode::object(&bytes, None, Rules::of(&shared.engine)) {
+        Ok(report) => slice.push(report, received),
+        Err(problem) => slice.push_refused(problem, received),
+    }
+    let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
-        return Err(refused(rejection.problem));
+        shared.figures.reports.refused(&rejection.problem, "a single report");
+        return Err(Refused::Report(rejection.problem));
     }
     shared.figures.reports.accepted(accepted.into());
     let mut tally = answer::Tally::default();

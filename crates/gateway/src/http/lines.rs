@@ -1,6 +1,7 @@
 //! Cuts a body that comes in chunks into lines, holding no more than one line of it.
 //!
-//! Lines count from 1, blank ones too. A line that is too long is told once and thrown away as it comes.
+//! Lines count from 1, blank ones too. Of a line that is too long the beginning is kept, which is told once it ends; the rest is
+//! thrown away as it comes.
 
 use base::limits::NDJSON_LINE_BYTES_MAX;
 
@@ -26,7 +27,8 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Whole(&'a [u8]),
-    TooLong,
+    /// The beginning of a line: one byte more than a line may have.
+    TooLong(&'a [u8]),
 }
 
 /// What a step through a chunk came to.
@@ -73,7 +75,7 @@ impl Lines {
             Step::Blank => return None,
             Step::Within(line) => Line::Whole(line),
             Step::Begun => Line::Whole(&self.begun),
-            Step::TooLong => Line::TooLong,
+            Step::TooLong => Line::TooLong(&self.begun),
         };
         Some((self.number, line))
     }
@@ -102,11 +104,10 @@ impl Lines {
         if self.state == State::TooLong {
             return;
         }
-        if self.begun.len() + piece.len() > NDJSON_LINE_BYTES_MAX {
-            self.begun = Vec::new();
+        let kept = piece.len().min(NDJSON_LINE_BYTES_MAX + 1 - self.begun.len());
+        self.begun.extend_from_slice(&piece[..kept]);
+        if self.begun.len() > NDJSON_LINE_BYTES_MAX {
             self.state = State::TooLong;
-        } else {
-            self.begun.extend_from_slice(piece);
         }
     }
 
@@ -135,7 +136,10 @@ mod tests {
     fn told(line: Line<'_>) -> String {
         match line {
             Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Line::TooLong => "TOO LONG".into(),
+            Line::TooLong(beginning) => {
+                assert_eq!(beginning.len(), NDJSON_LINE_BYTES_MAX + 1);
+                "TOO LONG".into()
+            }
         }
     }
 
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_not_kept() {
+    fn only_the_beginning_of_a_long_line_is_kept() {
         let mut lines = Lines::default();
         for _ in 0..100 {
             assert_eq!(lines.next(&mut [b'x'; 10_000].as_slice()), None);

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use axum::body::{Body, Bytes};
 use base::Problem;
 use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
-use engine::intake::NotAccepting;
-use engine::{Outcome, Pending, Report};
+use engine::Pending;
+use engine::intake::{NotAccepting, Received, Slice};
 
 use super::answer::Tally;
 use super::body::{self, STREAM_SILENCE_MAX};
@@ -24,7 +24,7 @@ const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds t
 
 /// Takes the whole body.
 pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refused> {
-    let mut run = Run { shared, open: Slice::default(), in_flight: VecDeque::new(), tally: Tally::default() };
+    let mut run = Run { shared, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
     let mut lines = Lines::default();
     loop {
         let piece = tokio::select! {
@@ -49,7 +49,7 @@ pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refus
 
 struct Run<'a> {
     shared: &'a Shared,
-    open: Slice,
+    open: Open,
     in_flight: VecDeque<InFlight<'a>>,
     tally: Tally,
 }
@@ -72,27 +72,23 @@ impl Run<'_> {
         while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
             self.settle_oldest().await?;
         }
-        let Slice { reports, lines, refused, .. } = std::mem::take(&mut self.open);
-        let pending = if reports.is_empty() { None } else { Some(self.shared.intake.submit(reports).await?) };
+        let Open { slice, lines, .. } = std::mem::take(&mut self.open);
+        let pending = self.shared.intake.submit(slice).await?;
         self.shared.figures.slices_in_flight.inc();
-        self.in_flight.push_back(InFlight { shared: self.shared, pending, lines, refused });
+        self.in_flight.push_back(InFlight { shared: self.shared, pending: Some(pending), lines });
         Ok(())
     }
 
     /// Waits for the oldest slice; so rejections come in order of their lines.
     async fn settle_oldest(&mut self) -> Result<(), NotAccepting> {
         let Some(mut slice) = self.in_flight.pop_front() else { return Ok(()) };
-        let outcome = match slice.pending.take() {
-            Some(pending) => pending.durable().await?,
-            None => Outcome::default(),
-        };
-        let mut refused = std::mem::take(&mut slice.refused);
-        refused.extend(outcome.rejected.into_iter().map(|r| (slice.lines[r.index as usize], r.problem)));
-        refused.sort_unstable_by_key(|(line, _)| *line);
+        let Some(pending) = slice.pending.take() else { return Ok(()) };
+        let outcome = pending.durable().await?;
         let reports = &self.shared.figures.reports;
-        for (line, problem) in refused {
-            reports.refused(&problem, format_args!("line {line}"));
-            self.tally.reject(line, problem);
+        for rejection in outcome.rejected {
+            let line = slice.lines[rejection.index as usize];
+            reports.refused(&rejection.problem, format_args!("line {line}"));
+            self.tally.reject(line, rejection.problem);
         }
         reports.accepted(outcome.accepted.into());
         self.tally.accept(outcome.accepted.into());
@@ -112,39 +108,34 @@ impl Run<'_> {
 
 /// Lines that will be handed in together.
 #[derive(Default)]
-struct Slice {
-    reports: Vec<Report>,
-    /// The line of each report.
+struct Open {
+    slice: Slice,
+    /// The number of each line.
     lines: Vec<u64>,
-    /// Lines that are not handed in.
-    refused: Vec<(u64, Problem)>,
     bytes: usize,
 }
 
-impl Slice {
+impl Open {
     fn add(&mut self, number: u64, line: Line<'_>, rules: Rules) {
-        let decoded = match line {
-            Line::Whole(bytes) => {
-                self.bytes += bytes.len();
-                decode::object(bytes, None, rules)
-            }
-            Line::TooLong => Err(line_too_long()),
+        let (payload, decoded) = match line {
+            Line::Whole(bytes) => (bytes, decode::object(bytes, None, rules)),
+            Line::TooLong(beginning) => (beginning, Err(line_too_long())),
         };
+        let received = Received { payload, topic: None };
         match decoded {
-            Ok(report) => {
-                self.reports.push(report);
-                self.lines.push(number);
-            }
-            Err(problem) => self.refused.push((number, problem)),
+            Ok(report) => self.slice.push(report, received),
+            Err(problem) => self.slice.push_refused(problem, received),
         }
+        self.lines.push(number);
+        self.bytes += payload.len();
     }
 
     fn is_empty(&self) -> bool {
-        self.reports.is_empty() && self.refused.is_empty()
+        self.slice.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.reports.len() + self.refused.len() >= SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
+        self.slice.len() >= SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
     }
 }
 
@@ -155,10 +146,9 @@ fn line_too_long() -> Problem {
 /// A slice that is handed in.
 struct InFlight<'a> {
     shared: &'a Shared,
-    /// `None` if every line of it was refused.
+    /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<u64>,
-    refused: Vec<(u64, Problem)>,
 }
 
 impl Drop for InFlight<'_> {
