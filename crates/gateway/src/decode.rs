@@ -20,6 +20,9 @@ mod tests;
 /// The code of a publish to a topic that is none of ours; MQTT 5 has its own reason code for it.
 pub const UNKNOWN_TOPIC: &str = "unknown_topic";
 
+/// The topic of reports that name their device in the payload.
+pub const SENSORS: &str = "sensors";
+
 /// What decoding depends on besides the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -116,7 +119,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
 /// Longest piece of a sender's text that a detail repeats, in characters.
 const QUOTED_CHARS_MAX: usize = 80;
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED_CHARS_MAX) {
         None => format!("{text:?}"),
         Some((end, _)) => format!("{:?}...", &text[..end]),

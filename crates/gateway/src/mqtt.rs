@@ -1,21 +1,30 @@
-//! The MQTT listener for devices: 3.1.1 and 5, QoS 0 and 1 in.
+//! The MQTT listener for devices: 3.1.1 and 5, QoS 0, 1 and 2 in, with or without TLS.
 //!
-//! Not a broker: what is published is a report and goes to the engine, never to another connection. A PUBACK leaves only
-//! when the report is durable, in the order in which reports came. Each connection is one task; reports that arrive in one read
+//! Not a broker: what is published is a report and goes to the engine, never to another connection. A PUBACK or PUBREC leaves
+//! only when the report is durable, in the order in which reports came. What is refused is in the quarantine by then. Each connection is one task; reports that arrive in one read
 //! go to the engine as one slice, and a connection that has nothing to say holds no buffer.
 //!
 //! ```text
-//! bytes -> wire (packets) -> session -> decode -> ring (slices under way) -> receipts -> bytes
+//! bytes -> wire (packets) -> session -> decode, access -> ring (slices under way) -> receipts -> bytes
+//!                               |
+//!                               '-> absence (the session while its client is away)
 //! ```
 
+mod absence;
+mod access;
+mod aliases;
 mod connect;
 mod control;
 mod ending;
 mod figures;
 mod greeting;
+mod handshakes;
+mod keep_alive;
+mod labels;
 mod last_words;
 mod limits;
 mod listener;
+mod logins;
 mod reply;
 mod ring;
 mod scratch;
@@ -23,11 +32,17 @@ mod session;
 mod sessions;
 mod subscriptions;
 mod talk;
+mod tls;
 mod topic_rules;
+mod will;
 mod wire;
 
 pub use limits::Limits;
 pub use listener::MqttListener;
+pub use logins::{Login, Logins, UsernameTaken};
+pub use tls::TlsSource;
+
+use std::sync::Arc;
 
 /// The version that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,5 +58,17 @@ struct Shared {
     intake: engine::Intake,
     limits: Limits,
     figures: figures::Figures,
-    sessions: std::sync::Arc<sessions::Sessions>,
+    sessions: Arc<sessions::Sessions>,
+    absent: absence::Room,
+    labels: labels::Labels,
+    /// `None` lets everybody in.
+    logins: Option<Logins>,
+    /// Whoever connects where everybody is let in.
+    anybody: Arc<logins::KnownAs>,
+}
+
+impl Shared {
+    fn registered(&self) -> access::Registered<'_> {
+        access::Registered { engine: &self.engine, labels: &self.labels }
+    }
 }

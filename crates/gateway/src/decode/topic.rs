@@ -1,5 +1,7 @@
 //! Which topics carry reports, and what their levels say. Checks neither kind nor id.
 
+use super::SENSORS;
+
 /// A topic as the contract knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topic<'a> {
@@ -14,7 +16,7 @@ pub(super) enum Topic<'a> {
 }
 
 pub(super) fn parse(topic: &str) -> Topic<'_> {
-    if topic == "sensors" {
+    if topic == SENSORS {
         return Topic::Sensors;
     }
     let Some(levels) = topic.strip_prefix("dev/") else { return Topic::Unknown };

@@ -2,15 +2,16 @@
 
 use bytes::{Bytes, BytesMut};
 use rmqtt_codec::error::DecodeError;
-use rmqtt_codec::types::QoS;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
 use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Decoder;
 
 use super::Version;
-use super::limits::CLIENT_ID_BYTES_MAX;
-use super::reply::{Client, Terms};
+use super::limits::{CLIENT_ID_BYTES_MAX, USERNAME_BYTES_MAX};
+use super::logins::Credentials;
+use super::reply::Client;
 use super::topic_rules;
+use super::will::Will;
 use super::wire::Packet;
 
 /// A CONNECT that may be accepted.
@@ -18,17 +19,16 @@ use super::wire::Packet;
 pub(super) struct Hello {
     pub(super) client: Client,
     pub(super) client_id: String,
-    pub(super) terms: Terms,
+    /// The client id is ours: it gave none.
+    pub(super) id_is_assigned: bool,
+    pub(super) credentials: Option<Credentials>,
+    /// Whether a session that may be there is of no use to it.
+    pub(super) clean_start: bool,
+    /// How long its session is to outlive the connection, in seconds.
+    pub(super) session_expiry_secs: u32,
     /// In seconds; 0 is none.
     pub(super) keep_alive: u16,
     pub(super) will: Option<Box<Will>>,
-}
-
-/// What is to be applied when the client is lost, as if it published it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Will {
-    pub(super) topic: String,
-    pub(super) payload: Bytes,
 }
 
 /// Why a CONNECT is refused; `None` if the sender speaks no MQTT that we could answer in.
@@ -66,23 +66,36 @@ fn v311(packet: Packet<'_>) -> Result<Hello, Reason> {
     let decoded =
         v3::Codec::new(0).decode(&mut BytesMut::from(packet.bytes)).map_err(|error| refused(&error))?;
     let Some((v3::Packet::Connect(connect), _)) = decoded else { return Err(Reason::MalformedPacket) };
-    let v3::Connect { keep_alive, client_id, last_will, .. } = *connect;
+    let v3::Connect { clean_session, keep_alive, client_id, last_will, username, password, .. } = *connect;
+    if username.is_none() && password.is_some() {
+        return Err(Reason::MalformedPacket);
+    }
+    // A will is never acknowledged, so its QoS does not matter.
+    let will = last_will.map(|will| Will {
+        topic: will.topic.to_string(),
+        payload: owned(&will.message),
+        id: None,
+        delay_secs: 0,
+    });
     Ok(Hello {
         client: Client { version: Version::V311, wants_reasons: false, packet_bytes_max: 0 },
         client_id: client_id.to_string(),
-        terms: Terms::default(),
+        id_is_assigned: false,
+        credentials: credentials(username.as_deref(), password.as_ref()),
+        clean_start: clean_session,
+        session_expiry_secs: if clean_session { 0 } else { u32::MAX },
         keep_alive,
-        // A will is never acknowledged, so its QoS does not matter.
-        will: last_will
-            .map(|will| Box::new(Will { topic: will.topic.to_string(), payload: owned(&will.message) })),
+        will: will.map(Box::new),
     })
 }
 
 fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
     let mut bytes = BytesMut::from(packet.bytes);
-    // The codec refuses an empty client id without Clean Start, as 3.1.1 does; MQTT 5 allows it. Sessions are never
-    // kept, so the flag has no other meaning here.
+    // The codec refuses an empty client id without Clean Start, as 3.1.1 does; MQTT 5 allows it. So the codec is shown the flag,
+    // and it is read here.
+    let mut clean_start = false;
     if let Some(flags) = bytes.get_mut(packet.bytes.len() - packet.body.len() + CONNECT_FLAGS_AT) {
+        clean_start = *flags & CLEAN_START != 0;
         *flags |= CLEAN_START;
     }
     let decoded = v5::Codec::new(0, 0).decode(&mut bytes).map_err(|error| refused(&error))?;
@@ -90,9 +103,7 @@ fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
     if connect.auth_method.is_some() {
         return Err(Reason::BadAuthenticationMethod);
     }
-    if connect.last_will.as_ref().is_some_and(|will| will.qos == QoS::ExactlyOnce) {
-        return Err(Reason::QosNotSupported);
-    }
+    let connect = *connect;
     Ok(Hello {
         client: Client {
             version: Version::V5,
@@ -100,12 +111,29 @@ fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
             packet_bytes_max: connect.max_packet_size.map_or(0, u32::from),
         },
         client_id: connect.client_id.to_string(),
-        terms: Terms { assigned_id: None, session_ends: connect.session_expiry_interval_secs > 0 },
+        id_is_assigned: false,
+        credentials: credentials(connect.username.as_deref(), connect.password.as_ref()),
+        clean_start,
+        session_expiry_secs: connect.session_expiry_interval_secs,
         keep_alive: connect.keep_alive,
-        will: connect
-            .last_will
-            .map(|will| Box::new(Will { topic: will.topic.to_string(), payload: owned(&will.message) })),
+        will: connect.last_will.as_ref().map(will_v5),
     })
+}
+
+fn will_v5(will: &v5::LastWill) -> Box<Will> {
+    let id = will.user_properties.iter().find(|(key, _)| &**key == "id");
+    Box::new(Will {
+        topic: will.topic.to_string(),
+        payload: owned(&will.message),
+        id: id.map(|(_, id)| id.to_string()),
+        delay_secs: will.will_delay_interval_sec.unwrap_or(0),
+    })
+}
+
+/// A username alone is one with an empty password; a password alone, which MQTT 5 allows, is nobody's.
+fn credentials(username: Option<&str>, password: Option<&Bytes>) -> Option<Credentials> {
+    let password = password.map(|password| password.to_vec()).unwrap_or_default();
+    username.map(|username| Credentials { username: username.into(), password })
 }
 
 /// Where the connect flags stand, behind the protocol's name and level.
@@ -128,6 +156,10 @@ fn check(mut hello: Hello) -> Result<Hello, Reason> {
     if hello.client_id.len() > CLIENT_ID_BYTES_MAX || hello.client_id.contains('\0') {
         return Err(Reason::ClientIdentifierNotValid);
     }
+    let is_username = |name: &str| name.len() <= USERNAME_BYTES_MAX && !name.contains('\0');
+    if hello.credentials.as_ref().is_some_and(|credentials| !is_username(&credentials.username)) {
+        return Err(Reason::BadUserNameOrPassword);
+    }
     if hello.will.as_ref().is_some_and(|will| !topic_rules::is_name(&will.topic) || will.topic.contains('\0'))
     {
         return Err(Reason::TopicNameInvalid);
@@ -135,7 +167,7 @@ fn check(mut hello: Hello) -> Result<Hello, Reason> {
     if hello.client_id.is_empty() {
         let random = base::random::unguessable::<8>().map_err(|_| Reason::ServerUnavailable)?;
         hello.client_id = format!("auto-{:016x}", u64::from_le_bytes(random));
-        hello.terms.assigned_id = Some(hello.client_id.clone());
+        hello.id_is_assigned = true;
     }
     Ok(hello)
 }
@@ -162,13 +194,19 @@ mod tests {
         let hello = connect(V311, 0x02, b"\0\x02me").expect("right");
         assert_eq!((&*hello.client_id, hello.keep_alive, hello.will), ("me", 60, None));
         let hello = connect(V311, 0x34, b"\0\x02me\0\x01t\0\x02hi").expect("right");
-        assert_eq!(hello.will.map(|will| *will), Some(Will { topic: "t".into(), payload: "hi".into() }));
+        let will = Will { topic: "t".into(), payload: "hi".into(), id: None, delay_secs: 0 };
+        assert_eq!(hello.will.as_deref(), Some(&will));
+        assert_eq!((hello.clean_start, hello.session_expiry_secs), (false, u32::MAX));
         let hello = connect(V5, 0xc2, b"\x0c\x11\0\0\0\x05\x17\0\x27\0\0\0\x50\0\x02me\0\x01u\0\x01p")
             .expect("right");
         let client = Client { version: Version::V5, wants_reasons: false, packet_bytes_max: 80 };
-        assert_eq!((hello.client, hello.terms.session_ends), (client, true));
-        let hello = connect(V5, 0x06, b"\0\0\x02me\0\0\x01t\0\x02hi").expect("right");
-        assert_eq!(hello.will.map(|will| *will), Some(Will { topic: "t".into(), payload: "hi".into() }));
+        assert_eq!((hello.client, hello.clean_start, hello.session_expiry_secs), (client, true, 5));
+        let credentials = hello.credentials.expect("some");
+        assert_eq!((&*credentials.username, &*credentials.password), ("u", &b"p"[..]));
+        let properties = b"\0\0\x02me\x0f\x18\0\0\0\x09\x26\0\x02id\0\x03w-1\0\x01t\0\x02hi";
+        let hello = connect(V5, 0x14, properties).expect("right");
+        assert_eq!(hello.will.as_deref(), Some(&Will { id: Some("w-1".into()), delay_secs: 9, ..will }));
+        assert_eq!((hello.clean_start, hello.session_expiry_secs), (false, 0));
     }
 
     #[test]
@@ -180,7 +218,7 @@ mod tests {
                 "{}",
                 hello.client_id
             );
-            assert_eq!(hello.terms.assigned_id, Some(hello.client_id));
+            assert_eq!((hello.id_is_assigned, hello.clean_start), (true, flags == 2));
         }
     }
 
@@ -194,7 +232,8 @@ mod tests {
             (V311, 2, b"\0\x05me", Some((V::V311, Reason::MalformedPacket))),
             (V311, 6, b"\0\x02me\0\x01#\0\x02hi", Some((V::V311, Reason::TopicNameInvalid))),
             (V5, 2, b"\x05\x15\0\x02xy\0\x02me", Some((V::V5, Reason::BadAuthenticationMethod))),
-            (V5, 0x16, b"\0\0\x02me\0\0\x01t\0\x02hi", Some((V::V5, Reason::QosNotSupported))),
+            (V311, 0x42, b"\0\x02me\0\x01p", Some((V::V311, Reason::MalformedPacket))),
+            (V5, 0x82, b"\0\0\x02me\0\x02a\0", Some((V::V5, Reason::BadUserNameOrPassword))),
             (b"\0\x06MQIsdp\x03", 2, b"\0\x02me", Some((V::V311, Reason::UnsupportedProtocolVersion))),
             (b"\0\x04MQTT\x03", 2, b"\0\x02me", Some((V::V311, Reason::UnsupportedProtocolVersion))),
             (b"\0\x04MQTT\x06", 2, b"\0\x02me", Some((V::V5, Reason::UnsupportedProtocolVersion))),

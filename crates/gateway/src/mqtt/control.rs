@@ -1,4 +1,4 @@
-//! Packets of a connected client other than PUBLISH, the same for both versions.
+//! Packets of a connected client other than PUBLISH and PUBREL, the same for both versions.
 
 use std::num::NonZeroU16;
 
@@ -12,16 +12,26 @@ use super::Version;
 use super::ending::Violation;
 use super::wire::Packet;
 
-/// What a connected client may say besides publishing.
+/// What a connected client may say besides publishing and releasing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Control {
     Ping,
-    Subscribe { packet_id: NonZeroU16, filters: Vec<(String, QoS)> },
-    Unsubscribe { packet_id: NonZeroU16, filters: Vec<String> },
-    Goodbye { with_will: bool },
+    Subscribe {
+        packet_id: NonZeroU16,
+        filters: Vec<(String, QoS)>,
+    },
+    Unsubscribe {
+        packet_id: NonZeroU16,
+        filters: Vec<String>,
+    },
+    /// The session expiry replaces that of the CONNECT, in seconds (MQTT 5).
+    Goodbye {
+        with_will: bool,
+        session_expiry_secs: Option<u32>,
+    },
 }
 
-/// Reads a packet that is no PUBLISH.
+/// Reads a packet that is neither PUBLISH nor PUBREL.
 pub(super) fn read(version: Version, packet: Packet<'_>) -> Result<Control, Violation> {
     let mut bytes = BytesMut::from(packet.bytes);
     match version {
@@ -37,7 +47,7 @@ pub(super) fn read(version: Version, packet: Packet<'_>) -> Result<Control, Viol
 fn v311(decoded: Option<(v3::Packet, u32)>) -> Result<Control, Violation> {
     match decoded.map(|(packet, _)| packet) {
         Some(v3::Packet::PingRequest) => Ok(Control::Ping),
-        Some(v3::Packet::Disconnect) => Ok(Control::Goodbye { with_will: false }),
+        Some(v3::Packet::Disconnect) => Ok(Control::Goodbye { with_will: false, session_expiry_secs: None }),
         Some(v3::Packet::Subscribe { packet_id, topic_filters }) => {
             let filters = topic_filters.into_iter().map(|(filter, qos)| (filter.to_string(), qos)).collect();
             Ok(Control::Subscribe { packet_id, filters })
@@ -56,7 +66,7 @@ fn v5(decoded: Option<(v5::Packet, u32)>) -> Result<Control, Violation> {
         Some(v5::Packet::PingRequest) => Ok(Control::Ping),
         Some(v5::Packet::Disconnect(said)) => {
             let with_will = said.reason_code != v5::DisconnectReasonCode::NormalDisconnection;
-            Ok(Control::Goodbye { with_will })
+            Ok(Control::Goodbye { with_will, session_expiry_secs: said.session_expiry_interval_secs })
         }
         Some(v5::Packet::Subscribe(subscribe)) if subscribe.id.is_some() => {
             Err(Violation::SubscriptionIdNotSupported)
@@ -98,6 +108,7 @@ mod tests {
     fn what_clients_say_is_read() {
         let packet_id = NonZeroU16::new(7).expect("not 0");
         let subscribe = |qos| Control::Subscribe { packet_id, filters: vec![("a/+".into(), qos)] };
+        let goodbye = |with_will, session_expiry_secs| Control::Goodbye { with_will, session_expiry_secs };
         let unsubscribe = || Control::Unsubscribe { packet_id, filters: vec!["a/+".into()] };
         for (version, bytes, expect) in [
             (Version::V311, &b"\xc0\0"[..], Control::Ping),
@@ -106,9 +117,10 @@ mod tests {
             (Version::V5, b"\x82\x09\0\x07\0\0\x03a/+\x02", subscribe(QoS::ExactlyOnce)),
             (Version::V311, b"\xa2\x07\0\x07\0\x03a/+", unsubscribe()),
             (Version::V5, b"\xa2\x08\0\x07\0\0\x03a/+", unsubscribe()),
-            (Version::V311, b"\xe0\0", Control::Goodbye { with_will: false }),
-            (Version::V5, b"\xe0\0", Control::Goodbye { with_will: false }),
-            (Version::V5, b"\xe0\x01\x04", Control::Goodbye { with_will: true }),
+            (Version::V311, b"\xe0\0", goodbye(false, None)),
+            (Version::V5, b"\xe0\0", goodbye(false, None)),
+            (Version::V5, b"\xe0\x01\x04", goodbye(true, None)),
+            (Version::V5, b"\xe0\x07\0\x05\x11\0\0\0\x09", goodbye(false, Some(9))),
         ] {
             assert_eq!(said(version, bytes), Ok(expect), "{version:?} {bytes:x?}");
         }
@@ -129,7 +141,8 @@ mod tests {
             (Version::V5, b"\xf0\0", Violation::Protocol),
             (Version::V311, b"\xd0\0", Violation::Protocol),
             (Version::V311, b"\x40\x02\0\x01", Violation::Protocol),
-            (Version::V5, b"\x62\x02\0\x01", Violation::Protocol),
+            (Version::V5, b"\x50\x02\0\x01", Violation::Protocol),
+            (Version::V5, b"\x60\x02\0\x01", Violation::Malformed),
             (Version::V311, b"\0\0", Violation::Malformed),
         ] {
             assert_eq!(said(version, bytes), Err(expect), "{version:?} {bytes:x?}");

@@ -7,13 +7,17 @@ use rmqtt_codec::v5::DisconnectReasonCode as Code;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The client said goodbye; with MQTT 5 it may ask for its will all the same.
-    Goodbye { with_will: bool },
+    Goodbye {
+        with_will: bool,
+        /// In place of what the CONNECT asked for, in seconds (MQTT 5).
+        session_expiry_secs: Option<u32>,
+    },
     /// The network connection is gone.
     Gone,
     /// Nothing came for one and a half times the keep-alive.
     Silent,
-    /// Another connection came with the same client id.
-    TakenOver,
+    /// Another connection came with the same client id; with `clean_start` it does not want the session.
+    TakenOver { clean_start: bool },
     /// The client broke the rules of the protocol.
     Broke(Violation),
     /// The engine accepts nothing more; what is not acknowledged is unknown.
@@ -30,7 +34,8 @@ pub(super) enum Violation {
     PacketTooLarge,
     TopicInvalid,
     TopicAliasInvalid,
-    QosNotSupported,
+    ReceiveMaximumExceeded,
+    QuotaExceeded,
     SubscriptionIdNotSupported,
 }
 
@@ -40,11 +45,16 @@ impl Ending {
         match self {
             Self::Goodbye { .. } | Self::Gone => None,
             Self::Silent => Some(Code::KeepAliveTimeout),
-            Self::TakenOver => Some(Code::SessionTakenOver),
+            Self::TakenOver { .. } => Some(Code::SessionTakenOver),
             Self::Broke(violation) => Some(violation.code()),
             Self::NotAccepting => Some(Code::ServerBusy),
             Self::Stopping => Some(Code::ServerShuttingDown),
         }
+    }
+
+    /// Whether the session may go on without the connection. A server that stops takes its sessions with it.
+    pub(super) fn leaves_session(self) -> bool {
+        !matches!(self, Self::NotAccepting | Self::Stopping)
     }
 
     pub(super) fn label(self) -> &'static str {
@@ -52,7 +62,7 @@ impl Ending {
             Self::Goodbye { .. } => "goodbye",
             Self::Gone => "gone",
             Self::Silent => "keep_alive",
-            Self::TakenOver => "taken_over",
+            Self::TakenOver { .. } => "taken_over",
             Self::Broke(violation) => violation.label(),
             Self::NotAccepting => "not_accepting",
             Self::Stopping => "stopping",
@@ -62,8 +72,8 @@ impl Ending {
     /// A will speaks of a client that was lost. When it is the server that goes, nothing is known of the client.
     pub(super) fn applies_will(self) -> bool {
         match self {
-            Self::Goodbye { with_will } => with_will,
-            Self::Gone | Self::Silent | Self::TakenOver | Self::Broke(_) => true,
+            Self::Goodbye { with_will, .. } => with_will,
+            Self::Gone | Self::Silent | Self::TakenOver { .. } | Self::Broke(_) => true,
             Self::NotAccepting | Self::Stopping => false,
         }
     }
@@ -77,7 +87,8 @@ impl Violation {
             Self::PacketTooLarge => Code::PacketTooLarge,
             Self::TopicInvalid => Code::TopicNameInvalid,
             Self::TopicAliasInvalid => Code::TopicAliasInvalid,
-            Self::QosNotSupported => Code::QosNotSupported,
+            Self::ReceiveMaximumExceeded => Code::ReceiveMaximumExceeded,
+            Self::QuotaExceeded => Code::QuotaExceeded,
             Self::SubscriptionIdNotSupported => Code::SubscriptionIdentifiersNotSupported,
         }
     }
@@ -89,7 +100,8 @@ impl Violation {
             Self::PacketTooLarge => "packet_too_large",
             Self::TopicInvalid => "topic_invalid",
             Self::TopicAliasInvalid => "topic_alias_invalid",
-            Self::QosNotSupported => "qos_not_supported",
+            Self::ReceiveMaximumExceeded => "receive_maximum_exceeded",
+            Self::QuotaExceeded => "quota_exceeded",
             Self::SubscriptionIdNotSupported => "subscription_id_not_supported",
         }
     }

@@ -5,7 +5,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{ByWord, ReportFigures};
+use crate::figures::{ByWord, Quota, ReportFigures};
 
 #[derive(Debug)]
 pub(super) struct Figures {
@@ -15,6 +15,14 @@ pub(super) struct Figures {
     pub(super) disconnects: ByWord,
     pub(super) subscriptions: Gauge,
     pub(super) unacknowledged: Gauge,
+    pub(super) unreleased: Gauge,
+    pub(super) absent_sessions: Gauge,
+    pub(super) absent_bytes: Gauge,
+    pub(super) sessions_resumed: Counter,
+    pub(super) sessions_not_kept: Counter,
+    pub(super) wills: ByWord,
+    pub(super) label_lookups: Counter,
+    pub(super) refused_logins: Quota,
     pub(super) acks: Counter,
     pub(super) received_bytes: Counter,
     pub(super) sent_bytes: Counter,
@@ -30,6 +38,14 @@ impl Default for Figures {
             disconnects: ByWord::new("reason"),
             subscriptions: Gauge::default(),
             unacknowledged: Gauge::default(),
+            unreleased: Gauge::default(),
+            absent_sessions: Gauge::default(),
+            absent_bytes: Gauge::default(),
+            sessions_resumed: Counter::default(),
+            sessions_not_kept: Counter::default(),
+            wills: ByWord::new("result"),
+            label_lookups: Counter::default(),
+            refused_logins: Quota::new(),
             acks: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
@@ -41,8 +57,9 @@ impl Default for Figures {
 impl Figures {
     pub(super) fn register(&self, registry: &mut Registry) {
         self.reports.register(registry);
-        self.connects.register(registry, "fieldpost_mqtt_connects", "CONNECTs by result");
+        self.connects.register(registry, "fieldpost_mqtt_connects", "Connections by what came of them");
         self.disconnects.register(registry, "fieldpost_mqtt_disconnects", "Ended connections by reason");
+        self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
         for (name, help, gauge) in [
             ("fieldpost_mqtt_connections", "Connections now", &self.connections),
             ("fieldpost_mqtt_subscriptions", "Subscriptions of connections now", &self.subscriptions),
@@ -51,16 +68,42 @@ impl Figures {
                 "Reports handed in and not durable yet",
                 &self.unacknowledged,
             ),
+            (
+                "fieldpost_mqtt_unreleased_publishes",
+                "QoS 2 publishes of connections that wait for PUBREL",
+                &self.unreleased,
+            ),
+            ("fieldpost_mqtt_absent_sessions_bytes", "Memory of absent sessions", &self.absent_bytes),
+            ("fieldpost_mqtt_absent_sessions", "Sessions that wait for their clients", &self.absent_sessions),
         ] {
             registry.register(name, help, gauge.clone());
         }
         for (name, help, counter) in [
-            ("fieldpost_mqtt_acks", "PUBACKs", &self.acks),
+            ("fieldpost_mqtt_acks", "PUBACKs and PUBRECs", &self.acks),
+            ("fieldpost_mqtt_sessions_resumed", "CONNECTs that found their session", &self.sessions_resumed),
+            ("fieldpost_mqtt_sessions_not_kept", "Sessions there was no room for", &self.sessions_not_kept),
+            ("fieldpost_mqtt_label_lookups", "Devices looked up for logins of a label", &self.label_lookups),
             ("fieldpost_mqtt_received_bytes", "Bytes received", &self.received_bytes),
             ("fieldpost_mqtt_sent_bytes", "Bytes sent", &self.sent_bytes),
             ("fieldpost_mqtt_accept_errors", "Connections that could not be accepted", &self.accept_errors),
         ] {
             registry.register(name, help, counter.clone());
         }
+    }
+}
+
+/// Counts something while it lives.
+pub(super) struct Counted(Gauge);
+
+impl Counted {
+    pub(super) fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

@@ -6,19 +6,28 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::absence::Kept;
+use super::access::Access;
 use super::connect::{self, Hello};
-use super::limits::CONNECT_BYTES_MAX;
-use super::session::{KeepAlive, Session};
+use super::keep_alive::KeepAlive;
+use super::limits::{CONNECT_BYTES_MAX, Limits};
+use super::logins::KnownAs;
+use super::reply::Terms;
+use super::session::Session;
 use super::sessions::Seat;
 use super::talk::Talk;
 use super::{Shared, Version, last_words, reply, scratch, wire};
+use crate::decode::quoted;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
     hello: Hello,
+    access: Access,
     seat: Seat,
+    /// The session that it goes on with.
+    kept: Kept,
     /// What came behind the CONNECT.
     unread: Vec<u8>,
     /// The CONNACK.
@@ -26,14 +35,18 @@ pub(super) struct Greeted {
 }
 
 impl Greeted {
-    pub(super) fn into_session(self, stream: TcpStream, shared: &Arc<Shared>) -> Session {
-        let Hello { client, keep_alive, will, .. } = self.hello;
+    pub(super) fn into_session<S>(self, stream: S, shared: &Arc<Shared>) -> Session<S> {
+        let Hello { client, keep_alive, will, session_expiry_secs, .. } = self.hello;
+        let talk = Talk::new(Arc::clone(shared), client, self.access.clone(), self.kept);
         Session {
-            talk: Talk::new(Arc::clone(shared), client, self.unread, self.out),
+            talk: talk.going_on(self.unread, self.out),
             shared: Arc::clone(shared),
             stream,
+            unflushed: false,
             seat: self.seat,
+            access: self.access,
             will,
+            session_expiry_secs,
             keep_alive: KeepAlive::new(keep_alive),
         }
     }
@@ -43,12 +56,12 @@ impl Greeted {
 pub(super) type NotGreeted = &'static str;
 
 /// Waits for the CONNECT and answers it; `busy` if there is no room for one more connection.
-pub(super) async fn greet(
-    stream: &mut TcpStream,
+pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
     shared: &Shared,
     busy: bool,
 ) -> Result<Greeted, NotGreeted> {
-    let (hello, unread) = match receive_hello(stream, shared).await? {
+    let (mut hello, unread) = match receive_hello(stream, shared).await? {
         Ok(received) => received,
         Err(Some((version, reason))) => return Err(refuse(stream, version, reason).await),
         Err(None) => return Err("not_mqtt"),
@@ -57,22 +70,73 @@ pub(super) async fn greet(
     if busy {
         return Err(refuse(stream, version, Reason::ServerBusy).await);
     }
+    let known_as = match let_in(&hello, shared) {
+        Ok(known_as) => known_as,
+        Err(reason) => return Err(refuse(stream, version, reason).await),
+    };
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let Some(seat) = shared.sessions.enter(&hello.client_id).await else {
+    let entered = shared.sessions.enter(known_as.number, &hello.client_id, hello.clean_start).await;
+    let Some((seat, kept)) = entered else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     let mut out = BytesMut::new();
-    if hello.client.accept(&hello.terms, &shared.limits, &mut out).is_err() {
+    let terms = agree(&mut hello, kept.is_some(), &shared.limits);
+    if hello.client.accept(&terms, &shared.limits, &mut out).is_err() {
         return Err("connack_too_large");
     }
-    Ok(Greeted { hello, seat, unread, out })
+    if kept.is_some() {
+        shared.figures.sessions_resumed.inc();
+    }
+    let (access, kept) = (Access::new(known_as), kept.unwrap_or_default());
+    Ok(Greeted { hello, access, seat, kept, unread, out })
+}
+
+/// Who it is, or why it is not let in.
+fn let_in(hello: &Hello, shared: &Shared) -> Result<Arc<KnownAs>, Reason> {
+    let Some(logins) = &shared.logins else { return Ok(Arc::clone(&shared.anybody)) };
+    let Some(credentials) = &hello.credentials else { return Err(Reason::NotAuthorized) };
+    logins.find(credentials).ok_or_else(|| {
+        if let Some(left_out) = shared.figures.refused_logins.take() {
+            let (username, client) = (quoted(&credentials.username), quoted(&hello.client_id));
+            tracing::warn!(
+                username,
+                client,
+                left_out,
+                "refused an MQTT login: no such username and password"
+            );
+        }
+        Reason::BadUserNameOrPassword
+    })
+}
+
+/// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1 stays as it asked.
+fn agree(hello: &mut Hello, session_present: bool, limits: &Limits) -> Terms {
+    let mut terms = Terms { session_present, ..Terms::default() };
+    if hello.id_is_assigned {
+        terms.assigned_id = Some(hello.client_id.clone());
+    }
+    let expiry_secs_max = u32::try_from(limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX);
+    if hello.session_expiry_secs > expiry_secs_max {
+        hello.session_expiry_secs = expiry_secs_max;
+        terms.session_expiry_secs = Some(expiry_secs_max);
+    }
+    let keep_alive_max = limits.keep_alive_max.get();
+    let asks_too_much = hello.keep_alive == 0 || hello.keep_alive > keep_alive_max;
+    if hello.client.version == Version::V5 && asks_too_much {
+        hello.keep_alive = keep_alive_max;
+        terms.keep_alive = Some(keep_alive_max);
+    }
+    terms
 }
 
 type Received = Result<(Hello, Vec<u8>), connect::Refusal>;
 
-async fn receive_hello(stream: &mut TcpStream, shared: &Shared) -> Result<Received, NotGreeted> {
+async fn receive_hello<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    shared: &Shared,
+) -> Result<Received, NotGreeted> {
     let mut bytes = Vec::new();
     loop {
         let read = poll_fn(|cx| {
@@ -101,7 +165,11 @@ async fn receive_hello(stream: &mut TcpStream, shared: &Shared) -> Result<Receiv
     }
 }
 
-async fn refuse(stream: &mut TcpStream, version: Version, reason: Reason) -> NotGreeted {
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    version: Version,
+    reason: Reason,
+) -> NotGreeted {
     let mut out = BytesMut::new();
     if reply::refuse(version, reason, &mut out).is_err() {
         return "malformed";
@@ -113,8 +181,9 @@ async fn refuse(stream: &mut TcpStream, version: Version, reason: Reason) -> Not
         Reason::UnsupportedProtocolVersion => "unsupported_version",
         Reason::ClientIdentifierNotValid => "client_id_invalid",
         Reason::BadAuthenticationMethod => "authentication_not_supported",
+        Reason::BadUserNameOrPassword => "bad_credentials",
+        Reason::NotAuthorized => "no_credentials",
         Reason::TopicNameInvalid => "will_topic_invalid",
-        Reason::QosNotSupported => "will_qos_not_supported",
         _ => "malformed",
     }
 }

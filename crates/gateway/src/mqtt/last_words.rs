@@ -5,15 +5,14 @@
 use std::future::poll_fn;
 use std::io;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::limits::LINGER;
 use super::scratch;
 
 /// Says it and ends our side; if `linger`, reads what still comes until the client ends its side too, for a while.
-pub(super) async fn say(stream: &mut TcpStream, words: &[u8], linger: bool) {
+pub(super) async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, words: &[u8], linger: bool) {
     let said = async {
         stream.write_all(words).await?;
         stream.shutdown().await?;

@@ -14,12 +14,19 @@ pub struct Limits {
     /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may carry anything.
     pub packet_bytes_max: u32,
     /// Most reports of one connection that are not yet acknowledged. At the limit its socket is not read: 3.1.1 has no other way
-    /// to slow a sender, and a client of 5 is told the number. It covers a slice, so that a fast client keeps a
-    /// partition busy, and costs 16 bytes for each.
+    /// to slow a sender, and a client of 5 is told the number (Receive Maximum); it also bounds the QoS 2 publishes of such a client
+    /// that are not complete. It covers a slice, so that a fast client keeps a partition busy.
     pub unacknowledged_max: NonZeroU16,
     /// Most subscriptions of one connection.
     pub subscriptions_max: usize,
-    /// How long a connection may take until its CONNECT is answered.
+    /// Longest keep-alive, in seconds: a client of MQTT 5 that asks for more, or for none, is told this one.
+    pub keep_alive_max: NonZeroU16,
+    /// How long a session waits at most for its client to come back. One of 3.1.1 has no other end.
+    pub session_expiry_max: Duration,
+    /// Memory of the sessions of absent clients, in bytes; a session takes little more than 1 KiB. One that there is no room for
+    /// ends with its connection.
+    pub absent_bytes_max: usize,
+    /// How long a connection may take until its CONNECT is answered, a TLS handshake included.
     pub connect_timeout: Duration,
     /// How long a connection that ends may take to settle what it handed in.
     pub settle_timeout: Duration,
@@ -32,6 +39,9 @@ impl Default for Limits {
             packet_bytes_max: 256 * 1_024,
             unacknowledged_max: NonZeroU16::new(1_024).unwrap_or(NonZeroU16::MIN),
             subscriptions_max: 64,
+            keep_alive_max: NonZeroU16::new(3_600).unwrap_or(NonZeroU16::MAX),
+            session_expiry_max: Duration::from_secs(7 * 24 * 3_600),
+            absent_bytes_max: 64 * 1_024 * 1_024,
             connect_timeout: Duration::from_secs(10),
             settle_timeout: Duration::from_secs(5),
         }
@@ -42,8 +52,28 @@ impl Default for Limits {
 pub(super) const CONNECT_BYTES_MAX: u32 = 16 * 1_024;
 /// Longest client id, in bytes; 3.1.1 asks for 23 at least.
 pub(super) const CLIENT_ID_BYTES_MAX: usize = 256;
-/// Longest filter of a subscription, in bytes.
-pub(super) const FILTER_BYTES_MAX: usize = 1_024;
+/// Longest username, in bytes.
+pub(super) const USERNAME_BYTES_MAX: usize = 256;
+/// Longest filter of a subscription, in bytes: no topic that we publish to is half as long.
+pub(super) const FILTER_BYTES_MAX: usize = 256;
+/// Most topic aliases of one connection (MQTT 5); a client is told the number.
+pub(super) const TOPIC_ALIASES_MAX: u16 = 16;
+/// Topics of one connection that have an alias, in bytes altogether: more than as many topics of the contract.
+pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
+/// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one read can add to them: they are
+/// held for the quarantine. Beyond it, the socket is not read.
+pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
+/// What a session of an absent client takes beside filters and packet ids, in bytes: a task, a timer, an entry in a table.
+pub(super) const ABSENT_SESSION_BYTES: usize = 1_024;
+/// A packet id that waits for PUBREL, in bytes.
+pub(super) const HANDSHAKE_BYTES: usize = 4;
+/// Room for absent clients is counted in these, in bytes.
+pub(super) const ABSENT_UNIT_BYTES: usize = 64;
+/// How long it is remembered whether a device has a label. Long enough for a busy site to be cheap, and too short for a person who
+/// changes a label to notice.
+pub(super) const LABELS_KEPT: Duration = Duration::from_millis(250);
+/// Answers of that kind that are remembered, in each of two generations.
+pub(super) const LABELS_KEPT_MAX: usize = 8_192;
 /// Bytes that wait to be written to one client. Beyond it, its socket is not read until it takes some.
 pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
 /// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier read.

@@ -7,37 +7,68 @@ use std::time::Duration;
 
 use base::WayIn;
 use engine::Engine;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
-use super::figures::Figures;
-use super::greeting::greet;
+use super::absence::Room;
+use super::figures::{Counted, Figures};
+use super::greeting::{NotGreeted, greet};
+use super::labels::Labels;
 use super::limits::{Limits, REFUSING_MAX, TCP_KEEPALIVE};
+use super::logins::{KnownAs, Logins};
 use super::sessions::Sessions;
+use super::tls::{self, TlsSource};
 use crate::figures::Quota;
 
 /// A bound MQTT listener.
 #[derive(Debug)]
 pub struct MqttListener {
     listener: TcpListener,
-    shared: Arc<Shared>,
+    shared: Shared,
+    tls: Option<TlsSource>,
 }
 
 impl MqttListener {
-    /// Binds; nobody is greeted before [`MqttListener::run`].
+    /// Binds; nobody is greeted before [`MqttListener::run`]. Open to everybody, and without TLS.
     ///
     /// # Errors
     /// When the address cannot be bound.
     pub async fn bind(address: SocketAddr, engine: Engine, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let intake = engine.intake(WayIn::Mqtt);
-        let (figures, sessions) = (Figures::default(), Arc::new(Sessions::default()));
-        Ok(Self { listener, shared: Arc::new(Shared { engine, intake, limits, figures, sessions }) })
+        let figures = Figures::default();
+        let shared = Shared {
+            labels: Labels::new(figures.label_lookups.clone()),
+            absent: Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
+            sessions: Arc::new(Sessions::default()),
+            anybody: Arc::new(KnownAs::anybody()),
+            logins: None,
+            engine,
+            intake,
+            limits,
+            figures,
+        };
+        Ok(Self { listener, shared, tls: None })
+    }
+
+    /// Lets in only who has one of these logins.
+    #[must_use]
+    pub fn with_logins(mut self, logins: Logins) -> Self {
+        self.shared.logins = Some(logins);
+        self
+    }
+
+    /// Speaks TLS only, with the certificate that the source has when a connection comes.
+    #[must_use]
+    pub fn with_tls(mut self, source: TlsSource) -> Self {
+        self.tls = Some(source);
+        self
     }
 
     /// Where it listens.
@@ -56,18 +87,20 @@ impl MqttListener {
     /// Serves until `shutdown` is true, or its sender is gone. Returns when every connection has settled what it handed in and is
     /// closed.
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
-        let Self { listener, shared } = self;
+        let Self { listener, shared, tls } = self;
+        let (shared, tls) = (Arc::new(shared), tls.as_ref());
         let places = Places::new(shared.limits.connections_max);
         let for_greeting = shutdown.clone();
         shared.intake.attend(true).await;
         tokio::select! {
-            never = accept_all(&listener, &shared, &places, &for_greeting) => match never {},
+            never = accept_all(&listener, &shared, tls, &places, &for_greeting) => match never {},
             () = stopped(&mut shutdown) => {}
         }
         drop(listener);
         shared.intake.attend(false).await;
         shared.sessions.stop();
         places.all_left().await;
+        shared.absent.all_left().await;
     }
 }
 
@@ -122,6 +155,7 @@ enum Never {}
 async fn accept_all(
     listener: &TcpListener,
     shared: &Arc<Shared>,
+    tls: Option<&TlsSource>,
     places: &Places,
     shutdown: &watch::Receiver<bool>,
 ) -> Never {
@@ -130,7 +164,18 @@ async fn accept_all(
         match listener.accept().await {
             Ok((stream, _)) => {
                 patience.restore();
-                admit(stream, shared, places, shutdown);
+                let Some(place) = places.take() else {
+                    // Closed without a word: answering would take room that is not there.
+                    shared.figures.connects.count("dropped");
+                    continue;
+                };
+                let greeting = Greeting {
+                    busy: matches!(place, Place::Refusing(_)),
+                    deadline: Instant::now() + shared.limits.connect_timeout,
+                    shared: Arc::clone(shared),
+                    shutdown: shutdown.clone(),
+                };
+                tokio::spawn(serve(stream, tls.map(|source| source.load_full()), greeting, place));
             }
             Err(error) => {
                 shared.figures.accept_errors.inc();
@@ -138,15 +183,6 @@ async fn accept_all(
             }
         }
     }
-}
-
-fn admit(stream: TcpStream, shared: &Arc<Shared>, places: &Places, shutdown: &watch::Receiver<bool>) {
-    let Some(place) = places.take() else {
-        // Closed without a word: answering would take room that is not there.
-        shared.figures.connects.count("dropped");
-        return;
-    };
-    tokio::spawn(serve(stream, Arc::clone(shared), place, shutdown.clone()));
 }
 
 /// What to do when the operating system has no connection for us: wait, longer each time, and say so now and then.
@@ -183,35 +219,66 @@ impl Patience {
     }
 }
 
-async fn serve(
-    mut stream: TcpStream,
+/// How a new connection is greeted.
+struct Greeting {
     shared: Arc<Shared>,
-    place: Place,
-    mut shutdown: watch::Receiver<bool>,
-) {
+    /// There is no room for it.
+    busy: bool,
+    /// When its CONNECT must be answered.
+    deadline: Instant,
+    shutdown: watch::Receiver<bool>,
+}
+
+async fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, greeting: Greeting, place: Place) {
     if let Err(error) = configure(&stream) {
         tracing::debug!(%error, "a connection was gone at once");
         return;
     }
-    let busy = matches!(place, Place::Refusing(_));
-    let greeted = tokio::select! {
+    match tls {
+        None => greeting.converse(stream).await,
+        // Boxed so that a connection without TLS takes no room for it.
+        Some(config) => Box::pin(greeting.converse_in_secret(stream, config)).await,
+    }
+    drop(place);
+}
+
+impl Greeting {
+    async fn converse_in_secret(mut self, stream: TcpStream, config: Arc<ServerConfig>) {
+        match self.in_time(tls::handshake(stream, config)).await {
+            Ok(stream) => self.converse(stream).await,
+            Err(result) => self.not_accepted(result),
+        }
+    }
+
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut self, mut stream: S) {
+        let (shared, busy) = (Arc::clone(&self.shared), self.busy);
         // Boxed so that what greeting needs is given back when it is done.
-        greeted = timeout(shared.limits.connect_timeout, Box::pin(greet(&mut stream, &shared, busy))) => {
-            greeted.unwrap_or(Err("timeout"))
+        let greeted = self.in_time(Box::pin(greet(&mut stream, &shared, busy))).await;
+        match greeted {
+            Ok(greeted) => {
+                drop(self);
+                shared.figures.connects.count("accepted");
+                let _counted = Counted::new(&shared.figures.connections);
+                greeted.into_session(stream, &shared).run().await;
+            }
+            Err(result) => self.not_accepted(result),
         }
-        () = stopped(&mut shutdown) => Err("stopping"),
-    };
-    drop(shutdown);
-    match greeted {
-        Ok(greeted) => {
-            shared.figures.connects.count("accepted");
-            let _counted = Counted::new(&shared.figures.connections);
-            greeted.into_session(stream, &shared).run().await;
+    }
+
+    /// Gives up what takes too long, and everything when the listener stops.
+    async fn in_time<T>(
+        &mut self,
+        greeting: impl Future<Output = Result<T, NotGreeted>>,
+    ) -> Result<T, NotGreeted> {
+        tokio::select! {
+            greeted = timeout_at(self.deadline, greeting) => greeted.unwrap_or(Err("timeout")),
+            () = stopped(&mut self.shutdown) => Err("stopping"),
         }
-        Err(result) => {
-            shared.figures.connects.count(result);
-            tracing::debug!(result, "a connection was not accepted");
-        }
+    }
+
+    fn not_accepted(&self, result: NotGreeted) {
+        self.shared.figures.connects.count(result);
+        tracing::debug!(result, "a connection was not accepted");
     }
 }
 
@@ -219,22 +286,6 @@ fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let probes = TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE / 4);
     SockRef::from(stream).set_tcp_keepalive(&probes)
-}
-
-/// Counts a connection while it lives.
-struct Counted(Gauge);
-
-impl Counted {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What we say: packets written behind what waits to be sent.
 //!
-//! PUBACK and PINGRESP are written here; the rest, which is rare, by the codec.
+//! What answers publishes, and PINGRESP, is written here; the rest, which is rare, by the codec.
 
 use base::Problem;
 use bytes::{BufMut, BytesMut};
@@ -11,8 +11,9 @@ use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Encoder;
 
 use super::Version;
+use super::access::NOT_ALLOWED;
 use super::ending::Violation;
-use super::limits::{Limits, REASON_BYTES_MAX};
+use super::limits::{Limits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
 use super::subscriptions::Granted;
 use crate::decode::UNKNOWN_TOPIC;
 
@@ -26,13 +27,34 @@ pub(super) struct Client {
     pub(super) packet_bytes_max: u32,
 }
 
-/// How a CONNECT that is accepted differs from what the client asked for (MQTT 5).
+/// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only be told of the session.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
+    pub(super) session_present: bool,
     /// The client id that we gave it.
     pub(super) assigned_id: Option<String>,
-    /// It asked for a session that outlives the connection.
-    pub(super) session_ends: bool,
+    /// How long its session outlives the connection, in seconds.
+    pub(super) session_expiry_secs: Option<u32>,
+    /// The keep-alive, in seconds.
+    pub(super) keep_alive: Option<u16>,
+}
+
+/// What answers a publish, or its release, as in the first byte of the packet.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Answer {
+    Ack = 0x40,
+    Rec = 0x50,
+    Comp = 0x70,
+}
+
+/// Reason codes of such answers (MQTT 5).
+mod code {
+    pub(super) const NOT_AUTHORIZED: u8 = 0x87;
+    pub(super) const TOPIC_NAME_INVALID: u8 = 0x90;
+    pub(super) const PACKET_ID_IN_USE: u8 = 0x91;
+    pub(super) const PACKET_ID_NOT_FOUND: u8 = 0x92;
+    pub(super) const PAYLOAD_FORMAT_INVALID: u8 = 0x99;
 }
 
 impl Client {
@@ -47,20 +69,20 @@ impl Client {
         if self.version == Version::V311 {
             return v311(
                 v3::Packet::ConnectAck(v3::ConnectAck {
-                    session_present: false,
+                    session_present: terms.session_present,
                     return_code: v3::ConnectAckReason::ConnectionAccepted,
                 }),
                 out,
             );
         }
         let ack = v5::ConnectAck {
-            session_present: false,
-            session_expiry_interval_secs: terms.session_ends.then_some(0),
+            session_present: terms.session_present,
+            session_expiry_interval_secs: terms.session_expiry_secs,
             receive_max: limits.unacknowledged_max,
-            max_qos: QoS::AtLeastOnce,
             max_packet_size: Some(limits.packet_bytes_max),
             assigned_client_id: terms.assigned_id.clone().map(Into::into),
-            topic_alias_max: 0,
+            topic_alias_max: TOPIC_ALIASES_MAX,
+            server_keepalive_sec: terms.keep_alive,
             subscription_identifiers_available: false,
             shared_subscription_available: false,
             ..v5::ConnectAck::default()
@@ -69,22 +91,46 @@ impl Client {
     }
 
     pub(super) fn puback(self, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
-        const PUBACK: u8 = 0x40;
+        self.answer(Answer::Ack, packet_id, problem, out);
+    }
+
+    pub(super) fn pubrec(self, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
+        self.answer(Answer::Rec, packet_id, problem, out);
+    }
+
+    /// Answers a QoS 2 publish that came again; `known` if what came first was taken.
+    pub(super) fn pubrec_again(self, packet_id: u16, known: bool, out: &mut BytesMut) {
+        self.answer_in_code(Answer::Rec, packet_id, (!known).then_some(code::PACKET_ID_IN_USE), out);
+    }
+
+    /// Answers a release; `known` if it released something.
+    pub(super) fn pubcomp(self, packet_id: u16, known: bool, out: &mut BytesMut) {
+        self.answer_in_code(Answer::Comp, packet_id, (!known).then_some(code::PACKET_ID_NOT_FOUND), out);
+    }
+
+    fn answer_in_code(self, answer: Answer, packet_id: u16, code: Option<u8>, out: &mut BytesMut) {
         let id = packet_id.to_be_bytes();
-        let problem = problem.filter(|_| self.version == Version::V5);
-        let Some(problem) = problem else {
-            return out.put_slice(&[PUBACK, 2, id[0], id[1]]);
+        match code.filter(|_| self.version == Version::V5) {
+            Some(code) => out.put_slice(&[answer as u8, 3, id[0], id[1], code]),
+            None => out.put_slice(&[answer as u8, 2, id[0], id[1]]),
+        }
+    }
+
+    fn answer(self, answer: Answer, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
+        let Some(problem) = problem.filter(|_| self.version == Version::V5) else {
+            return self.answer_in_code(answer, packet_id, None, out);
         };
-        let code = if problem.code == UNKNOWN_TOPIC { 0x90 } else { 0x99 };
+        let id = packet_id.to_be_bytes();
+        let code = reason_code(problem);
         let reason = format!("{problem}");
         let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
         // Packet id, code, length of the properties, and one of them: its identifier and a string.
         let length = 2 + 1 + varint_bytes(reason.len() + 3) + 1 + 2 + reason.len();
         let whole = 1 + varint_bytes(length) + length;
         if !self.wants_reasons || (self.packet_bytes_max != 0 && whole > self.packet_bytes_max as usize) {
-            return out.put_slice(&[PUBACK, 3, id[0], id[1], code]);
+            return self.answer_in_code(answer, packet_id, Some(code), out);
         }
-        out.put_u8(PUBACK);
+        out.put_u8(answer as u8);
         put_varint(length, out);
         out.put_slice(&[id[0], id[1], code]);
         put_varint(reason.len() + 3, out);
@@ -113,6 +159,7 @@ impl Client {
                     Granted::Qos(_) => SubscribeAckReason::GrantedQos1,
                     Granted::FilterInvalid => SubscribeAckReason::TopicFilterInvalid,
                     Granted::TooMany => SubscribeAckReason::QuotaExceeded,
+                    Granted::NotAuthorized => SubscribeAckReason::NotAuthorized,
                     Granted::SharedNotSupported => SubscribeAckReason::SharedSubscriptionNotSupported,
                 });
                 let ack = v5::SubscribeAck {
@@ -154,6 +201,15 @@ impl Client {
     }
 }
 
+/// The reason code of a refused report.
+fn reason_code(problem: &Problem) -> u8 {
+    match problem.code {
+        UNKNOWN_TOPIC => code::TOPIC_NAME_INVALID,
+        NOT_ALLOWED => code::NOT_AUTHORIZED,
+        _ => code::PAYLOAD_FORMAT_INVALID,
+    }
+}
+
 pub(super) fn pong(out: &mut BytesMut) {
     out.put_slice(&[0xd0, 0]);
 }
@@ -171,6 +227,8 @@ pub(super) fn refuse(
     let return_code = match reason {
         ConnectAckReason::UnsupportedProtocolVersion => v3::ConnectAckReason::UnacceptableProtocolVersion,
         ConnectAckReason::ClientIdentifierNotValid => v3::ConnectAckReason::IdentifierRejected,
+        ConnectAckReason::BadUserNameOrPassword => v3::ConnectAckReason::BadUserNameOrPassword,
+        ConnectAckReason::NotAuthorized => v3::ConnectAckReason::NotAuthorized,
         ConnectAckReason::ServerBusy | ConnectAckReason::ServerUnavailable => {
             v3::ConnectAckReason::ServiceUnavailable
         }
@@ -230,6 +288,7 @@ mod tests {
         for (code, detail_chars, expect) in [
             ("unknown_device", 10, v5::PublishAckReason::PayloadFormatInvalid),
             ("unknown_topic", 10, v5::PublishAckReason::TopicNameInvalid),
+            ("not_allowed", 10, v5::PublishAckReason::NotAuthorized),
             ("unreadable", 115, v5::PublishAckReason::PayloadFormatInvalid),
             ("unreadable", 1_000, v5::PublishAckReason::PayloadFormatInvalid),
         ] {
@@ -245,6 +304,26 @@ mod tests {
                 problem.to_string().starts_with(&*reason) && reason.len() <= REASON_BYTES_MAX,
                 "{reason}"
             );
+        }
+    }
+
+    #[test]
+    fn the_answers_of_qos_2_have_their_own_types_and_codes() {
+        let problem = Problem::unreadable("x");
+        for (client, expect) in [
+            (V311, &b"\x50\x02\0\x07\x50\x02\0\x07\x50\x02\0\x07\x70\x02\0\x07\x70\x02\0\x07"[..]),
+            (
+                Client { wants_reasons: false, ..V5 },
+                b"\x50\x03\0\x07\x99\x50\x02\0\x07\x50\x03\0\x07\x91\x70\x02\0\x07\x70\x03\0\x07\x92",
+            ),
+        ] {
+            let mut out = BytesMut::new();
+            client.pubrec(7, Some(&problem), &mut out);
+            client.pubrec_again(7, true, &mut out);
+            client.pubrec_again(7, false, &mut out);
+            client.pubcomp(7, true, &mut out);
+            client.pubcomp(7, false, &mut out);
+            assert_eq!(&out[..], expect, "{client:?}");
         }
     }
 
@@ -266,6 +345,8 @@ mod tests {
         };
         assert_eq!(refused(Version::V311, ConnectAckReason::UnsupportedProtocolVersion), b"\x20\x02\0\x01");
         assert_eq!(refused(Version::V311, ConnectAckReason::ServerBusy), b"\x20\x02\0\x03");
+        assert_eq!(refused(Version::V311, ConnectAckReason::BadUserNameOrPassword), b"\x20\x02\0\x04");
+        assert_eq!(refused(Version::V311, ConnectAckReason::NotAuthorized), b"\x20\x02\0\x05");
         assert_eq!(refused(Version::V311, ConnectAckReason::MalformedPacket), b"");
         assert_eq!(refused(Version::V5, ConnectAckReason::ServerBusy), b"\x20\x03\0\x89\0");
     }

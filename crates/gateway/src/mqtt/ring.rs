@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use base::Problem;
-use engine::intake::NotAccepting;
+use engine::intake::{NotAccepting, Received, Slice};
 use engine::{Intake, Outcome, Pending, Report};
 use prometheus_client::metrics::gauge::Gauge;
+
+use super::limits::UNACKNOWLEDGED_BYTES_MAX;
 
 type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;
 
@@ -16,36 +18,78 @@ type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;
 pub(super) struct Ring {
     unacknowledged: usize,
     unacknowledged_max: usize,
+    unacknowledged_bytes: usize,
     /// The newest slice, while it waits for room in an inbox. No other may overtake it.
-    handing_in: Option<(Wait<Pending>, Vec<Receipt>)>,
-    handed_in: VecDeque<(Option<Pending>, Vec<Receipt>)>,
+    handing_in: Option<(Wait<Pending>, Receipts)>,
+    handed_in: VecDeque<(Option<Pending>, Receipts)>,
     /// The oldest slice, while its durability is awaited.
-    oldest: Option<(Wait<Outcome>, Vec<Receipt>)>,
+    oldest: Option<(Wait<Outcome>, Receipts)>,
     gauge: Gauge,
 }
 
-/// Reports that arrived together.
+/// Publishes that arrived together.
 #[derive(Debug, Default)]
-pub(super) struct Slice {
-    pub(super) reports: Vec<Report>,
-    /// One for every publish; those that are not refused stand for `reports`, in order.
-    pub(super) receipts: Vec<Receipt>,
+pub(super) struct Arrivals {
+    slice: Slice,
+    receipts: Receipts,
+}
+
+/// What the senders of publishes that arrived together will be told, in order.
+#[derive(Debug, Default)]
+struct Receipts {
+    of: Vec<Receipt>,
+    /// What the slice holds of what was received.
+    bytes: usize,
 }
 
 /// What the sender of a publish will be told.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
-    /// 0: no acknowledgement is wanted.
     pub(super) packet_id: u16,
-    /// Set if the report was not even handed in.
-    pub(super) refused: Option<Box<Problem>>,
+    pub(super) wants: Wants,
+}
+
+/// The acknowledgement that a publish is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    Nothing,
+    PubAck,
+    PubRec,
+    /// A PUBREC for a QoS 2 publish that was taken before: nothing was handed in for it.
+    PubRecAgain,
 }
 
 /// A slice whose outcome is durable: the oldest of its connection.
 #[derive(Debug)]
 pub(super) struct Settled {
-    receipts: Vec<Receipt>,
+    receipts: Receipts,
     outcome: Outcome,
+}
+
+impl Arrivals {
+    /// Adds a publish, decoded and allowed or not.
+    pub(super) fn push(
+        &mut self,
+        decoded: Result<Report, Problem>,
+        received: Received<'_>,
+        receipt: Receipt,
+    ) {
+        self.receipts.of.push(receipt);
+        self.receipts.bytes += received.payload.len() + received.topic.map_or(0, str::len);
+        match decoded {
+            Ok(report) => self.slice.push(report, received),
+            Err(problem) => self.slice.push_refused(problem, received),
+        }
+    }
+
+    /// Adds a QoS 2 publish that was taken before.
+    pub(super) fn push_repeat(&mut self, packet_id: u16) {
+        self.receipts.of.push(Receipt { packet_id, wants: Wants::PubRecAgain });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.receipts.of.len()
+    }
 }
 
 impl Ring {
@@ -53,6 +97,7 @@ impl Ring {
         Self {
             unacknowledged: 0,
             unacknowledged_max,
+            unacknowledged_bytes: 0,
             handing_in: None,
             handed_in: VecDeque::new(),
             oldest: None,
@@ -60,30 +105,35 @@ impl Ring {
         }
     }
 
-    /// How many more reports may be handed in now.
+    /// How many more publishes may be handed in now.
     pub(super) fn room(&self) -> usize {
-        if self.handing_in.is_some() { 0 } else { self.unacknowledged_max - self.unacknowledged }
+        if self.handing_in.is_some() || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX {
+            return 0;
+        }
+        self.unacknowledged_max - self.unacknowledged
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.unacknowledged == 0
     }
 
-    /// Hands in a slice that fits into [`Ring::room`].
-    pub(super) fn hand_in(&mut self, intake: &Intake, slice: Slice) {
-        debug_assert!(slice.receipts.len() <= self.room(), "the caller asks for room before it reads");
-        if slice.receipts.is_empty() {
+    /// Hands in what fits into [`Ring::room`].
+    pub(super) fn hand_in(&mut self, intake: &Intake, arrivals: Arrivals) {
+        let Arrivals { slice, receipts } = arrivals;
+        debug_assert!(receipts.of.len() <= self.room(), "the caller asks for room before it reads");
+        if receipts.of.is_empty() {
             return;
         }
-        self.unacknowledged += slice.receipts.len();
-        self.gauge.inc_by(slice.receipts.len() as i64);
-        if slice.reports.is_empty() {
-            self.handed_in.push_back((None, slice.receipts));
+        self.unacknowledged += receipts.of.len();
+        self.unacknowledged_bytes += receipts.bytes;
+        self.gauge.inc_by(receipts.of.len() as i64);
+        if slice.is_empty() {
+            self.handed_in.push_back((None, receipts));
             return;
         }
         let intake = intake.clone();
-        let submit = Box::pin(async move { intake.submit(slice.reports).await });
-        self.handing_in = Some((submit, slice.receipts));
+        let submit = Box::pin(async move { intake.submit(slice).await });
+        self.handing_in = Some((submit, receipts));
     }
 
     /// The next slice that is durable. Pending also when there is none.
@@ -100,8 +150,9 @@ impl Ring {
         let Some((durable, _)) = &mut self.oldest else { return Poll::Pending };
         let outcome = ready!(durable.as_mut().poll(cx))?;
         let receipts = self.oldest.take().map(|(_, receipts)| receipts).unwrap_or_default();
-        self.unacknowledged -= receipts.len();
-        self.gauge.dec_by(receipts.len() as i64);
+        self.unacknowledged -= receipts.of.len();
+        self.unacknowledged_bytes -= receipts.bytes;
+        self.gauge.dec_by(receipts.of.len() as i64);
         if self.handed_in.is_empty() {
             // An idle connection holds no buffer.
             self.handed_in = VecDeque::new();
@@ -129,18 +180,18 @@ impl Settled {
         self.outcome.accepted
     }
 
-    /// Packet ids in order of receipt, with why a report was refused.
-    pub(super) fn receipts(&self) -> impl Iterator<Item = (u16, Option<&Problem>)> {
+    /// The receipts in order, each with why its report was refused.
+    pub(super) fn receipts(&self) -> impl Iterator<Item = (Receipt, Option<&Problem>)> {
         let mut rejected = self.outcome.rejected.iter().peekable();
         let mut index = 0;
-        self.receipts.iter().map(move |receipt| {
-            if let Some(problem) = &receipt.refused {
-                return (receipt.packet_id, Some(&**problem));
+        self.receipts.of.iter().map(move |receipt| {
+            if receipt.wants == Wants::PubRecAgain {
+                return (*receipt, None);
             }
             let problem =
                 rejected.next_if(|rejection| rejection.index == index).map(|rejection| &rejection.problem);
             index += 1;
-            (receipt.packet_id, problem)
+            (*receipt, problem)
         })
     }
 }
@@ -153,22 +204,25 @@ mod tests {
 
     #[test]
     fn every_publish_gets_its_own_result() {
-        let refused = |code| Problem::not_allowed(code, "");
-        let local = |code| Some(Box::new(refused(code)));
-        let rejection = |index, code| Rejection { index, device: None, problem: refused(code) };
+        let rejection =
+            |index, code| Rejection { index, device: None, problem: Problem::not_allowed(code, "") };
+        let receipts = [
+            (1, Wants::PubAck),
+            (2, Wants::PubRec),
+            (0, Wants::Nothing),
+            (2, Wants::PubRecAgain),
+            (5, Wants::PubAck),
+            (6, Wants::PubAck),
+        ];
+        let of = receipts.map(|(packet_id, wants)| Receipt { packet_id, wants }).into();
         let settled = Settled {
-            receipts: vec![
-                Receipt { packet_id: 1, refused: None },
-                Receipt { packet_id: 2, refused: local("a") },
-                Receipt { packet_id: 3, refused: None },
-                Receipt { packet_id: 0, refused: None },
-                Receipt { packet_id: 5, refused: local("b") },
-                Receipt { packet_id: 6, refused: None },
-            ],
-            outcome: Outcome { accepted: 2, rejected: vec![rejection(0, "c"), rejection(2, "d")] },
+            receipts: Receipts { of, bytes: 0 },
+            outcome: Outcome { accepted: 3, rejected: vec![rejection(0, "a"), rejection(3, "b")] },
         };
-        let told: Vec<_> =
-            settled.receipts().map(|(id, problem)| (id, problem.map_or("", |p| p.code))).collect();
-        assert_eq!(told, [(1, "c"), (2, "a"), (3, ""), (0, "d"), (5, "b"), (6, "")]);
+        let told: Vec<_> = settled
+            .receipts()
+            .map(|(receipt, problem)| (receipt.packet_id, problem.map_or("", |problem| problem.code)))
+            .collect();
+        assert_eq!(told, [(1, "a"), (2, ""), (0, ""), (2, ""), (5, "b"), (6, "")]);
     }
 }

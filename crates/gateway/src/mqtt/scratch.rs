@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::limits::READ_BYTES_MAX;
 
@@ -16,8 +15,8 @@ thread_local! {
 }
 
 /// Reads what is there and hands it to `take`; an empty slice is the end. `take` must not read itself.
-pub(super) fn poll_read<T>(
-    stream: &mut TcpStream,
+pub(super) fn poll_read<T, S: AsyncRead + Unpin>(
+    stream: &mut S,
     cx: &mut Context<'_>,
     take: impl FnOnce(&[u8]) -> T,
 ) -> Poll<io::Result<T>> {

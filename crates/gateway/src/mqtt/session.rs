@@ -7,44 +7,68 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use engine::intake::NotAccepting;
-use tokio::io::AsyncWrite;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, timeout};
 
-use super::connect::Will;
-use super::ending::Ending;
+use super::absence::{Absence, Kept, Share, lasts};
+use super::access::Access;
+use super::ending::{Ending, Violation};
+use super::keep_alive::KeepAlive;
 use super::sessions::Seat;
 use super::talk::Talk;
+use super::will::{Fate, Will};
 use super::{Shared, last_words, scratch};
-use crate::decode::{self, Rules};
 
 /// A connection whose CONNECT is accepted.
-pub(super) struct Session {
+pub(super) struct Session<S> {
     pub(super) shared: Arc<Shared>,
-    pub(super) stream: TcpStream,
+    pub(super) stream: S,
+    /// The stream holds something that was written and not sent: TLS has a buffer of its own.
+    pub(super) unflushed: bool,
     pub(super) seat: Seat,
+    pub(super) access: Access,
     pub(super) talk: Talk,
     pub(super) will: Option<Box<Will>>,
+    /// How long the session outlives the connection, in seconds.
+    pub(super) session_expiry_secs: u32,
     pub(super) keep_alive: Option<KeepAlive>,
 }
 
-impl Session {
+/// A session that outlives its connection.
+enum Outliving {
+    /// For whoever took the seat over.
+    Inherited(Kept),
+    /// For the client's return.
+    Waiting(Kept, Share),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Runs until the connection is closed.
     pub(super) async fn run(mut self) {
         let ending = poll_fn(|cx| self.poll(cx)).await;
+        let ending = self.changed_expiry(ending);
         let ending = self.settle(ending).await;
+        let outliving = self.outliving(ending);
+        let (ending, waiting_will) = self.carry_out_will(ending, outliving.is_some()).await;
         self.shared.figures.disconnects.count(ending.label());
         tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
-        let Self { seat, mut stream, mut talk, .. } = self;
-        // All that this client said is handed in: a newer connection of it may begin.
-        drop(seat);
+        let Self { shared, seat, access, mut stream, mut talk, session_expiry_secs, .. } = self;
         talk.say_goodbye(ending);
         let out = std::mem::take(&mut talk.out);
         drop(talk);
+        // All that this client said is handed in: a newer connection of it may begin.
+        match outliving {
+            None => drop(seat),
+            Some(Outliving::Inherited(kept)) => seat.hand_over(kept),
+            Some(Outliving::Waiting(kept, share)) => {
+                let until = Instant::now() + lasts(session_expiry_secs, shared.limits.session_expiry_max);
+                let absence = Absence { shared, seat, access, kept, will: waiting_will, until, share };
+                tokio::spawn(absence.run());
+            }
+        }
         match ending {
             Ending::Gone => {}
             // Who said goodbye sends nothing more.
@@ -89,7 +113,7 @@ impl Session {
         Poll::Ready(received.unwrap_or_else(|error| Err(gone(&error))))
     }
 
-    /// Ready when nothing waits to be written.
+    /// Ready when nothing waits to be sent.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let out = &mut self.talk.out;
         while !out.is_empty() {
@@ -99,33 +123,44 @@ impl Session {
             }
             self.shared.figures.sent_bytes.inc_by(written as u64);
             out.advance(written);
+            self.unflushed = true;
         }
         // An idle connection holds no buffer.
         *out = BytesMut::new();
+        if self.unflushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
+        }
         Poll::Ready(Ok(()))
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         let Some(keep_alive) = &mut self.keep_alive else { return Poll::Pending };
-        loop {
-            ready!(keep_alive.sleep.as_mut().poll(cx));
-            if self.talk.waits_for_engine() {
-                // It may well have spoken: it is we who do not listen.
-                keep_alive.heard();
-            }
-            let due = keep_alive.last_heard + keep_alive.grace;
-            if due <= Instant::now() {
-                return Poll::Ready(Ending::Silent);
-            }
-            keep_alive.sleep.as_mut().reset(due);
+        if self.talk.waits_for_engine() {
+            // It may well have spoken: it is we who do not listen.
+            keep_alive.heard();
         }
+        keep_alive.poll_silence(cx).map(|()| Ending::Silent)
     }
 
-    /// Waits until what was handed in is durable, and applies the will if it is due. What takes too long is given up: nothing
-    /// that was not acknowledged is promised.
+    /// A goodbye may change how long the session lasts, but a session that ends with its connection does not come to life.
+    fn changed_expiry(&mut self, ending: Ending) -> Ending {
+        let Ending::Goodbye { session_expiry_secs: Some(secs), .. } = ending else { return ending };
+        if self.session_expiry_secs == 0 && secs > 0 {
+            return Violation::Protocol.into();
+        }
+        self.session_expiry_secs = secs;
+        ending
+    }
+
+    /// Waits until what was handed in is durable. What takes too long is given up: nothing that was not acknowledged is
+    /// promised.
     async fn settle(&mut self, ending: Ending) -> Ending {
+        if ending == Ending::NotAccepting {
+            return ending;
+        }
         let within = self.shared.limits.settle_timeout;
-        match timeout(within, self.settle_all(ending)).await {
+        match timeout(within, self.settle_all()).await {
             Ok(Ok(())) => ending,
             Ok(Err(not)) => not.into(),
             Err(_) => {
@@ -135,67 +170,66 @@ impl Session {
         }
     }
 
-    async fn settle_all(&mut self, ending: Ending) -> Result<(), NotAccepting> {
-        if ending == Ending::NotAccepting {
-            return Err(NotAccepting);
-        }
+    async fn settle_all(&mut self) -> Result<(), NotAccepting> {
         poll_fn(|cx| {
             self.talk.acknowledge(cx, self.seat.client_id())?;
             if let Poll::Ready(Err(_)) = self.poll_write(cx) {
                 // Nobody takes these bytes any more.
                 self.talk.out.clear();
+                self.unflushed = false;
             }
             if self.talk.is_settled() { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
-        .await?;
-        match self.will.take() {
-            Some(will) if ending.applies_will() => apply(&will, self.seat.client_id(), &self.shared).await,
-            _ => Ok(()),
+        .await
+    }
+
+    /// What of the session goes on without the connection.
+    fn outliving(&mut self, ending: Ending) -> Option<Outliving> {
+        if self.session_expiry_secs == 0 || !ending.leaves_session() {
+            return None;
+        }
+        let kept = self.talk.leave();
+        match ending {
+            Ending::TakenOver { clean_start: true } => None,
+            Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(kept)),
+            _ => match self.shared.absent.take(&kept) {
+                Some(share) => Some(Outliving::Waiting(kept, share)),
+                None => {
+                    self.shared.figures.sessions_not_kept.inc();
+                    None
+                }
+            },
+        }
+    }
+
+    /// Applies the will if it is due, or says when it is; and how the connection ends if that fails.
+    async fn carry_out_will(
+        &mut self,
+        ending: Ending,
+        session_outlives: bool,
+    ) -> (Ending, Option<(Box<Will>, Instant)>) {
+        let Some(will) = self.will.take() else { return (ending, None) };
+        let expiry = if session_outlives { self.session_expiry_secs } else { 0 };
+        match will.fate(ending, lasts(expiry, self.shared.limits.session_expiry_max)) {
+            Fate::Void => (ending, None),
+            Fate::After(delay) => (ending, Some((will, Instant::now() + delay))),
+            Fate::Now => {
+                let applied = apply(&will, &self.access, self.seat.client_id(), &self.shared).await;
+                (applied.map_or_else(Ending::from, |()| ending), None)
+            }
         }
     }
 }
 
-/// Takes the will for a publish of this client.
-async fn apply(will: &Will, client_id: &str, shared: &Shared) -> Result<(), NotAccepting> {
-    let figures = &shared.figures.reports;
-    let rules = Rules::of(&shared.engine);
-    let report = match decode::publish(&will.topic, &will.payload, None, rules) {
-        Ok(report) => report,
-        Err(problem) => {
-            figures.refused(&problem, format_args!("the will of {client_id}"));
-            return Ok(());
-        }
-    };
-    let outcome = shared.intake.submit(vec![report]).await?.durable().await?;
-    figures.accepted(outcome.accepted.into());
-    for rejection in &outcome.rejected {
-        figures.refused(&rejection.problem, format_args!("the will of {client_id}"));
-    }
-    Ok(())
+async fn apply(will: &Will, access: &Access, client_id: &str, shared: &Shared) -> Result<(), NotAccepting> {
+    let within = shared.limits.settle_timeout;
+    timeout(within, will.apply(access, client_id, shared)).await.unwrap_or_else(|_| {
+        tracing::warn!(client = client_id, "a will takes long to become durable; it is not waited for");
+        Ok(())
+    })
 }
 
 fn gone(error: &io::Error) -> Ending {
     tracing::debug!(%error, "a connection broke");
     Ending::Gone
-}
-
-/// Watches that a client says something in time.
-pub(super) struct KeepAlive {
-    grace: Duration,
-    last_heard: Instant,
-    /// Not later than `last_heard + grace`; it is set anew only when it ends, not with every packet.
-    sleep: Pin<Box<Sleep>>,
-}
-
-impl KeepAlive {
-    /// For a keep-alive in seconds; a client may be silent for half as long again.
-    pub(super) fn new(seconds: u16) -> Option<Self> {
-        let grace = Duration::from_millis(u64::from(seconds) * 1_500);
-        let now = Instant::now();
-        (seconds > 0).then(|| Self { grace, last_heard: now, sleep: Box::pin(sleep_until(now + grace)) })
-    }
-
-    fn heard(&mut self) {
-        self.last_heard = Instant::now();
-    }
 }

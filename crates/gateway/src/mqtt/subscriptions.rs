@@ -21,17 +21,22 @@ pub(super) enum Granted {
     FilterInvalid,
     TooMany,
     SharedNotSupported,
+    /// The login may not.
+    NotAuthorized,
 }
 
 impl Subscriptions {
-    /// Adds a subscription, or changes the one with the same filter. We publish with QoS 1 at most.
-    pub(super) fn add(&mut self, filter: &str, qos: QoS, max: usize) -> Granted {
+    /// Why nobody can subscribe to this, if so.
+    pub(super) fn refusal(filter: &str) -> Option<Granted> {
         if topic_rules::is_shared(filter) {
-            return Granted::SharedNotSupported;
+            return Some(Granted::SharedNotSupported);
         }
-        if !topic_rules::is_filter(filter) {
-            return Granted::FilterInvalid;
-        }
+        (!topic_rules::is_filter(filter)).then_some(Granted::FilterInvalid)
+    }
+
+    /// Adds a subscription to a filter that can be subscribed to, or changes the one with the same filter. We publish with QoS 1 at
+    /// most.
+    pub(super) fn add(&mut self, filter: &str, qos: QoS, max: usize) -> Granted {
         let qos = qos.less_value(QoS::AtLeastOnce);
         if let Some(known) = self.0.iter_mut().find(|known| &*known.filter == filter) {
             known.qos = qos;
@@ -53,6 +58,11 @@ impl Subscriptions {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+
+    /// What they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|known| size_of::<Subscription>() + known.filter.len()).sum()
+    }
 }
 
 #[cfg(test)]
@@ -67,14 +77,25 @@ mod tests {
             ("a", QoS::ExactlyOnce, Granted::Qos(QoS::AtLeastOnce), 1),
             ("b/#", QoS::AtLeastOnce, Granted::Qos(QoS::AtLeastOnce), 2),
             ("c", QoS::AtLeastOnce, Granted::TooMany, 2),
-            ("b#", QoS::AtLeastOnce, Granted::FilterInvalid, 2),
-            ("$share/g/a", QoS::AtLeastOnce, Granted::SharedNotSupported, 2),
         ] {
             assert_eq!(subscriptions.add(filter, qos, 2), expect, "{filter}");
             assert_eq!(subscriptions.len(), len, "{filter}");
         }
+        assert_eq!(subscriptions.bytes(), 2 * size_of::<Subscription>() + 4);
         assert!(subscriptions.remove("a"));
         assert!(!subscriptions.remove("a"));
         assert_eq!(subscriptions.add("c", QoS::AtMostOnce, 2), Granted::Qos(QoS::AtMostOnce));
+    }
+
+    #[test]
+    fn some_filters_are_nobodys() {
+        for (filter, expect) in [
+            ("a/#", None),
+            ("b#", Some(Granted::FilterInvalid)),
+            ("", Some(Granted::FilterInvalid)),
+            ("$share/g/a", Some(Granted::SharedNotSupported)),
+        ] {
+            assert_eq!(Subscriptions::refusal(filter), expect, "{filter}");
+        }
     }
 }

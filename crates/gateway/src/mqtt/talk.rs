@@ -7,25 +7,31 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use base::Problem;
 use base::limits::SLICE_REPORTS_MAX;
 use bytes::BytesMut;
-use engine::intake::NotAccepting;
+use engine::intake::{NotAccepting, Received};
 use rmqtt_codec::types::QoS;
 
-use super::Shared;
+use super::absence::Kept;
+use super::access::Access;
+use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
+use super::handshakes::{Begun, Handshakes, Released};
 use super::limits::OUT_BYTES_MAX;
 use super::reply::{self, Client};
-use super::ring::{Receipt, Ring, Slice};
-use super::subscriptions::Subscriptions;
+use super::ring::{Arrivals, Receipt, Ring, Wants};
+use super::subscriptions::{Granted, Subscriptions};
 use super::wire::{self, Packet};
+use super::{Shared, Version};
 use crate::decode::{self, Rules};
 
 /// The conversation with one client.
 pub(super) struct Talk {
     shared: Arc<Shared>,
     client: Client,
+    access: Access,
     ring: Ring,
     /// Received and not used yet.
     unread: Vec<u8>,
@@ -34,15 +40,38 @@ pub(super) struct Talk {
     /// What waits to be written.
     pub(super) out: BytesMut,
     subscriptions: Subscriptions,
+    handshakes: Handshakes,
+    aliases: Aliases,
 }
 
 impl Talk {
-    /// Goes on behind the CONNECT: with what was received behind it, and with the CONNACK in `out`.
-    pub(super) fn new(shared: Arc<Shared>, client: Client, unread: Vec<u8>, out: BytesMut) -> Self {
+    /// With the session that the client goes on with.
+    pub(super) fn new(shared: Arc<Shared>, client: Client, access: Access, kept: Kept) -> Self {
         let figures = &shared.figures;
         let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), figures.unacknowledged.clone());
-        let held_back = !unread.is_empty();
-        Self { shared, client, ring, unread, held_back, out, subscriptions: Subscriptions::default() }
+        let Kept { subscriptions, handshakes } = kept;
+        figures.subscriptions.inc_by(subscriptions.len() as i64);
+        figures.unreleased.inc_by(handshakes.len() as i64);
+        Self {
+            shared,
+            client,
+            access,
+            ring,
+            unread: Vec::new(),
+            held_back: false,
+            out: BytesMut::new(),
+            subscriptions,
+            handshakes,
+            aliases: Aliases::default(),
+        }
+    }
+
+    /// Goes on behind the CONNECT: with what was received behind it, and with the CONNACK in `out`.
+    pub(super) fn going_on(mut self, unread: Vec<u8>, out: BytesMut) -> Self {
+        self.held_back = !unread.is_empty();
+        self.unread = unread;
+        self.out = out;
+        self
     }
 
     /// Whether more may be received. If not, it is because reports are under way or because the client does not take what we
@@ -94,11 +123,11 @@ impl Talk {
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
         let rules = Rules::of(&self.shared.engine);
         let reports_max = self.ring.room().min(SLICE_REPORTS_MAX);
-        let mut slice = Slice::default();
+        let mut arrivals = Arrivals::default();
         let mut used = 0;
         self.held_back = false;
         let result = loop {
-            if slice.receipts.len() >= reports_max || self.out.len() >= OUT_BYTES_MAX {
+            if arrivals.len() >= reports_max || self.out.len() >= OUT_BYTES_MAX {
                 self.held_back = true;
                 break Ok(());
             }
@@ -108,43 +137,92 @@ impl Talk {
                 Err(violation) => break Err(violation.into()),
             };
             used += packet.bytes.len();
-            if let Err(ending) = self.use_packet(packet, &mut slice, rules) {
+            if let Err(ending) = self.use_packet(packet, &mut arrivals, rules) {
                 break Err(ending);
             }
         };
-        self.ring.hand_in(&self.shared.intake, slice);
+        self.ring.hand_in(&self.shared.intake, arrivals);
         (used, result)
     }
 
-    fn use_packet(&mut self, packet: Packet<'_>, slice: &mut Slice, rules: Rules) -> Result<(), Ending> {
+    fn use_packet(
+        &mut self,
+        packet: Packet<'_>,
+        arrivals: &mut Arrivals,
+        rules: Rules,
+    ) -> Result<(), Ending> {
         if packet.is_publish() {
-            let publish = wire::publish(self.client.version, packet)?;
-            let refused = match decode::publish(publish.topic, publish.payload, publish.id, rules) {
-                Ok(report) => {
-                    slice.reports.push(report);
-                    None
-                }
-                Err(problem) => Some(Box::new(problem)),
-            };
-            slice.receipts.push(Receipt { packet_id: publish.packet_id, refused });
-            return Ok(());
+            return self.publish(packet, arrivals, rules);
+        }
+        if packet.is_pubrel() {
+            return Ok(self.release(wire::pubrel(self.client.version, packet)?)?);
         }
         match control::read(self.client.version, packet)? {
             Control::Ping => reply::pong(&mut self.out),
             Control::Subscribe { packet_id, filters } => self.subscribe(packet_id, &filters)?,
             Control::Unsubscribe { packet_id, filters } => self.unsubscribe(packet_id, &filters)?,
-            Control::Goodbye { with_will } => return Err(Ending::Goodbye { with_will }),
+            Control::Goodbye { with_will, session_expiry_secs } => {
+                return Err(Ending::Goodbye { with_will, session_expiry_secs });
+            }
         }
         Ok(())
     }
 
-    fn subscribe(&mut self, packet_id: NonZeroU16, filters: &[(String, QoS)]) -> Result<(), Violation> {
-        let max = self.shared.limits.subscriptions_max;
+    fn publish(&mut self, packet: Packet<'_>, arrivals: &mut Arrivals, rules: Rules) -> Result<(), Ending> {
+        let publish = wire::publish(self.client.version, packet)?;
+        let handshakes_max = self.handshakes_max();
+        let topic = self.aliases.resolve(publish.topic, publish.alias)?;
+        let wants = match publish.qos {
+            QoS::AtMostOnce => Wants::Nothing,
+            QoS::AtLeastOnce => Wants::PubAck,
+            QoS::ExactlyOnce => match self.handshakes.begin(publish.packet_id, handshakes_max) {
+                Begun::New => {
+                    self.shared.figures.unreleased.inc();
+                    Wants::PubRec
+                }
+                Begun::Repeat => {
+                    arrivals.push_repeat(publish.packet_id);
+                    return Ok(());
+                }
+                Begun::TooMany => return Err(Violation::ReceiveMaximumExceeded.into()),
+            },
+        };
+        let decoded = decode::publish(topic, publish.payload, publish.id, rules);
+        let allowed = self.access.publish(topic, decoded, self.shared.registered())?;
+        let received = Received { payload: publish.payload, topic: Some(topic) };
+        arrivals.push(allowed, received, Receipt { packet_id: publish.packet_id, wants });
+        Ok(())
+    }
+
+    fn release(&mut self, packet_id: u16) -> Result<(), Violation> {
+        let known = match self.handshakes.release(packet_id) {
+            Released::Done => {
+                self.shared.figures.unreleased.dec();
+                true
+            }
+            Released::Unknown => false,
+            Released::TooEarly => return Err(Violation::Protocol),
+        };
+        self.client.pubcomp(packet_id, known, &mut self.out);
+        Ok(())
+    }
+
+    fn subscribe(&mut self, packet_id: NonZeroU16, filters: &[(String, QoS)]) -> Result<(), Ending> {
         let before = self.subscriptions.len();
-        let granted: Vec<_> =
-            filters.iter().map(|(filter, qos)| self.subscriptions.add(filter, *qos, max)).collect();
+        let granted: Result<Vec<_>, _> =
+            filters.iter().map(|(filter, qos)| self.subscribe_to(filter, *qos)).collect();
         self.shared.figures.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
-        self.client.suback(packet_id, granted.into_iter(), &mut self.out)
+        Ok(self.client.suback(packet_id, granted?.into_iter(), &mut self.out)?)
+    }
+
+    fn subscribe_to(&mut self, filter: &str, qos: QoS) -> Result<Granted, NotAccepting> {
+        if let Some(refusal) = Subscriptions::refusal(filter) {
+            return Ok(refusal);
+        }
+        if !self.access.subscribe(filter, self.shared.registered())? {
+            return Ok(Granted::NotAuthorized);
+        }
+        Ok(self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max))
     }
 
     fn unsubscribe(&mut self, packet_id: NonZeroU16, filters: &[String]) -> Result<(), Violation> {
@@ -158,21 +236,65 @@ impl Talk {
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>, client_id: &str) -> Result<(), NotAccepting> {
         while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
             let settled = settled?;
-            let figures = &self.shared.figures;
+            let shared = Arc::clone(&self.shared);
+            let figures = &shared.figures;
             figures.reports.accepted(settled.accepted().into());
             let mut acks = 0;
-            for (packet_id, problem) in settled.receipts() {
+            for (receipt, problem) in settled.receipts() {
                 if let Some(problem) = problem {
+                    let packet_id = receipt.packet_id;
                     figures.reports.refused(problem, format_args!("{client_id}, packet {packet_id}"));
                 }
-                if packet_id != 0 {
-                    self.client.puback(packet_id, problem, &mut self.out);
-                    acks += 1;
-                }
+                acks += u64::from(receipt.wants != Wants::Nothing);
+                self.answer(receipt, problem);
             }
             figures.acks.inc_by(acks);
         }
         Ok(())
+    }
+
+    fn answer(&mut self, Receipt { packet_id, wants }: Receipt, problem: Option<&Problem>) {
+        match wants {
+            Wants::Nothing => {}
+            Wants::PubAck => self.client.puback(packet_id, problem, &mut self.out),
+            Wants::PubRec => {
+                if problem.is_some() && self.client.version == Version::V5 {
+                    // A reason of refusal ends the handshake.
+                    self.handshakes.refused(packet_id);
+                    self.shared.figures.unreleased.dec();
+                } else {
+                    self.handshakes.received(packet_id);
+                }
+                self.client.pubrec(packet_id, problem, &mut self.out);
+            }
+            Wants::PubRecAgain => {
+                let known = self.handshakes.is_received(packet_id);
+                self.client.pubrec_again(packet_id, known, &mut self.out);
+            }
+        }
+    }
+
+    /// QoS 2 publishes that may be under way. A client of 3.1.1 knows no such limit, and stopping to read would keep its releases from
+    /// us: it may use every packet id.
+    fn handshakes_max(&self) -> usize {
+        match self.client.version {
+            Version::V311 => usize::from(u16::MAX),
+            Version::V5 => self.shared.limits.unacknowledged_max.get().into(),
+        }
+    }
+
+    /// What of the session outlives the connection.
+    pub(super) fn leave(&mut self) -> Kept {
+        self.uncount();
+        Kept {
+            subscriptions: std::mem::take(&mut self.subscriptions),
+            handshakes: std::mem::take(&mut self.handshakes).durable(),
+        }
+    }
+
+    fn uncount(&self) {
+        self.shared.figures.subscriptions.dec_by(self.subscriptions.len() as i64);
+        self.shared.figures.unreleased.dec_by(self.handshakes.len() as i64);
     }
 
     /// Says why the connection ends, where the version has a word for it.
@@ -186,6 +308,6 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        self.shared.figures.subscriptions.dec_by(self.subscriptions.len() as i64);
+        self.uncount();
     }
 }

@@ -1,7 +1,9 @@
-//! Packets on the wire: where one ends, and what a PUBLISH says, read in place.
+//! Packets on the wire: where one ends, and what a PUBLISH or PUBREL says, read in place.
 //!
-//! PUBLISH is nearly all there is, so it is read here without a copy; every other packet goes through the codec
+//! These are nearly all there is, so they are read here without a copy; every other packet goes through the codec
 //! (`connect.rs`, `control.rs`). The codec lets NUL and wildcards through: text is checked here.
+
+use rmqtt_codec::types::QoS;
 
 use super::Version;
 use super::ending::Violation;
@@ -10,6 +12,8 @@ use super::topic_rules;
 /// Types of packets, as in the high bits of their first byte.
 pub(super) const CONNECT: u8 = 1;
 const PUBLISH: u8 = 3;
+/// The whole first byte of a PUBREL: its flags are fixed.
+const PUBREL_FIRST: u8 = 0x62;
 
 /// A whole packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +29,10 @@ pub(super) struct Packet<'a> {
 impl Packet<'_> {
     pub(super) fn is_publish(self) -> bool {
         self.first >> 4 == PUBLISH
+    }
+
+    pub(super) fn is_pubrel(self) -> bool {
+        self.first == PUBREL_FIRST
     }
 
     pub(super) fn is_connect(self) -> bool {
@@ -52,7 +60,10 @@ pub(super) fn packet(bytes: &[u8], bytes_max: u32) -> Result<Option<Packet<'_>>,
 /// A PUBLISH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Publish<'a> {
+    /// Empty only with an alias that stands for it.
     pub(super) topic: &'a str,
+    pub(super) alias: Option<u16>,
+    pub(super) qos: QoS,
     /// 0 with QoS 0.
     pub(super) packet_id: u16,
     /// The MQTT 5 user property `id`.
@@ -62,41 +73,88 @@ pub(super) struct Publish<'a> {
 
 /// Reads a PUBLISH; DUP and RETAIN are without effect.
 pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_>, Violation> {
-    let qos = packet.first >> 1 & 3;
-    match qos {
-        0 | 1 => {}
-        2 => return Err(Violation::QosNotSupported),
+    let qos = match packet.first >> 1 & 3 {
+        0 => QoS::AtMostOnce,
+        1 => QoS::AtLeastOnce,
+        2 => QoS::ExactlyOnce,
         _ => return Err(Violation::Malformed),
-    }
+    };
     let mut body = Reader(packet.body);
     let topic = body.text()?;
-    let packet_id = if qos == 0 { 0 } else { body.u16()? };
-    if qos == 1 && packet_id == 0 {
-        return Err(Violation::Malformed);
-    }
-    let id = if version == Version::V5 { publish_properties(&mut body)? } else { None };
-    if !topic_rules::is_name(topic) {
+    let packet_id = if qos == QoS::AtMostOnce { 0 } else { body.packet_id()? };
+    let Properties { id, alias } =
+        if version == Version::V5 { publish_properties(&mut body)? } else { Properties::default() };
+    if topic.is_empty() && version == Version::V5 {
+        // An empty topic is what an alias stands for; without one it is no topic at all.
+        alias.ok_or(Violation::Protocol)?;
+    } else if !topic_rules::is_name(topic) {
         return Err(Violation::TopicInvalid);
     }
-    Ok(Publish { topic, packet_id, id, payload: body.0 })
+    Ok(Publish { topic, alias, qos, packet_id, id, payload: body.0 })
 }
 
-/// Properties of a PUBLISH (MQTT 5, 3.3.2.3), by identifier.
+/// Reads a PUBREL: its packet id. A reason only says that the client does not know the id either.
+pub(super) fn pubrel(version: Version, packet: Packet<'_>) -> Result<u16, Violation> {
+    let mut body = Reader(packet.body);
+    let packet_id = body.packet_id()?;
+    if version == Version::V5 && !body.0.is_empty() {
+        if !matches!(body.u8()?, 0 | 0x92) {
+            return Err(Violation::Malformed);
+        }
+        if !body.0.is_empty() {
+            pubrel_properties(&mut body)?;
+        }
+    }
+    if body.0.is_empty() { Ok(packet_id) } else { Err(Violation::Malformed) }
+}
+
+fn pubrel_properties(body: &mut Reader<'_>) -> Result<(), Violation> {
+    let length = body.variable()? as usize;
+    let mut properties = Reader(body.take(length)?);
+    let mut reason_seen = false;
+    while !properties.0.is_empty() {
+        match properties.u8()? {
+            property::REASON if reason_seen => return Err(Violation::Protocol),
+            property::REASON => {
+                reason_seen = true;
+                properties.text()?;
+            }
+            property::USER => {
+                properties.text()?;
+                properties.text()?;
+            }
+            _ => return Err(Violation::Malformed),
+        }
+    }
+    Ok(())
+}
+
+/// Properties of PUBLISH and PUBREL (MQTT 5, 2.2.2.2), by identifier.
 mod property {
     pub(super) const PAYLOAD_FORMAT: u8 = 0x01;
     pub(super) const MESSAGE_EXPIRY: u8 = 0x02;
     pub(super) const CONTENT_TYPE: u8 = 0x03;
     pub(super) const RESPONSE_TOPIC: u8 = 0x08;
     pub(super) const CORRELATION_DATA: u8 = 0x09;
+    pub(super) const SUBSCRIPTION_ID: u8 = 0x0b;
+    pub(super) const REASON: u8 = 0x1f;
     pub(super) const TOPIC_ALIAS: u8 = 0x23;
     pub(super) const USER: u8 = 0x26;
 }
 
-/// Checks the properties and gives the first user property `id`; the others are without effect.
-fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Option<&'a str>, Violation> {
+/// The properties of a PUBLISH that have an effect.
+#[derive(Default)]
+struct Properties<'a> {
+    /// The first user property `id`.
+    id: Option<&'a str>,
+    alias: Option<u16>,
+}
+
+/// Checks the properties. A request for a response is without effect: nobody is there to respond.
+fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Properties<'a>, Violation> {
     let length = body.variable()? as usize;
     let mut properties = Reader(body.take(length)?);
-    let mut id = None;
+    let mut found = Properties::default();
     let mut seen = 0_u64;
     while !properties.0.is_empty() {
         let property = properties.u8()?;
@@ -105,24 +163,30 @@ fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Option<&'a str>, Viol
             return Err(Violation::Protocol);
         }
         match property {
-            property::PAYLOAD_FORMAT => drop(properties.take(1)?),
+            property::PAYLOAD_FORMAT if properties.u8()? > 1 => return Err(Violation::Protocol),
+            property::PAYLOAD_FORMAT => {}
             property::MESSAGE_EXPIRY => drop(properties.take(4)?),
-            property::CONTENT_TYPE | property::RESPONSE_TOPIC => drop(properties.text()?),
+            property::CONTENT_TYPE => drop(properties.text()?),
+            property::RESPONSE_TOPIC if !topic_rules::is_name(properties.text()?) => {
+                return Err(Violation::Protocol);
+            }
+            property::RESPONSE_TOPIC => {}
             property::CORRELATION_DATA => drop(properties.binary()?),
-            // We allow none: the CONNACK says so.
-            property::TOPIC_ALIAS => return Err(Violation::TopicAliasInvalid),
+            property::TOPIC_ALIAS => found.alias = Some(properties.u16()?),
             property::USER => {
                 let (key, value) = (properties.text()?, properties.text()?);
                 if key == "id" {
-                    id = id.or(Some(value));
+                    found.id = found.id.or(Some(value));
                 }
                 continue;
             }
+            // Only a server says it.
+            property::SUBSCRIPTION_ID => return Err(Violation::Protocol),
             _ => return Err(Violation::Malformed),
         }
         seen |= once;
     }
-    Ok(id)
+    Ok(found)
 }
 
 /// Reads from the front of a packet.
@@ -142,6 +206,13 @@ impl<'a> Reader<'a> {
 
     fn u16(&mut self) -> Result<u16, Violation> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn packet_id(&mut self) -> Result<u16, Violation> {
+        match self.u16()? {
+            0 => Err(Violation::Malformed),
+            packet_id => Ok(packet_id),
+        }
     }
 
     fn binary(&mut self) -> Result<&'a [u8], Violation> {
@@ -200,24 +271,41 @@ mod tests {
 
     #[test]
     fn a_publish_is_read_in_place() {
-        let plain = Publish { topic: "ab", packet_id: 0, id: None, payload: b"xy" };
+        let plain = Publish {
+            topic: "ab",
+            alias: None,
+            qos: QoS::AtMostOnce,
+            packet_id: 0,
+            id: None,
+            payload: b"xy",
+        };
+        let (once, twice) = (
+            Publish { qos: QoS::AtLeastOnce, packet_id: 0x102, ..plain },
+            Publish { qos: QoS::ExactlyOnce, packet_id: 0x102, ..plain },
+        );
         let v311 = |first, body| read(Version::V311, first, body);
         assert_eq!(v311(0x30, b"\0\x02abxy"), Ok(plain));
         assert_eq!(v311(0x31, b"\0\x02abxy"), Ok(plain), "RETAIN is without effect");
-        assert_eq!(v311(0x3a, b"\0\x02ab\x01\x02xy"), Ok(Publish { packet_id: 0x102, ..plain }), "so is DUP");
+        assert_eq!(v311(0x3a, b"\0\x02ab\x01\x02xy"), Ok(once), "so is DUP");
+        assert_eq!(v311(0x34, b"\0\x02ab\x01\x02xy"), Ok(twice));
         assert_eq!(v311(0x30, b"\0\x02ab"), Ok(Publish { payload: b"", ..plain }));
         let v5 = |first, body| read(Version::V5, first, body);
         assert_eq!(v5(0x30, b"\0\x02ab\0xy"), Ok(plain));
         let properties =
             b"\0\x02ab\0\x07\x23\x01\x01\x02\0\0\0\x09\x03\0\x01c\x08\0\x01r\x09\0\x01d\x26\0\x01k\0\x01v\x26\0\x02id\0\x02i7xy";
-        assert_eq!(v5(0x32, properties), Ok(Publish { packet_id: 7, id: Some("i7"), ..plain }));
+        assert_eq!(v5(0x32, properties), Ok(Publish { packet_id: 7, id: Some("i7"), ..once }));
+        assert_eq!(
+            v5(0x30, b"\0\0\x03\x23\0\x01xy"),
+            Ok(Publish { topic: "", alias: Some(1), ..plain }),
+            "an alias stands for the topic"
+        );
     }
 
     #[test]
     fn a_publish_that_breaks_the_rules_says_which() {
         for (version, first, body, expect) in [
-            (Version::V311, 0x34, &b"\0\x02ab\0\x01xy"[..], Violation::QosNotSupported),
-            (Version::V311, 0x36, b"\0\x02ab\0\x01xy", Violation::Malformed),
+            (Version::V311, 0x36, &b"\0\x02ab\0\x01xy"[..], Violation::Malformed),
+            (Version::V311, 0x34, b"\0\x02ab\0\0xy", Violation::Malformed),
             (Version::V311, 0x32, b"\0\x02ab\0\0xy", Violation::Malformed),
             (Version::V311, 0x32, b"\0\x02ab\0", Violation::Malformed),
             (Version::V311, 0x30, b"\0\x03ab", Violation::Malformed),
@@ -228,11 +316,36 @@ mod tests {
             (Version::V311, 0x30, b"\0\x02a\xffxy", Violation::Malformed),
             (Version::V5, 0x30, b"\0\x02ab", Violation::Malformed),
             (Version::V5, 0x30, b"\0\x02ab\x05\x01", Violation::Malformed),
-            (Version::V5, 0x30, b"\0\0\x03\x23\0\x01xy", Violation::TopicAliasInvalid),
+            (Version::V5, 0x30, b"\0\0\0xy", Violation::Protocol),
+            (Version::V5, 0x30, b"\0\x02ab\x02\x01\x02xy", Violation::Protocol),
+            (Version::V5, 0x30, b"\0\x02ab\x04\x08\0\x01#xy", Violation::Protocol),
             (Version::V5, 0x30, b"\0\x02ab\x04\x01\x01\x01\x01xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x02\x0b\x01xy", Violation::Malformed),
+            (Version::V5, 0x30, b"\0\x02ab\x02\x0b\x01xy", Violation::Protocol),
+            (Version::V5, 0x30, b"\0\x02ab\x02\x7e\x01xy", Violation::Malformed),
         ] {
             assert_eq!(read(version, first, body), Err(expect), "{first:x} {body:?}");
+        }
+    }
+
+    #[test]
+    fn a_release_names_its_publish() {
+        for (version, body, expect) in [
+            (Version::V311, &b"\x01\x02"[..], Ok(0x102)),
+            (Version::V5, b"\x01\x02", Ok(0x102)),
+            (Version::V5, b"\x01\x02\x92", Ok(0x102)),
+            (Version::V5, b"\x01\x02\0\0", Ok(0x102)),
+            (Version::V5, b"\x01\x02\0\x04\x1f\0\x01r", Ok(0x102)),
+            (Version::V5, b"\x01\x02\0\x07\x26\0\x01k\0\x01v", Ok(0x102)),
+            (Version::V311, b"\x01\x02\0", Err(Violation::Malformed)),
+            (Version::V311, b"\0\0", Err(Violation::Malformed)),
+            (Version::V5, b"\x01", Err(Violation::Malformed)),
+            (Version::V5, b"\x01\x02\x10", Err(Violation::Malformed)),
+            (Version::V5, b"\x01\x02\0\x08\x1f\0\x01r\x1f\0\x01r", Err(Violation::Protocol)),
+            (Version::V5, b"\x01\x02\0\x02\x01\0", Err(Violation::Malformed)),
+            (Version::V5, b"\x01\x02\0\0\0", Err(Violation::Malformed)),
+        ] {
+            let released = pubrel(version, Packet { first: PUBREL_FIRST, body, bytes: body });
+            assert_eq!(released, expect, "{version:?} {body:x?}");
         }
     }
 
@@ -242,6 +355,7 @@ mod tests {
             let _ = packet(&bytes, 64);
             for version in [Version::V311, Version::V5] {
                 let _ = read(version, first, &bytes);
+                let _ = pubrel(version, Packet { first, body: &bytes, bytes: &bytes });
             }
         }
     }

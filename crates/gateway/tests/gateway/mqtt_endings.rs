@@ -21,10 +21,10 @@ async fn broken_rules_end_the_connection_with_their_reason() {
         let mut broken = vec![
             (packet(0x30, &body(b"dev/+/0xA/state", b"")), 0x90),
             (packet(0x30, &body(b"dev/#", b"")), 0x90),
-            (packet(0x30, &body(b"", b"")), 0x90),
+            (packet(0x30, &body(b"", b"")), 0x82),
             (packet(0x30, &body(b"dev/lock/0\0A/state", b"")), 0x81),
             (packet(0x30, &body(b"dev/lock/\xff/state", b"")), 0x81),
-            (packet(0x34, &body(b"dev/lock/0xA/state", b"\0\x01")), 0x9b),
+            (packet(0x34, &body(b"dev/lock/0xA/state", b"\0\0")), 0x81),
             (packet(0x36, &body(b"dev/lock/0xA/state", b"\0\x01")), 0x81),
             (packet(0x32, &body(b"dev/lock/0xA/state", b"\0\0")), 0x81),
             (b"\x30\x80\x80\x10".to_vec(), 0x95),
@@ -35,8 +35,11 @@ async fn broken_rules_end_the_connection_with_their_reason() {
             (Connect::new(version).bytes(), 0x82),
         ];
         if version == V5 {
-            let alias = [&text("dev/lock/0xA/state")[..], b"\x03\x23\0\x01", b"0"].concat();
-            broken.push((packet(0x30, &alias), 0x94));
+            for alias in [0, 17] {
+                let alias = [&text("dev/lock/0xA/state")[..], b"\x03\x23\0", &[alias], b"0"].concat();
+                broken.push((packet(0x30, &alias), 0x94));
+            }
+            broken.push((packet(0x30, b"\0\0\x03\x23\0\x010"), 0x94));
             broken.push((packet(0x82, b"\0\x05\x02\x0b\x01\0\x01a\0"), 0xa1));
         }
         for (bytes, code) in broken {
@@ -46,7 +49,7 @@ async fn broken_rules_end_the_connection_with_their_reason() {
         }
     }
     assert!(rig.readings("0xA").is_empty());
-    assert_eq!(rig.figure("fieldpost_mqtt_disconnects_total{reason=\"topic_invalid\"}"), 6);
+    assert_eq!(rig.figure("fieldpost_mqtt_disconnects_total{reason=\"topic_invalid\"}"), 5);
     assert_eq!(rig.figure("fieldpost_mqtt_disconnects_total{reason=\"packet_too_large\"}"), 2);
 }
 

@@ -75,7 +75,7 @@ async fn the_window_is_told_with_mqtt_5() {
     let connack = client.receive().await;
     let told = |property: &[u8]| connack.windows(property.len()).any(|bytes| bytes == property);
     assert!(told(&[0x21, 4, 0]), "receive maximum 1,024: {connack:x?}");
-    assert!(told(&[0x24, 1]), "maximum QoS 1: {connack:x?}");
+    assert!(told(&[0x22, 0, 16]), "16 topic aliases: {connack:x?}");
     assert!(told(&[0x27, 0, 4, 0, 0]), "maximum packet size 262,144: {connack:x?}");
     assert!(told(&[0x29, 0]) && told(&[0x2a, 0]), "no subscription ids, nothing shared: {connack:x?}");
 }

@@ -1,0 +1,166 @@
+//! A client that is away while its session lasts: what it subscribed to, the QoS 2 publishes that it has not released, and a will
+//! that waits. Sessions live as long as the server runs, not longer.
+//!
+//! A session waits here in its client's seat, so that the client finds it the way it would find an older connection.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
+
+use super::access::Access;
+use super::ending::Ending;
+use super::handshakes::Handshakes;
+use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES, HANDSHAKE_BYTES};
+use super::sessions::Seat;
+use super::subscriptions::Subscriptions;
+use super::will::Will;
+use super::{Shared, figures::Counted};
+
+/// What of a session outlives its connection.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) subscriptions: Subscriptions,
+    pub(super) handshakes: Handshakes,
+}
+
+impl Kept {
+    /// What it takes here, in bytes.
+    fn bytes(&self) -> usize {
+        ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.handshakes.len() * HANDSHAKE_BYTES
+    }
+}
+
+/// Room for the sessions of absent clients.
+#[derive(Debug)]
+pub(super) struct Room {
+    units: Arc<Semaphore>,
+    units_max: u32,
+    taken_bytes: Gauge,
+}
+
+/// A session's share of the room; free again when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    units: OwnedSemaphorePermit,
+    taken_bytes: Gauge,
+}
+
+impl Room {
+    /// Room for `bytes_max`; how much of it is taken is shown by the gauge.
+    pub(super) fn new(bytes_max: usize, taken_bytes: Gauge) -> Self {
+        let units = (bytes_max / ABSENT_UNIT_BYTES).min(Semaphore::MAX_PERMITS);
+        let units_max = u32::try_from(units).unwrap_or(u32::MAX);
+        Self { units: Arc::new(Semaphore::new(units_max as usize)), units_max, taken_bytes }
+    }
+
+    /// A share for this session, if there is room.
+    pub(super) fn take(&self, kept: &Kept) -> Option<Share> {
+        let units = u32::try_from(kept.bytes().div_ceil(ABSENT_UNIT_BYTES)).ok()?;
+        let units = Arc::clone(&self.units).try_acquire_many_owned(units).ok()?;
+        let share = Share { units, taken_bytes: self.taken_bytes.clone() };
+        share.taken_bytes.inc_by(share.bytes());
+        Some(share)
+    }
+
+    /// Resolves when nobody's session waits any more.
+    pub(super) async fn all_left(&self) {
+        // The semaphore is never closed, so there is no error to see.
+        drop(self.units.acquire_many(self.units_max).await);
+    }
+}
+
+impl Share {
+    fn bytes(&self) -> i64 {
+        (self.units.num_permits() * ABSENT_UNIT_BYTES) as i64
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.taken_bytes.dec_by(self.bytes());
+    }
+}
+
+/// A session whose client is away.
+pub(super) struct Absence {
+    pub(super) shared: Arc<Shared>,
+    pub(super) seat: Seat,
+    pub(super) access: Access,
+    pub(super) kept: Kept,
+    /// A will, and when it is due.
+    pub(super) will: Option<(Box<Will>, Instant)>,
+    /// When the session ends.
+    pub(super) until: Instant,
+    pub(super) share: Share,
+}
+
+impl Absence {
+    /// Waits until the client is back, or its session ends, or the listener stops.
+    pub(super) async fn run(mut self) {
+        let _counted = Counted::new(&self.shared.figures.absent_sessions);
+        let ending = loop {
+            let due = self.will.as_ref().map_or(self.until, |(_, due)| *due);
+            tokio::select! {
+                biased;
+                ending = poll_fn(|cx| self.seat.poll_order(cx)) => break Some(ending),
+                () = sleep_until(due) => {}
+            }
+            if self.will.is_none() {
+                break None;
+            }
+            self.apply_will().await;
+        };
+        let Self { seat, kept, share, .. } = match ending {
+            Some(Ending::TakenOver { clean_start: true }) => {
+                // Its session ends here, and so does the wait of its will.
+                self.apply_will().await;
+                return;
+            }
+            Some(Ending::TakenOver { clean_start: false }) => self,
+            _ => return,
+        };
+        seat.hand_over(kept);
+        drop(share);
+    }
+
+    async fn apply_will(&mut self) {
+        let Some((will, _)) = self.will.take() else { return };
+        let client_id = self.seat.client_id();
+        if will.apply(&self.access, client_id, &self.shared).await.is_err() {
+            tracing::debug!(client = client_id, "a will was not applied: the server is not accepting");
+        }
+    }
+}
+
+/// How long a session of this many seconds lasts after its connection; at most as long as the listener allows.
+pub(super) fn lasts(asked_secs: u32, max: Duration) -> Duration {
+    Duration::from_secs(asked_secs.into()).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_many_sessions_and_no_more() {
+        let (gauge, kept) = (Gauge::default(), Kept::default());
+        let room = Room::new(2 * ABSENT_SESSION_BYTES, gauge.clone());
+        let mut shares: Vec<_> = (0..2).map(|_| room.take(&kept)).collect();
+        assert!(shares.iter().all(Option::is_some) && room.take(&kept).is_none());
+        assert_eq!(gauge.get(), 2 * ABSENT_SESSION_BYTES as i64);
+        shares.pop();
+        assert_eq!(gauge.get(), ABSENT_SESSION_BYTES as i64);
+        assert!(room.take(&kept).is_some());
+    }
+
+    #[test]
+    fn what_a_session_keeps_is_weighed() {
+        let mut kept = Kept::default();
+        kept.handshakes.begin(1, 9);
+        assert_eq!(kept.bytes(), ABSENT_SESSION_BYTES + HANDSHAKE_BYTES);
+    }
+}

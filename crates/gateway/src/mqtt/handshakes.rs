@@ -1,0 +1,140 @@
+//! QoS 2: packet ids of publishes that were taken and that the client has not released yet.
+//!
+//! A publish that comes again under such an id has no second effect. The ids outlive the connection with the session, as far as
+//! their publishes are durable: of what is not, nothing was promised.
+
+/// The ids in use, in order.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes(Vec<Handshake>);
+
+#[derive(Clone, Copy, Debug)]
+struct Handshake {
+    packet_id: u16,
+    /// The publish is durable, and its PUBREC was written.
+    received: bool,
+}
+
+/// What a publish under an id is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    New,
+    /// One that was taken before.
+    Repeat,
+    /// More than may be under way.
+    TooMany,
+}
+
+/// What a PUBREL came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Released {
+    Done,
+    /// Nothing was taken under the id, or it was released before.
+    Unknown,
+    /// Its PUBREC was not written yet, so the client cannot have it.
+    TooEarly,
+}
+
+impl Handshakes {
+    /// Takes a publish under an id, if fewer than `max` are under way.
+    pub(super) fn begin(&mut self, packet_id: u16, max: usize) -> Begun {
+        match self.find(packet_id) {
+            Ok(_) => Begun::Repeat,
+            Err(_) if self.0.len() >= max => Begun::TooMany,
+            Err(at) => {
+                self.0.insert(at, Handshake { packet_id, received: false });
+                Begun::New
+            }
+        }
+    }
+
+    /// The publish is durable and its PUBREC is written.
+    pub(super) fn received(&mut self, packet_id: u16) {
+        if let Ok(at) = self.find(packet_id) {
+            self.0[at].received = true;
+        }
+    }
+
+    /// The publish was refused with a reason that frees the id (MQTT 5).
+    pub(super) fn refused(&mut self, packet_id: u16) {
+        if let Ok(at) = self.find(packet_id) {
+            self.remove(at);
+        }
+    }
+
+    pub(super) fn is_received(&self, packet_id: u16) -> bool {
+        self.find(packet_id).is_ok_and(|at| self.0[at].received)
+    }
+
+    /// The client has the PUBREC and will not repeat the publish.
+    pub(super) fn release(&mut self, packet_id: u16) -> Released {
+        match self.find(packet_id) {
+            Ok(at) if self.0[at].received => {
+                self.remove(at);
+                Released::Done
+            }
+            Ok(_) => Released::TooEarly,
+            Err(_) => Released::Unknown,
+        }
+    }
+
+    /// What outlives the connection.
+    pub(super) fn durable(mut self) -> Self {
+        self.0.retain(|handshake| handshake.received);
+        self.0.shrink_to_fit();
+        self
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn find(&self, packet_id: u16) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&packet_id, |handshake| handshake.packet_id)
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.0.remove(at);
+        if self.0.is_empty() {
+            // An idle connection holds no buffer.
+            self.0 = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_in_use_from_its_publish_to_its_release() {
+        let mut handshakes = Handshakes::default();
+        assert_eq!(handshakes.begin(7, 2), Begun::New);
+        assert_eq!(handshakes.begin(7, 2), Begun::Repeat);
+        assert_eq!(handshakes.release(7), Released::TooEarly);
+        handshakes.received(7);
+        assert_eq!((handshakes.is_received(7), handshakes.begin(7, 2)), (true, Begun::Repeat));
+        assert_eq!(handshakes.release(7), Released::Done);
+        assert_eq!(handshakes.release(7), Released::Unknown);
+        assert_eq!(handshakes.begin(7, 2), Begun::New);
+        handshakes.refused(7);
+        assert_eq!((handshakes.is_received(7), handshakes.len()), (false, 0));
+    }
+
+    #[test]
+    fn no_more_than_the_window_is_under_way() {
+        let mut handshakes = Handshakes::default();
+        let begun: Vec<_> = [3, 1, 2, 1].map(|id| handshakes.begin(id, 2)).into();
+        assert_eq!(begun, [Begun::New, Begun::New, Begun::TooMany, Begun::Repeat]);
+    }
+
+    #[test]
+    fn only_what_is_durable_outlives_the_connection() {
+        let mut handshakes = Handshakes::default();
+        for id in [9, 4, 6] {
+            handshakes.begin(id, 9);
+        }
+        handshakes.received(4);
+        let mut kept = handshakes.durable();
+        assert_eq!([9, 4, 6].map(|id| kept.begin(id, 9)), [Begun::New, Begun::Repeat, Begun::New]);
+    }
+}

@@ -1,0 +1,160 @@
+//! Who may connect, and for which devices they may speak. Passwords are known by their SHA-256 only.
+//!
+//! What a login may do with a topic is in `access.rs`. A listener without logins is open: whoever connects may do everything.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use base::DeviceId;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// For which devices a login may speak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// For one.
+    Device(DeviceId),
+    /// For a site: the devices whose ids begin with this text, registered or not.
+    Prefix(String),
+    /// For a site: the registered devices with this label.
+    Label {
+        /// The label's key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// For all, and everywhere.
+    Admin,
+}
+
+/// The logins of a listener.
+#[derive(Default)]
+pub struct Logins {
+    by_username: HashMap<Arc<str>, Entry>,
+}
+
+struct Entry {
+    password_sha256: [u8; 32],
+    known_as: Arc<KnownAs>,
+}
+
+/// What a connection was let in as.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct KnownAs {
+    /// The login's number, from 1; 0 where everybody is let in.
+    pub(super) number: u32,
+    /// Empty where everybody is let in.
+    pub(super) username: Arc<str>,
+    pub(super) login: Login,
+}
+
+/// There is a login of that name already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsernameTaken(pub String);
+
+impl fmt::Display for UsernameTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there are two MQTT logins with the username {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UsernameTaken {}
+
+/// What a CONNECT gave as a proof.
+pub(super) struct Credentials {
+    pub(super) username: String,
+    pub(super) password: Vec<u8>,
+}
+
+/// Shows no password.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+/// Shows no hash of a password.
+impl fmt::Debug for Logins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_username.values().map(|entry| &entry.known_as)).finish()
+    }
+}
+
+impl Logins {
+    /// No login: nobody is let in.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a login with the SHA-256 of its password.
+    ///
+    /// # Errors
+    /// When there is one of that name.
+    pub fn add(
+        &mut self,
+        username: &str,
+        password_sha256: [u8; 32],
+        login: Login,
+    ) -> Result<(), UsernameTaken> {
+        if self.by_username.contains_key(username) {
+            return Err(UsernameTaken(username.into()));
+        }
+        let number = self.by_username.len() as u32 + 1;
+        let username: Arc<str> = Arc::from(username);
+        let known_as = Arc::new(KnownAs { number, username: Arc::clone(&username), login });
+        self.by_username.insert(username, Entry { password_sha256, known_as });
+        Ok(())
+    }
+
+    /// Who gave these credentials; takes the same time for a username that is not known.
+    pub(super) fn find(&self, credentials: &Credentials) -> Option<Arc<KnownAs>> {
+        let given: [u8; 32] = Sha256::digest(&credentials.password).into();
+        let entry = self.by_username.get(&*credentials.username);
+        let expected = entry.map_or([0; 32], |entry| entry.password_sha256);
+        let same = bool::from(given.ct_eq(&expected));
+        entry.filter(|_| same).map(|entry| Arc::clone(&entry.known_as))
+    }
+}
+
+impl KnownAs {
+    /// Whoever connects to a listener without logins.
+    pub(super) fn anybody() -> Self {
+        Self { number: 0, username: Arc::from(""), login: Login::Admin }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logins() -> Logins {
+        let mut logins = Logins::new();
+        logins.add("ops", Sha256::digest("secret").into(), Login::Admin).expect("a new name");
+        logins
+    }
+
+    #[test]
+    fn only_the_right_password_lets_in() {
+        let logins = logins();
+        for (username, password, expect) in
+            [("ops", "secret", Some(1)), ("ops", "Secret", None), ("ops", "", None), ("ob", "secret", None)]
+        {
+            let credentials = Credentials { username: username.into(), password: password.into() };
+            assert_eq!(logins.find(&credentials).map(|known| known.number), expect, "{username} {password}");
+        }
+    }
+
+    #[test]
+    fn a_username_is_given_once() {
+        assert_eq!(logins().add("ops", [0; 32], Login::Admin), Err(UsernameTaken("ops".into())));
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let credentials = Credentials { username: "ops".into(), password: "secret".into() };
+        let shown = format!("{:?} {credentials:?}", logins());
+        assert!(shown.contains("ops") && !shown.contains("secret") && !shown.contains("sha256"), "{shown}");
+    }
+}
