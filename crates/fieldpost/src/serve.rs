@@ -3,6 +3,7 @@
 //! The HTTP listener is bound first and answers `/healthz` and `/readyz` all along; everything else it answers 503 until
 //! the engine runs. The ready file is written once every listener accepts.
 
+mod amqp;
 mod clock;
 mod front;
 mod ready_file;
@@ -141,6 +142,9 @@ async fn open_doors(
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
     }
+    if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
+        doors.spawn(consumer.run(stop.subscribe()));
+    }
     let reports = gateway::http::routes(engine, &mut metrics);
     let api = api::router_with(
         &api::ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::new(metrics))),
@@ -162,7 +166,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
         report_interval: devices.report_interval,
         loss_grace: devices.loss_grace,
         restart_grace: devices.restart_grace,
-        ways_configured: [settings.mqtt.listen.is_some(), true, false],
+        ways_configured: [settings.mqtt.listen.is_some(), true, settings.amqp.url.is_some()],
         retry: engine::settings::Retry {
             base: notify.retry_base,
             max: notify.retry_max,

@@ -3,6 +3,7 @@
 //! Knows wire formats and sockets, but neither rules nor storage: what a report means is the engine's affair, and an
 //! acknowledgement leaves here only when the engine says that what it speaks of is durable.
 
+pub mod amqp;
 pub mod decode;
 pub mod http;
 pub mod mqtt;

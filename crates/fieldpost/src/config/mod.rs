@@ -17,14 +17,19 @@ mod unbuilt;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use gateway::amqp::{AmqpUrl, QueueName};
 
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
 use reader::{Found, Reader};
-use shape::{Address, AddressOrOff, Bytes, Directory, Span, Switch, Whole, Word};
+use shape::{
+    Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, Prefetch, Queue, Span, Switch, Whole, Word,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,6 +48,8 @@ pub(crate) struct Settings {
     pub http: Http,
     /// The way in over MQTT.
     pub mqtt: Mqtt,
+    /// The way in over AMQP.
+    pub amqp: Amqp,
     /// What holds for every device that does not say otherwise.
     pub devices: Devices,
     /// How clients are told.
@@ -65,6 +72,17 @@ pub(crate) struct Http {
 pub(crate) struct Mqtt {
     /// Where it listens; `None` when this way in is off.
     pub listen: Option<SocketAddr>,
+}
+
+/// `[amqp]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Amqp {
+    /// The RabbitMQ server; `None` when this way in is off.
+    pub url: Option<AmqpUrl>,
+    /// The queue that is consumed.
+    pub queue: QueueName,
+    /// Messages that RabbitMQ may send ahead of their acknowledgement.
+    pub prefetch: NonZeroU16,
 }
 
 /// `[devices]`
@@ -159,6 +177,7 @@ impl Settings {
             data_dir: from.read("data_dir", &Directory).value,
             http: Http { listen: http_listen(&mut from) },
             mqtt: Mqtt { listen: mqtt_listen(&mut from) },
+            amqp: amqp(&mut from),
             devices: devices(&mut from),
             notify: notify(&mut from),
             history: history(&mut from),
@@ -202,6 +221,14 @@ fn stays_on_loopback<T>(from: &mut Reader, key: &'static str, found: &Found<T>, 
         format!("{address} can be reached from other machines, and no access control is configured"),
         format!("a loopback address, such as 127.0.0.1:{}", address.port()),
     );
+}
+
+fn amqp(from: &mut Reader) -> Amqp {
+    Amqp {
+        url: from.read("amqp.url", &AmqpUrlOrOff).value,
+        queue: from.read("amqp.queue", &Queue).value,
+        prefetch: from.read("amqp.prefetch", &Prefetch).value,
+    }
 }
 
 fn devices(from: &mut Reader) -> Devices {

@@ -4,8 +4,11 @@
 //! texts, so every shape also reads its value from one.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use gateway::amqp::{AmqpUrl, QueueName};
 
 use super::layers::Written;
 use super::size;
@@ -195,22 +198,59 @@ impl Shape for Switch {
     }
 }
 
-/// A text of a length in bytes, both ends included.
-pub(super) struct Text {
-    pub(super) least: usize,
-    pub(super) most: usize,
-}
+/// The URL of a RabbitMQ server, or "" for off. What is wrong with it is told without repeating it: it may hold a password.
+pub(super) struct AmqpUrlOrOff;
 
-impl Shape for Text {
-    type Value = String;
+impl Shape for AmqpUrlOrOff {
+    type Value = Option<AmqpUrl>;
 
-    fn parse(&self, written: &Written) -> Result<String, String> {
+    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
         let text = text(written)?;
-        let fits = (self.least..=self.most).contains(&text.len());
-        if fits { Ok(text.to_owned()) } else { Err(format!("has {} bytes", text.len())) }
+        if text.is_empty() {
+            return Ok(None);
+        }
+        AmqpUrl::parse(text).map(Some).map_err(|wrong| wrong.to_string())
     }
 
     fn right(&self) -> String {
-        format!("a text in quotes of {} to {} bytes", self.least, self.most)
+        "a URL such as \"amqp://user:password@host:5672/vhost\" (amqps for TLS, the virtual host / as %2f), or \"\" for off"
+            .to_owned()
+    }
+}
+
+/// The name of a queue of RabbitMQ.
+pub(super) struct Queue;
+
+impl Shape for Queue {
+    type Value = QueueName;
+
+    fn parse(&self, written: &Written) -> Result<QueueName, String> {
+        let text = text(written)?;
+        QueueName::new(text).ok_or_else(|| format!("has {} bytes", text.len()))
+    }
+
+    fn right(&self) -> String {
+        format!("a text in quotes of 1 to {} bytes", QueueName::BYTES_MAX)
+    }
+}
+
+/// A number of messages that the AMQP protocol can carry, and that is not its word for "without a limit".
+pub(super) struct Prefetch;
+
+impl Prefetch {
+    const RANGE: Whole = Whole { least: 1, most: u16::MAX as u64 };
+}
+
+impl Shape for Prefetch {
+    type Value = NonZeroU16;
+
+    fn parse(&self, written: &Written) -> Result<NonZeroU16, String> {
+        let number = Self::RANGE.parse(written)?;
+        let messages = u16::try_from(number).ok().and_then(NonZeroU16::new);
+        messages.ok_or_else(|| format!("{number} is out of range"))
+    }
+
+    fn right(&self) -> String {
+        Self::RANGE.right()
     }
 }

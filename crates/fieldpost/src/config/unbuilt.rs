@@ -5,7 +5,7 @@
 //! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
 
 use super::reader::Reader;
-use super::shape::{AddressOrOff, Shape, Span, Text, Whole, Word};
+use super::shape::{AddressOrOff, Shape, Span, Whole, Word};
 use super::{DAY, Duration, HOUR, MINUTE, MS};
 
 const COUNT: Whole = Whole { least: 1, most: 1_000 };
@@ -13,7 +13,6 @@ const COUNT: Whole = Whole { least: 1, most: 1_000 };
 /// Checks them all.
 pub(super) fn check(from: &mut Reader) {
     check_listeners(from);
-    check_amqp(from);
     check_commands(from);
     check_storage(from);
     for (section, what) in
@@ -32,13 +31,6 @@ fn check_listeners(from: &mut Reader) {
     }
     only_default(from, "lmstfy.listen", &AddressOrOff, "lmstfy's API is");
     only_default(from, "lmstfy.admin_listen", &AddressOrOff, "lmstfy's admin API is");
-}
-
-/// Queue and prefetch ask for nothing while there is no URL.
-fn check_amqp(from: &mut Reader) {
-    only_default(from, "amqp.url", &Text { least: 0, most: 2_048 }, "AMQP is");
-    from.read("amqp.queue", &Text { least: 1, most: 255 });
-    from.read("amqp.prefetch", &Whole { least: 1, most: u64::from(u16::MAX) });
 }
 
 fn check_commands(from: &mut Reader) {

@@ -1,0 +1,21 @@
+//! The AMQP consumer as the settings want it. It is not waited for: a server starts without its RabbitMQ and goes on
+//! looking for it.
+
+use engine::Engine;
+use gateway::amqp::{AmqpConsumer, Limits, Source};
+use prometheus_client::registry::Registry;
+
+use crate::config;
+
+/// The consumer, if there is a queue to consume; its figures go into `metrics`.
+pub(super) fn consumer(
+    settings: &config::Amqp,
+    engine: &Engine,
+    metrics: &mut Registry,
+) -> Option<AmqpConsumer> {
+    let url = settings.url.clone()?;
+    let source = Source { url, queue: settings.queue.clone(), prefetch: settings.prefetch };
+    let consumer = AmqpConsumer::new(engine.clone(), source, Limits::default());
+    consumer.register_metrics(metrics);
+    Some(consumer)
+}

@@ -1,0 +1,127 @@
+//! The consumer over one connection after the other: connects, lets it work, and connects again when it ended.
+
+use std::time::{Duration, Instant};
+
+use base::WayIn;
+use base::random::{Random, unguessable};
+use engine::{Engine, Intake};
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::attendance::Attendance;
+use super::backoff::Backoff;
+use super::broker::Broker;
+use super::ending::Ending;
+use super::figures::Figures;
+use super::session::Session;
+use super::{Limits, Source};
+
+/// The consumer of one queue.
+#[derive(Debug)]
+pub struct AmqpConsumer {
+    shared: Shared,
+}
+
+/// What every connection needs.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) engine: Engine,
+    pub(super) intake: Intake,
+    pub(super) source: Source,
+    pub(super) limits: Limits,
+    pub(super) figures: Figures,
+}
+
+/// Resolves when the server stops.
+pub(super) async fn stopped(shutdown: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone: nobody could tell us any more.
+    drop(shutdown.wait_for(|stop| *stop).await);
+}
+
+impl AmqpConsumer {
+    /// Connects to nothing before [`AmqpConsumer::run`].
+    #[must_use]
+    pub fn new(engine: Engine, source: Source, limits: Limits) -> Self {
+        let intake = engine.intake(WayIn::Amqp);
+        Self { shared: Shared { engine, intake, source, limits, figures: Figures::default() } }
+    }
+
+    /// Puts `fieldpost_amqp_*` into the registry.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.shared.figures.register(registry);
+    }
+
+    /// Consumes until `shutdown` is true, or its sender is gone; whenever RabbitMQ cannot be reached, tries again. Returns when what
+    /// was under way is durable and acknowledged, or when that takes too long.
+    pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let shared = &self.shared;
+        let mut attendance = Attendance::new(shared.limits.lag_max, shared.engine.clock().now());
+        let mut backoff = Backoff::new(&shared.limits, Random::new(seed()));
+        loop {
+            let begun = Instant::now();
+            let ending = shared.connect_and_work(&mut attendance, &mut shutdown).await;
+            if matches!(ending, Ending::Stopping) {
+                return;
+            }
+            if let Some(failure) = shared.engine.failure() {
+                tracing::error!(%failure, "nothing is taken from RabbitMQ any more, because the store failed; it keeps the reports");
+                return stopped(&mut shutdown).await;
+            }
+            backoff.connection_lasted(begun.elapsed());
+            let pause = backoff.pause();
+            shared.figures.lag.set(attendance.lag(shared.engine.clock().now()).as_secs_f64());
+            shared.tell_failure(&ending, pause);
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stopped(&mut shutdown) => return,
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn connect_and_work(
+        &self,
+        attendance: &mut Attendance,
+        shutdown: &mut watch::Receiver<bool>,
+    ) -> Ending {
+        let opened = tokio::select! {
+            opened = Broker::open(&self.source, self.limits.connect_timeout) => opened,
+            () = stopped(shutdown) => return Ending::Stopping,
+        };
+        let (broker, deliveries, found) = match opened {
+            Ok(opened) => opened,
+            Err(ending) => {
+                self.figures.connects.count(ending.word());
+                return ending;
+            }
+        };
+        self.figures.connects.count("accepted");
+        tracing::info!(
+            server = %self.source.url,
+            queue = self.source.queue.as_str(),
+            waiting = found.message_count(),
+            "reports are taken from RabbitMQ"
+        );
+        let ending = Session::new(self, attendance, broker, deliveries).run(shutdown).await;
+        self.figures.disconnects.count(ending.word());
+        ending
+    }
+
+    fn tell_failure(&self, ending: &Ending, pause: Duration) {
+        tracing::warn!(
+            server = %self.source.url,
+            queue = self.source.queue.as_str(),
+            error = %ending,
+            advice = ending.advice(),
+            next_attempt_in = ?pause,
+            "nothing is taken from RabbitMQ, and silence over AMQP is not counted until it is"
+        );
+    }
+}
+
+/// Chance for the pauses; without a source of it they are only more alike.
+fn seed() -> u64 {
+    unguessable().map_or(0, u64::from_le_bytes)
+}

@@ -1,0 +1,295 @@
+//! One connection at work: takes messages in, hands them in, settles what is durable, and looks at the queue.
+//!
+//! A loop over what may happen next. What is told to RabbitMQ, and when the way in is attended, is decided elsewhere
+//! ([`Unsent`], [`Attendance`]).
+
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use base::Problem;
+use engine::intake::{Received, Slice};
+use engine::{Outcome, Rejection};
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use lapin::Consumer;
+use lapin::message::Delivery;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::attendance::{Attendance, Look};
+use super::broker::Broker;
+use super::consumer::{Shared, stopped};
+use super::ending::Ending;
+use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
+use super::ring::{Ring, Settled};
+use super::settlement::{Settlement, Tag, Unsent};
+use crate::decode::{self, Rules};
+
+/// A connection that consumes.
+pub(super) struct Session<'a> {
+    shared: &'a Shared,
+    attendance: &'a mut Attendance,
+    broker: Broker,
+    deliveries: Consumer,
+    ring: Ring,
+    unsent: Unsent,
+    sending: Option<BoxFuture<'static, lapin::Result<()>>>,
+    looking: Option<BoxFuture<'static, lapin::Result<Look>>>,
+    is_attended: bool,
+    /// Received and not settled.
+    unacknowledged: u64,
+}
+
+/// Messages that arrived together.
+#[derive(Default)]
+struct Gathered {
+    slice: Slice,
+    tags: Vec<Tag>,
+    bytes: usize,
+    /// Nothing more has arrived.
+    drained: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        shared: &'a Shared,
+        attendance: &'a mut Attendance,
+        broker: Broker,
+        deliveries: Consumer,
+    ) -> Self {
+        attendance.start_again();
+        shared.figures.connected.set(1);
+        Self {
+            shared,
+            attendance,
+            broker,
+            deliveries,
+            ring: Ring::default(),
+            unsent: Unsent::default(),
+            sending: None,
+            looking: None,
+            is_attended: false,
+            unacknowledged: 0,
+        }
+    }
+
+    /// Works until the connection ends or the server stops; then nothing of it is left open.
+    pub(super) async fn run(mut self, shutdown: &mut watch::Receiver<bool>) -> Ending {
+        let ending = match self.work(shutdown).await {
+            Ok(never) => match never {},
+            Err(ending) => ending,
+        };
+        self.attendance.start_again();
+        self.tell_attendance().await;
+        let patience = self.shared.limits.stop_max;
+        if timeout(patience, self.wind_up(&ending)).await.is_err() {
+            tracing::warn!(
+                ?patience,
+                "RabbitMQ did not let go in time; it will send again what was not acknowledged"
+            );
+        }
+        ending
+    }
+
+    async fn work(&mut self, shutdown: &mut watch::Receiver<bool>) -> Result<Never, Ending> {
+        let mut look_again = interval(self.shared.limits.look_every);
+        look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.send_next();
+            self.tell_attendance().await;
+            let Self { attendance, deliveries, ring, sending, looking, shared, .. } = self;
+            tokio::select! {
+                biased;
+                () = stopped(shutdown) => return Err(Ending::Stopping),
+                sent = ready_in(sending) => sent?,
+                settled = poll_fn(|cx| ring.poll_settled(cx)) => self.settled(settled?),
+                look = ready_in(looking) => self.looked(look?),
+                _ = look_again.tick() => self.look_again(),
+                gathered = poll_fn(|cx| poll_gather(deliveries, shared, attendance.awaits_drain(), cx)), if ring.has_room() => {
+                    self.take_in(gathered?);
+                }
+            }
+        }
+    }
+
+    /// Sends the next settlement unless one is on its way; meanwhile the next ones grow together.
+    fn send_next(&mut self) {
+        if self.sending.is_some() {
+            return;
+        }
+        if let Some(settlement) = self.unsent.next() {
+            self.count_settlement(settlement);
+            self.sending = Some(Box::pin(self.broker.clone().settle(settlement)));
+        }
+    }
+
+    fn look_again(&mut self) {
+        if self.looking.is_none() {
+            self.looking = Some(Box::pin(self.broker.clone().look(self.shared.engine.clock().clone())));
+        }
+    }
+
+    fn looked(&mut self, look: Look) {
+        let figures = &self.shared.figures;
+        figures.queue_messages.set(look.waiting.into());
+        let before = figures.queue_consumers.set(look.consumers.into());
+        if look.consumers > 1 && before <= 1 {
+            tracing::warn!(
+                consumers = look.consumers,
+                queue = self.shared.source.queue.as_str(),
+                "others consume from the queue too, so that reports go past this server; silence over AMQP is not counted"
+            );
+        }
+        self.attendance.look(look);
+    }
+
+    fn take_in(&mut self, gathered: Gathered) {
+        let Gathered { slice, tags, drained, .. } = gathered;
+        let messages = tags.len() as u64;
+        if messages > 0 {
+            self.attendance.receive(messages);
+            self.unacknowledged += messages;
+            self.shared.figures.unacknowledged.inc_by(messages as i64);
+            self.ring.hand_in(&self.shared.intake, slice, tags);
+        }
+        if drained {
+            self.attendance.drained();
+        }
+    }
+
+    fn settled(&mut self, settled: Settled) {
+        let Settled { tags, outcome: Outcome { accepted, rejected } } = settled;
+        self.attendance.settle(tags.len() as u64);
+        let reports = &self.shared.figures.reports;
+        reports.accepted(accepted.into());
+        for Rejection { device, problem, .. } in &rejected {
+            let from = device.as_ref().map_or("nobody that can be named", |device| device.as_str());
+            reports.refused(problem, from);
+        }
+        self.unsent.add(&tags, rejected.iter().map(|rejection| rejection.index));
+    }
+
+    fn count_settlement(&mut self, settlement: Settlement) {
+        self.unacknowledged -= settlement.messages;
+        self.shared.figures.settle(settlement);
+    }
+
+    /// Tells the engine when it begins or ends that silence may be counted.
+    async fn tell_attendance(&mut self) {
+        let now = self.shared.engine.clock().now();
+        let is_attended = self.attendance.attended(now);
+        self.shared.figures.lag.set(self.attendance.lag(now).as_secs_f64());
+        if is_attended == self.is_attended {
+            return;
+        }
+        self.is_attended = is_attended;
+        self.shared.figures.attended.set(is_attended.into());
+        self.shared.intake.attend(is_attended).await;
+        if is_attended {
+            tracing::info!("the queue was seen empty: silence over AMQP is counted");
+        } else {
+            tracing::warn!(lag = ?self.attendance.lag(now), "silence over AMQP is not counted until the queue is seen empty");
+        }
+    }
+
+    /// Ends the connection well, as far as it still goes: on a stop, what is under way becomes durable and is acknowledged.
+    async fn wind_up(&mut self, ending: &Ending) {
+        let ended = match ending {
+            Ending::Stopping => self.finish().await,
+            Ending::NotAccepting(_) => self.broker.close().await.map_err(Ending::from),
+            Ending::Cancelled | Ending::TimedOut | Ending::Broken(_) => return,
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "RabbitMQ will send again what was not acknowledged");
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), Ending> {
+        self.broker.stop_consuming(self.deliveries.tag()).await?;
+        loop {
+            self.send_next();
+            if self.ring.is_empty() && self.sending.is_none() {
+                break;
+            }
+            let Self { ring, sending, .. } = self;
+            tokio::select! {
+                biased;
+                sent = ready_in(sending) => sent?,
+                settled = poll_fn(|cx| ring.poll_settled(cx)) => self.settled(settled?),
+            }
+        }
+        Ok(self.broker.close().await?)
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.shared.figures.connected.set(0);
+        self.shared.figures.unacknowledged.dec_by(self.unacknowledged as i64);
+    }
+}
+
+/// What working never comes to.
+enum Never {}
+
+/// The outcome of what is under way, if anything is; then nothing is any more.
+async fn ready_in<T>(under_way: &mut Option<BoxFuture<'static, T>>) -> T {
+    let Some(future) = under_way else { return pending().await };
+    let outcome = future.as_mut().await;
+    *under_way = None;
+    outcome
+}
+
+/// Takes what has arrived, up to a slice. Ready without a message only if that is asked for.
+fn poll_gather(
+    deliveries: &mut Consumer,
+    shared: &Shared,
+    even_nothing: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Gathered, Ending>> {
+    let rules = Rules::of(&shared.engine);
+    let mut gathered = Gathered::default();
+    while !gathered.is_full() {
+        match Pin::new(&mut *deliveries).poll_next(cx) {
+            Poll::Ready(Some(Ok(delivery))) => {
+                shared.figures.receive(&delivery);
+                gathered.add(&delivery, rules);
+            }
+            // What was gathered comes again over the next connection.
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
+            Poll::Ready(None) => return Poll::Ready(Err(Ending::Cancelled)),
+            Poll::Pending => {
+                gathered.drained = true;
+                break;
+            }
+        }
+    }
+    if gathered.tags.is_empty() && !even_nothing { Poll::Pending } else { Poll::Ready(Ok(gathered)) }
+}
+
+impl Gathered {
+    fn is_full(&self) -> bool {
+        self.tags.len() >= base::limits::SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
+    }
+
+    fn add(&mut self, delivery: &Delivery, rules: Rules) {
+        self.tags.push(delivery.delivery_tag);
+        self.bytes += delivery.data.len();
+        let received = Received { payload: &delivery.data, topic: None };
+        match report(delivery, rules) {
+            Ok(report) => self.slice.push(report, received),
+            Err(problem) => self.slice.push_refused(problem, received),
+        }
+    }
+}
+
+fn report(delivery: &Delivery, rules: Rules) -> Result<engine::Report, Problem> {
+    if delivery.data.len() > MESSAGE_BYTES_MAX {
+        let detail = format!("a message has at most {MESSAGE_BYTES_MAX} bytes, not {}", delivery.data.len());
+        return Err(Problem::not_allowed("message_too_large", detail));
+    }
+    // Libraries that always send the property leave it empty where nobody set it.
+    let id = delivery.properties.message_id().as_ref().map(|id| id.as_str()).filter(|id| !id.is_empty());
+    decode::object(&delivery.data, id, rules)
+}
