@@ -2,9 +2,11 @@
 //!
 //! Secrets are never shown: what holds one prints `***`.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -25,6 +27,15 @@ impl Secret {
     /// The text, for the server.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
+    }
+}
+
+/// Every text is taken: a refusal would have to repeat it.
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self::new(text.to_owned()))
     }
 }
 
@@ -64,6 +75,8 @@ impl Default for Queue {
 pub struct Tls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: ServerName<'static>,
+    /// The certificates in `ca` as they are in the file, for a library that reads them itself.
+    pub(crate) ca_pem: Option<Arc<str>>,
 }
 
 impl Tls {
@@ -74,13 +87,14 @@ impl Tls {
     pub fn to(host: &str, ca: Option<&Path>) -> io::Result<Self> {
         let server_name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let roots = ca.map_or_else(native_roots, roots_of)?;
+        let ca_pem = ca.map(std::fs::read_to_string).transpose()?.map(Arc::from);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self { config: Arc::new(config), server_name })
+        Ok(Self { config: Arc::new(config), server_name, ca_pem })
     }
 }
 

@@ -7,14 +7,17 @@
 //! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is what was sent;
 //! - [`receiver`] is the other end of the webhooks;
 //! - [`account`] finds what is missing;
-//! - [`api_client`], [`endpoint`], [`access`] and [`server`] reach the server, start it and kill it; [`registration`] fills it.
+//! - [`api_client`], [`address`], [`endpoint`], [`access`] and [`server`] reach the server, start it and kill it; [`registration`] fills it.
 
 pub mod access;
 pub mod account;
+pub mod address;
 pub mod api_client;
 pub mod endpoint;
 pub mod fleet;
+pub mod grouped;
 pub mod latency;
+mod lines;
 pub mod random;
 pub mod receiver;
 pub mod registration;

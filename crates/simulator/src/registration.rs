@@ -1,5 +1,6 @@
-//! Putting a run's locks and clients into the registry, through the public API.
+//! Putting a run's devices and clients into the registry, through the public API: one by one, or any number by import.
 
+use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,11 +9,18 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::api_client::{Api, ApiError};
+use crate::endpoint::Endpoint;
+use crate::lines::Connection;
 use crate::receiver::Receiver;
 use crate::traffic::DeviceIds;
 
 /// Devices registered at the same time.
 const AT_ONCE: usize = 8;
+
+/// Devices in one request of an import: enough that requests cost little, few enough to fit in memory and patience.
+const IMPORT_LINES: u32 = 5_000;
+
+const IMPORT: &str = "/v1/devices/import";
 
 /// What the server answers to a new client.
 #[derive(Deserialize)]
@@ -77,6 +85,90 @@ pub async fn change_interval(
     Ok(())
 }
 
+/// What an import puts into the registry of each device.
+#[derive(Debug, Clone, Default)]
+pub struct Registration {
+    /// How often the server may expect a report; its default when not given.
+    pub report_interval: Option<Duration>,
+    /// The clients that are told about it; those that it has when none are given.
+    pub client_ids: Vec<String>,
+}
+
+/// What came of an import.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Imported {
+    /// Devices that are new.
+    pub created: u64,
+    /// Devices that were there.
+    pub updated: u64,
+    /// Devices that were not taken.
+    pub rejected: u64,
+    /// Why the first of them was not.
+    pub first_rejection: Option<String>,
+}
+
+/// Imports all `devices`, some thousands at a time; `advanced` is told how many have been answered for, and may call it off.
+///
+/// # Errors
+/// When the server cannot be reached or does not take the request at all. What was imported before is there.
+pub async fn import_devices(
+    endpoint: &Endpoint,
+    devices: &DeviceIds,
+    registration: &Registration,
+    mut advanced: impl FnMut(u32) -> io::Result<()>,
+) -> io::Result<Imported> {
+    let mut connection = Connection::open(endpoint).await?;
+    let mut imported = Imported::default();
+    let mut from = 0;
+    while from < devices.count() {
+        let until = devices.count().min(from.saturating_add(IMPORT_LINES));
+        let lines: String = (from..until).map(|index| import_line(devices, index, registration)).collect();
+        let answer = connection.post(IMPORT, lines.into()).await?;
+        let answer: ImportAnswer = serde_json::from_slice(&answer).map_err(io::Error::other)?;
+        imported.add(answer);
+        from = until;
+        advanced(until)?;
+    }
+    Ok(imported)
+}
+
+fn import_line(devices: &DeviceIds, index: u32, registration: &Registration) -> String {
+    let mut device = json!({"id": devices.id(index), "kind": devices.kind()});
+    if let Some(interval) = registration.report_interval {
+        device["report_interval"] = duration_text(interval).into();
+    }
+    if !registration.client_ids.is_empty() {
+        device["clients"] = registration.client_ids.clone().into();
+    }
+    format!("{device}\n")
+}
+
+/// The server's answer to an import.
+#[derive(Debug, Deserialize)]
+struct ImportAnswer {
+    created: u64,
+    updated: u64,
+    rejected_count: u64,
+    rejected: Vec<RejectedLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RejectedLine {
+    code: String,
+    detail: String,
+}
+
+impl Imported {
+    fn add(&mut self, answer: ImportAnswer) {
+        self.created += answer.created;
+        self.updated += answer.updated;
+        self.rejected += answer.rejected_count;
+        let first = answer.rejected.into_iter().next();
+        let first = first.map(|RejectedLine { code, detail }| format!("{code}: {detail}"));
+        self.first_rejection = self.first_rejection.take().or(first);
+    }
+}
+
 async fn register_lock(
     api: &Api,
     id: &str,
@@ -105,6 +197,36 @@ fn duration_text(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_import_names_only_what_is_asked_for() {
+        let devices = DeviceIds::new("d", 20).of_kind("gate");
+        let line = |registration| import_line(&devices, 7, &registration);
+        assert_eq!(line(Registration::default()), "{\"id\":\"d07\",\"kind\":\"gate\"}\n");
+        let full = Registration {
+            report_interval: Some(Duration::from_secs(2)),
+            client_ids: vec!["acme".to_owned()],
+        };
+        let full: Value = serde_json::from_str(&line(full)).unwrap();
+        assert_eq!(full["clients"], json!(["acme"]));
+        assert_eq!(full["report_interval"], "2000ms");
+    }
+
+    #[test]
+    fn answers_to_an_import_add_up_and_the_first_rejection_is_kept() {
+        let mut imported = Imported::default();
+        for answer in [
+            json!({"created": 3, "updated": 0, "rejected_count": 0, "rejected": []}),
+            json!({"created": 0, "updated": 1, "rejected_count": 1,
+                   "rejected": [{"line": 2, "code": "kind_fixed", "detail": "it is a lock"}]}),
+            json!({"created": 0, "updated": 0, "rejected_count": 1,
+                   "rejected": [{"line": 1, "code": "other", "detail": ""}]}),
+        ] {
+            imported.add(serde_json::from_value(answer).unwrap());
+        }
+        let first_rejection = Some("kind_fixed: it is a lock".to_owned());
+        assert_eq!(imported, Imported { created: 3, updated: 1, rejected: 2, first_rejection });
+    }
 
     #[test]
     fn durations_have_the_text_of_the_contract() {

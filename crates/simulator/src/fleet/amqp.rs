@@ -9,6 +9,8 @@ use std::time::Instant;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::runtime::default_runtime;
+use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{BasicProperties, Channel, Confirmation, ConnectionProperties, PublisherConfirm};
 
@@ -59,7 +61,11 @@ pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) ->
 async fn open(endpoint: &Endpoint) -> io::Result<(lapin::Connection, Channel)> {
     let _permit = permit_to_connect().await;
     let uri = uri(endpoint).await;
-    let connection = lapin::Connection::connect_uri(uri, ConnectionProperties::default())
+    let ca_pem = endpoint.access().tls.as_ref().and_then(|tls| tls.ca_pem.as_deref());
+    let tls = OwnedTLSConfig { identity: None, cert_chain: ca_pem.map(str::to_owned) };
+    let runtime = default_runtime().map_err(io::Error::other)?;
+    let properties = ConnectionProperties::default();
+    let connection = lapin::Connection::connect_uri_with_config(uri, properties, tls, runtime)
         .await
         .map_err(io::Error::other)?;
     let channel = connection.create_channel().await.map_err(io::Error::other)?;
@@ -73,11 +79,16 @@ async fn uri(endpoint: &Endpoint) -> AMQPUri {
         .login
         .as_ref()
         .map_or((USUAL_LOGIN, USUAL_LOGIN), |login| (login.name.as_str(), login.password.reveal()));
+    // Under TLS the broker has to be who its certificate says, so it is called by its name.
+    let (scheme, host) = match &access.tls {
+        Some(tls) => (AMQPScheme::AMQPS, tls.server_name.to_str().into_owned()),
+        None => (AMQPScheme::AMQP, address.ip().to_string()),
+    };
     AMQPUri {
-        scheme: AMQPScheme::AMQP,
+        scheme,
         authority: AMQPAuthority {
             userinfo: AMQPUserInfo { username: username.to_owned(), password: password.to_owned() },
-            host: address.ip().to_string(),
+            host,
             port: address.port(),
         },
         vhost: access.queue.vhost.clone(),

@@ -184,6 +184,7 @@ mod tests {
     use super::*;
 
     const DEVICES: u32 = 23;
+    const SECOND: End = End { reports: None, after: Some(Duration::from_secs(1)) };
     const TURNS_PER_SECOND: f64 = 1_000.0;
 
     fn habits(seed: u64) -> Habits {
@@ -202,7 +203,7 @@ mod tests {
 
     /// What each device says within a second on so many lanes, each of which looks at its clock so often.
     fn said(ids: &DeviceIds, habits: Habits, lanes: u32, look_every: Duration) -> Said {
-        let timetable = Timetable::new(TURNS_PER_SECOND, End::After(Duration::from_secs(1)), lanes);
+        let timetable = Timetable::new(TURNS_PER_SECOND, SECOND, lanes);
         timetable.start();
         let timetable = Arc::new(timetable);
         let start = timetable.started().expect("it has");
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn a_lane_that_is_behind_says_at_once_what_is_due_and_ends_in_time() {
         let ids = DeviceIds::new("d", 1);
-        let timetable = Arc::new(Timetable::new(100.0, End::After(Duration::from_secs(1)), 1));
+        let timetable = Arc::new(Timetable::new(100.0, SECOND, 1));
         let mut crowd = Crowd::new(&ids, Habits::default(), Arc::clone(&timetable), 0, 1);
         timetable.start();
         let start = timetable.started().expect("it has");

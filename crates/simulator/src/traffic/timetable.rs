@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use crate::wire_time::WallClock;
 
-/// When there is nothing more to say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+/// When there is nothing more to say: at whichever comes first. By default never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct End {
     /// After so many reports, shared out evenly among the lanes.
-    Reports(u64),
+    pub reports: Option<u64>,
     /// After so long; what was due by then and has not gone out never will.
-    After(Duration),
+    pub after: Option<Duration>,
 }
 
 /// See the module.
@@ -92,29 +92,25 @@ impl Timetable {
 
     /// Reports that lane `lane` is to make before it ends.
     pub(super) fn share(&self, lane: u32) -> u64 {
-        match self.end {
-            End::Reports(total) => {
-                let edge = |lane: u32| u128::from(total) * u128::from(lane) / u128::from(self.lanes.max(1));
-                (edge(lane + 1) - edge(lane)) as u64
-            }
-            End::After(_) => u64::MAX,
-        }
+        let Some(total) = self.end.reports else { return u64::MAX };
+        let edge = |lane: u32| u128::from(total) * u128::from(lane) / u128::from(self.lanes.max(1));
+        (edge(lane + 1) - edge(lane)) as u64
     }
 
     /// Whether nothing new is to be said, now being `now`.
     pub(super) fn is_over(&self, now: Instant) -> bool {
-        let in_time = match (self.end, self.started()) {
-            (End::After(time), Some(start)) => now.saturating_duration_since(start) < time,
-            (End::Reports(_), _) | (_, None) => true,
+        let is_late = match (self.end.after, self.started()) {
+            (Some(time), Some(start)) => now.saturating_duration_since(start) >= time,
+            (None, _) | (_, None) => false,
         };
-        !in_time || self.finishing.load(Ordering::Relaxed)
+        is_late || self.finishing.load(Ordering::Relaxed)
     }
 
     /// When turn `turn` is due, here and on the wall; `None` when that lies beyond the end.
     pub(super) fn due(&self, turn: u64) -> Option<(Instant, i64)> {
         let start = self.start.get()?;
         let offset = Duration::try_from_secs_f64(turn as f64 / self.turns_per_second).ok()?;
-        if matches!(self.end, End::After(time) if offset >= time) {
+        if self.end.after.is_some_and(|time| offset >= time) {
             return None;
         }
         let due = start.at.checked_add(offset)?;
@@ -137,9 +133,11 @@ impl Timetable {
 mod tests {
     use super::*;
 
+    const SECOND: End = End { reports: None, after: Some(Duration::from_secs(1)) };
+
     #[test]
     fn turns_are_evenly_spaced_from_the_common_start() {
-        let table = Timetable::new(200.0, End::After(Duration::from_secs(1)), 2);
+        let table = Timetable::new(200.0, SECOND, 2);
         assert_eq!(table.due(0), None, "nobody is connected");
         table.connected();
         assert_eq!(table.started(), None);
@@ -152,7 +150,7 @@ mod tests {
 
     #[test]
     fn lanes_share_all_reports() {
-        let table = Timetable::new(1.0, End::Reports(10), 3);
+        let table = Timetable::new(1.0, End { reports: Some(10), after: None }, 3);
         assert_eq!((0..3).map(|lane| table.share(lane)).sum::<u64>(), 10);
         assert!(!table.is_over(Instant::now()));
         table.finish();
@@ -161,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_greatest_lateness_is_told_once() {
-        let table = Timetable::new(1.0, End::Reports(1), 1);
+        let table = Timetable::new(1.0, End::default(), 1);
         let due = Instant::now();
         table.note(due, due + Duration::from_millis(7));
         table.note(due, due + Duration::from_millis(3));
