@@ -54,6 +54,7 @@ impl HeldStore {
         let waiting = {
             let mut gate = self.gate.lock().expect("no panic");
             gate.held = false;
+            self.waiting.send_replace(0);
             std::mem::take(&mut gate.waiting)
         };
         for (batch, done) in waiting {

@@ -4,7 +4,12 @@ mod held_store;
 mod http_reports;
 mod mqtt_clients;
 mod mqtt_endings;
+mod mqtt_logins;
+mod mqtt_qos_2;
 mod mqtt_reports;
+mod mqtt_sessions;
+mod mqtt_tls;
+mod mqtt_wills;
 mod raw_client;
 mod rig;
 

@@ -30,24 +30,55 @@ pub(crate) struct Connect<'a> {
     pub(crate) keep_alive: u8,
     /// Topic and payload.
     pub(crate) will: Option<(&'a str, &'a str)>,
+    /// In seconds.
+    pub(crate) will_delay: u8,
+    pub(crate) clean: bool,
+    /// Of the session, in seconds; only MQTT 5 can say it.
+    pub(crate) expiry: u32,
+    /// Username and password.
+    pub(crate) credentials: Option<(&'a str, &'a str)>,
 }
 
 impl Connect<'_> {
     pub(crate) fn new(version: Version) -> Self {
-        Self { version, client_id: "me", keep_alive: 60, will: None }
+        Self {
+            version,
+            client_id: "me",
+            keep_alive: 60,
+            will: None,
+            will_delay: 0,
+            clean: true,
+            expiry: 0,
+            credentials: None,
+        }
+    }
+
+    /// With a session that goes on without the connection.
+    pub(crate) fn lasting(version: Version) -> Self {
+        Self { clean: false, expiry: 3_600, ..Self::new(version) }
     }
 
     pub(crate) fn bytes(self) -> Vec<u8> {
         let v5 = self.version == Version::V5;
-        let flags = if self.will.is_some() { 0x0e } else { 0x02 };
+        let flag = |on: bool, bits: u8| if on { bits } else { 0 };
+        let flags =
+            flag(self.clean, 0x02) | flag(self.will.is_some(), 0x0c) | flag(self.credentials.is_some(), 0xc0);
+        let properties = |id: u8, value: u32| match (v5, value) {
+            (false, _) => Vec::new(),
+            (true, 0) => vec![0],
+            (true, value) => [&[5, id], &value.to_be_bytes()[..]].concat(),
+        };
         let mut body = [b"\0\x04MQTT", &[self.version as u8, flags, 0, self.keep_alive][..]].concat();
-        let no_properties: &[u8] = if v5 { &[0] } else { &[] };
-        body.extend_from_slice(no_properties);
+        body.extend(properties(0x11, self.expiry));
         body.extend(text(self.client_id));
         if let Some((topic, payload)) = self.will {
-            body.extend_from_slice(no_properties);
+            body.extend(properties(0x18, self.will_delay.into()));
             body.extend(text(topic));
             body.extend(text(payload));
+        }
+        if let Some((username, password)) = self.credentials {
+            body.extend(text(username));
+            body.extend(text(password));
         }
         packet(0x10, &body)
     }
@@ -85,6 +116,49 @@ pub(crate) fn publish(version: Version, packet_id: u16, topic: &str, payload: &s
     packet(if packet_id > 0 { 0x32 } else { 0x30 }, &body)
 }
 
+/// The state of a lock, with QoS 2.
+pub(crate) fn lock_qos_2(version: Version, packet_id: u16, device: &str, value: u8) -> Vec<u8> {
+    let mut bytes = lock(version, packet_id, device, value);
+    bytes[0] = 0x34;
+    bytes
+}
+
+/// A PUBREC, PUBREL or PUBCOMP without a reason.
+pub(crate) fn handshake(first: u8, packet_id: u16) -> Vec<u8> {
+    [&[first, 2], &packet_id.to_be_bytes()[..]].concat()
+}
+
+pub(crate) fn pubrec(packet_id: u16) -> Vec<u8> {
+    handshake(0x50, packet_id)
+}
+
+pub(crate) fn pubrel(packet_id: u16) -> Vec<u8> {
+    handshake(0x62, packet_id)
+}
+
+pub(crate) fn pubcomp(packet_id: u16) -> Vec<u8> {
+    handshake(0x70, packet_id)
+}
+
+/// The reason code of a PUBACK or its like; 0 if it has none.
+pub(crate) fn reason_of(ack: &[u8]) -> u8 {
+    let header = if ack[1] & 0x80 == 0 { 2 } else { 3 };
+    ack.get(header + 2).copied().unwrap_or(0)
+}
+
+/// A SUBSCRIBE with packet id 5 and QoS 1.
+pub(crate) fn subscribe(version: Version, filters: &[&str]) -> Vec<u8> {
+    let mut body = vec![0, 5];
+    if version == Version::V5 {
+        body.push(0);
+    }
+    for filter in filters {
+        body.extend(text(filter));
+        body.push(1);
+    }
+    packet(0x82, &body)
+}
+
 /// The state of a lock, with QoS 1.
 pub(crate) fn lock(version: Version, packet_id: u16, device: &str, value: u8) -> Vec<u8> {
     publish(version, packet_id, &format!("dev/lock/{device}/state"), &value.to_string())
@@ -108,12 +182,24 @@ impl RawClient {
 
     /// Connects and takes the CONNACK.
     pub(crate) async fn connect(address: SocketAddr, connect: Connect<'_>) -> Self {
+        let (client, session_present) = Self::connect_to_session(address, connect).await;
+        assert!(!session_present);
+        client
+    }
+
+    /// Connects: whether there was a session to go on with.
+    pub(crate) async fn connect_to_session(address: SocketAddr, connect: Connect<'_>) -> (Self, bool) {
+        let (client, connack) = Self::connack(address, connect).await;
+        assert_eq!((connack[0], connack[3]), (0x20, 0), "the CONNECT is accepted: {connack:x?}");
+        (client, connack[2] == 1)
+    }
+
+    /// Connects, or not: the CONNACK.
+    pub(crate) async fn connack(address: SocketAddr, connect: Connect<'_>) -> (Self, Vec<u8>) {
         let mut client = Self::open(address, connect.version).await;
         client.send(&connect.bytes()).await;
         let connack = client.receive().await;
-        assert_eq!(connack[0], 0x20, "{connack:x?}");
-        assert_eq!(connack[2..4], [0, 0], "no session is present, and the CONNECT is accepted");
-        client
+        (client, connack)
     }
 
     /// Sends much while it takes what comes in small bites: everything that comes.

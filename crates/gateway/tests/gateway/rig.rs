@@ -12,8 +12,10 @@ use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
 use store::Store;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::timeout;
 
+use crate::PATIENCE;
 use crate::held_store::HeldStore;
 
 /// Locks of three partitions.
@@ -36,6 +38,13 @@ impl Rig {
     }
 
     pub(crate) async fn with(limits: Limits) -> Self {
+        Self::listening(limits, |listener| listener).await
+    }
+
+    pub(crate) async fn listening(
+        limits: Limits,
+        arrange: impl FnOnce(MqttListener) -> MqttListener,
+    ) -> Self {
         let store = HeldStore::new();
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store.clone(), clock).await.expect("an empty store");
@@ -48,7 +57,7 @@ impl Rig {
         let mut registry = Registry::default();
         let http = gateway::http::routes(&engine, &mut registry);
         let listener = MqttListener::bind(([127, 0, 0, 1], 0).into(), engine.clone(), limits);
-        let listener = listener.await.expect("a free port");
+        let listener = arrange(listener.await.expect("a free port"));
         listener.register_metrics(&mut registry);
         let mqtt = listener.local_addr().expect("bound");
         let (stop, stopping) = watch::channel(false);
@@ -74,6 +83,16 @@ impl Rig {
         let id = DeviceId::new(device).expect("an id");
         let readings = self.engine.queries().readings(&id, page).expect("a device");
         readings.iter().map(|reading| reading.value.to_json()).collect()
+    }
+
+    /// Waits until the figure is this.
+    pub(crate) async fn figure_becomes(&self, name: &str, value: u64) {
+        let becomes = async {
+            while self.figure(name) != value {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, becomes).await.unwrap_or_else(|_| panic!("{name} is {}", self.figure(name)));
     }
 
     /// When the device was last heard of.
