@@ -92,7 +92,9 @@ impl Api {
                 || Failure::Usage("the token has characters that no header can carry".to_owned());
             token.header().ok_or_else(unsendable)
         };
-        let authorization = reach.token.as_ref().map(header).transpose()?;
+        // A variable that is empty is as good as none.
+        let token = reach.token.as_ref().filter(|token| !token.is_empty());
+        let authorization = token.map(header).transpose()?;
         // Not where the command line is read: what is refused there is repeated on the screen.
         if !reach.url.username().is_empty() || reach.url.password().is_some() {
             return Err(Failure::Usage(
@@ -262,6 +264,8 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
 fn reason(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => match error.kind() {
+            // What TLS refuses comes wrapped into an error of the stream.
+            io::ErrorKind::InvalidData => untrusted(error),
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 format!("the connection broke ({error})")
@@ -271,9 +275,13 @@ fn reason(error: &ureq::Error) -> String {
         ureq::Error::HostNotFound => "there is no such host".to_owned(),
         ureq::Error::Timeout(when) => format!("it took too long ({when})"),
         ureq::Error::Protocol(error) => format!("it does not speak HTTP as expected ({error})"),
-        ureq::Error::Rustls(error) => format!("TLS failed: {error}"),
+        ureq::Error::Rustls(error) => untrusted(error),
         other => other.to_string(),
     }
+}
+
+fn untrusted(error: &impl std::fmt::Display) -> String {
+    format!("TLS failed ({error}); SSL_CERT_FILE can name the authority to trust")
 }
 
 #[cfg(test)]

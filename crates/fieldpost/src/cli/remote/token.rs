@@ -9,9 +9,13 @@ use std::str::FromStr;
 pub(super) struct Token(String);
 
 impl Token {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value of the `Authorization` header, or `None` where no header can carry the token.
     pub(super) fn header(&self) -> Option<String> {
-        let sendable = !self.0.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        let sendable = !self.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
         sendable.then(|| format!("Bearer {}", self.0))
     }
 }

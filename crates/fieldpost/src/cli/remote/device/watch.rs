@@ -20,7 +20,7 @@ use crate::cli::remote::screen::Screen;
 use crate::cli::remote::table::{self, Cell};
 
 /// Between two attempts to reach a server that went away.
-const WAIT_FOR_SERVER: Duration = Duration::from_secs(2);
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(1);
 /// More often than this is not live, only load.
 const EVERY_MIN: Duration = Duration::from_millis(50);
 

@@ -1,0 +1,11 @@
+//! The commands that ask a server, as people and scripts use them: the built program against a built server.
+
+mod contract;
+mod failures;
+mod feeds;
+mod imports;
+mod page;
+mod registry;
+mod rig;
+mod scripted;
+mod trust;
