@@ -35,6 +35,16 @@ pub fn derived(seed: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
+/// The hash of a label, by which devices are found and counted: of its key, a byte that no key holds, and its value.
+#[must_use]
+pub fn label_hash(key: &str, value: &str) -> u64 {
+    let mut bytes = Vec::with_capacity(key.len() + 1 + value.len());
+    bytes.extend_from_slice(key.as_bytes());
+    bytes.push(0);
+    bytes.extend_from_slice(value.as_bytes());
+    xxh3_64(&bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +52,12 @@ mod tests {
     #[test]
     fn the_hash_of_a_device_id_is_fixed_in_the_format() {
         assert_eq!(device_hash("0xA"), 0xd77f_99d0_673a_fc58);
+    }
+
+    #[test]
+    fn the_hash_of_a_label_is_fixed_in_the_format() {
+        assert_eq!(label_hash("site", "12"), xxh3_64(b"site\x0012"));
+        assert_ne!(label_hash("site", "12"), label_hash("site1", "2"));
     }
 
     #[test]

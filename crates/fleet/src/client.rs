@@ -74,6 +74,7 @@ impl NewClient {
             name: text::checked("name", self.name)?,
             url: self.url,
             secret: self.secret.map_or_else(|| Ok(made.secret.to_vec()), checked_secret)?,
+            previous_secret: None,
             enabled: true,
             created_at,
         })
@@ -172,6 +173,7 @@ mod tests {
             name: "Gate".to_owned(),
             url: "https://example.com/hook".to_owned(),
             secret: vec![1; 24],
+            previous_secret: None,
             enabled: true,
             created_at: Timestamp(77),
         };

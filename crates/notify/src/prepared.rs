@@ -78,6 +78,7 @@ mod tests {
             name: String::new(),
             url: url.to_owned(),
             secret: b"secret".to_vec(),
+            previous_secret: None,
             enabled: true,
             created_at: Timestamp(0),
         })

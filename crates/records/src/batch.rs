@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
-    Attempt, Client, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, DeviceState, Event,
-    JobHead, JobId, Pair, PartitionHead,
+    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot,
+    DeviceState, Event, JobHead, JobId, Pair, PartitionHead, QuarantineKey, Quarantined, ReportIds,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -39,6 +39,8 @@ pub enum Op {
     PutDevice(Box<DeviceProfile>),
     /// A device is gone, with its state, pairs, readings and events.
     DeleteDevice(DeviceId, DeviceSlot),
+    /// The ids that a device's latest reports carried are now these.
+    PutReportIds(DeviceSlot, Box<ReportIds>),
     /// An event happened.
     PutEvent(Box<Event>),
     /// What a client was not told of a device is now this.
@@ -57,6 +59,12 @@ pub enum Op {
     DeleteJob(JobId),
     /// A job carries this.
     PutJobBody(JobId, Arc<[u8]>),
+    /// What was counted on a day is now this.
+    PutCounts(CountsKey, Box<Counts>),
+    /// A report was refused.
+    PutQuarantined(Box<Quarantined>),
+    /// A refused report is kept no longer.
+    DeleteQuarantined(QuarantineKey),
     /// A client is registered or changed. Registry partition only.
     PutClient(Box<Client>),
     /// A client is gone. Registry partition only.
@@ -110,7 +118,10 @@ impl Op {
             Self::PutJobBody(_, body) => PLAIN + body.len(),
             Self::PutDevice(_) | Self::PutClient(_) => 64 * PLAIN,
             Self::PutDelivery(_) | Self::DeleteDevice(..) | Self::PutJob(_) => 2 * PLAIN,
-            Self::PutProgress(..)
+            Self::PutQuarantined(report) => report.cost() as usize,
+            Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
+            Self::DeleteQuarantined(_)
+            | Self::PutProgress(..)
             | Self::PutAttempt(_)
             | Self::DeletePair(..)
             | Self::DeleteJob(_)

@@ -15,10 +15,28 @@ pub struct Client {
     pub url: String,
     /// The key of the signature: the decoded bytes behind `whsec_`.
     pub secret: Vec<u8>,
+    /// The one before it, with which attempts are signed too for a while.
+    pub previous_secret: Option<PreviousSecret>,
     /// A disabled client's notifications stay pending.
     pub enabled: bool,
     /// When it was registered.
     pub created_at: Timestamp,
+}
+
+/// A secret that was rotated away.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PreviousSecret {
+    /// The decoded bytes behind `whsec_`.
+    pub secret: Vec<u8>,
+    /// Until when it is signed with, on the engine clock.
+    pub until: Timestamp,
+}
+
+impl std::fmt::Debug for PreviousSecret {
+    /// Leaves the secret out: it must never reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreviousSecret").field("until", &self.until).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for Client {

@@ -2,6 +2,8 @@
 
 use base::{Attended, Timestamp, WayIn};
 
+use crate::KeptFrom;
+
 /// Counters and clocks of a partition after its latest batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionHead {
@@ -22,10 +24,14 @@ pub struct PartitionHead {
     pub next_event: u32,
     /// The number that the next delivery gets; wraps.
     pub next_delivery: u32,
+    /// The number that the next refused report gets in the quarantine; wraps.
+    pub next_quarantined: u32,
     /// The publish number that the next job gets.
     pub next_job: u64,
     /// The number that the next lease gets.
     pub next_lease: u64,
+    /// From when on history is kept.
+    pub kept_from: KeptFrom,
 }
 
 /// Readings of a partition's attended clocks.

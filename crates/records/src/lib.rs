@@ -11,11 +11,12 @@ mod device;
 mod event;
 mod head;
 mod job;
+mod kept;
 mod quarantine;
 mod report_ids;
 
 pub use batch::{Batch, Op, Sign, SignReading};
-pub use client::Client;
+pub use client::{Client, PreviousSecret};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
@@ -26,5 +27,6 @@ pub use head::{AttendedReadings, PartitionHead};
 pub use job::{
     AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Starts, Successor,
 };
+pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use report_ids::ReportIds;

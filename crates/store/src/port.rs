@@ -7,11 +7,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId};
-use base::{Incarnation, Lineage, PartitionId, Timestamp};
+use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use records::{
-    Attempt, Batch, Client, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
-    JobHead, JobId, Pair, PartitionHead, Reading, Seen,
+    Attempt, Batch, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
+    Event, EventKey, JobHead, JobId, Pair, PartitionHead, QuarantineKey, Quarantined, Reading, ReportIds,
+    Seen,
 };
 
 /// What became of a batch.
@@ -118,6 +118,10 @@ pub enum Resident {
     Pair(Box<Pair>),
     /// A job.
     Job(Box<JobHead>),
+    /// The ids of a device's latest reports.
+    ReportIds(DeviceSlot, Box<ReportIds>),
+    /// A refused report, by what it costs; in order.
+    Quarantined(QuarantineKey, u32),
     /// A client; registry partition only.
     Client(Box<Client>),
 }
@@ -135,6 +139,14 @@ pub struct Page<K> {
     pub after: Option<K>,
     /// Most items to give.
     pub limit: usize,
+}
+
+impl<K> Page<K> {
+    /// The page without what is older than `from`.
+    #[must_use]
+    pub fn kept_from(self, from: Timestamp) -> Self {
+        Self { from: self.from.max(from), ..self }
+    }
 }
 
 /// The order of a device's readings.
@@ -155,7 +167,8 @@ pub struct Whose {
     pub client: Option<Incarnation>,
 }
 
-/// One partition at one moment. Cheap to open, short-lived: one page of a list each.
+/// One partition at one moment. Cheap to open, short-lived: one page of a list each. What is older than the head's
+/// [`records::KeptFrom`] is not shown.
 pub trait View: Send {
     /// A device's profile.
     ///
@@ -168,6 +181,20 @@ pub trait View: Send {
     fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError>;
     /// Devices in order of id.
     fn devices(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<DeviceProfile>, StoreError>;
+    /// Devices with a label, in order of id.
+    fn devices_with(
+        &self,
+        label: (&str, &str),
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError>;
+    /// Devices of a kind, in order of id.
+    fn devices_of_kind(
+        &self,
+        kind: &Kind,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError>;
     /// Devices linked to a client, in order of id.
     fn devices_of(
         &self,
@@ -195,6 +222,12 @@ pub trait View: Send {
     fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError>;
     /// A delivery's attempts, oldest first.
     fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError>;
+    /// Refused reports, ordered by [`QuarantineKey`].
+    fn quarantined(&self, page: Page<QuarantineKey>) -> Result<Vec<Quarantined>, StoreError>;
+    /// One refused report.
+    fn quarantined_one(&self, key: QuarantineKey) -> Result<Option<Quarantined>, StoreError>;
+    /// What was counted on a day.
+    fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError>;
     /// What a job carries.
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError>;
     /// Clients in order of id; registry partition only.

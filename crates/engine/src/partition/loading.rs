@@ -124,6 +124,8 @@ struct Residents {
     devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
     pairs: Vec<records::Pair>,
     jobs: Vec<JobHead>,
+    report_ids: Vec<(records::DeviceSlot, Box<records::ReportIds>)>,
+    quarantined: Vec<(records::QuarantineKey, u32)>,
 }
 
 impl Residents {
@@ -132,6 +134,8 @@ impl Residents {
             Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
             Resident::Pair(pair) => self.pairs.push(*pair),
             Resident::Job(head) => self.jobs.push(*head),
+            Resident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
+            Resident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
             Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
         }
     }

@@ -54,6 +54,7 @@ fn client(url: &str) -> Arc<Client> {
         name: "Acme".to_owned(),
         url: url.to_owned(),
         secret: SECRET.to_vec(),
+        previous_secret: None,
         enabled: true,
         created_at: Timestamp(0),
     })

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
-use records::{Batch, DeviceSlot, JobId, Op, PartitionHead, Sign, SignReading};
+use records::{Batch, DeviceSlot, JobId, Op, PartitionHead, QuarantineKey, Sign, SignReading};
 
 use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
+use super::counts::{get_counts_key, put_counts_key};
 use super::delivery::{get_delivery_key, put_delivery_key};
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
@@ -32,6 +33,10 @@ const DELETE_JOB: u8 = 11;
 const PUT_JOB_BODY: u8 = 12;
 const PUT_CLIENT: u8 = 13;
 const DELETE_CLIENT: u8 = 14;
+const PUT_REPORT_IDS: u8 = 15;
+const PUT_COUNTS: u8 = 16;
+const PUT_QUARANTINED: u8 = 17;
+const DELETE_QUARANTINED: u8 = 18;
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
 const SIGN: u8 = 1 << 7;
@@ -94,6 +99,22 @@ fn put_op(out: &mut Vec<u8>, op: &Op) {
             put_bytes(out, id.as_str().as_bytes());
             put_slot(out, *slot);
         }
+        Op::PutReportIds(slot, ids) => {
+            out.push(PUT_REPORT_IDS);
+            put_slot(out, *slot);
+            ids.write(out);
+        }
+        Op::PutCounts(key, counts) => {
+            out.push(PUT_COUNTS);
+            put_counts_key(out, *key);
+            counts.write(out);
+        }
+        Op::PutQuarantined(report) => put_record(out, PUT_QUARANTINED, &**report),
+        Op::DeleteQuarantined(key) => {
+            out.push(DELETE_QUARANTINED);
+            put_i64(out, key.at.0);
+            put_u64(out, u64::from(key.number));
+        }
         Op::PutEvent(event) => put_record(out, PUT_EVENT, &**event),
         Op::PutPair(pair) => put_record(out, PUT_PAIR, &**pair),
         Op::DeletePair(slot, client) => {
@@ -141,6 +162,13 @@ fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
         PUT_STATE => Op::PutState(get_slot(reader)?, Stored::read(reader)?),
         PUT_DEVICE => Op::PutDevice(Box::new(Stored::read(reader)?)),
         DELETE_DEVICE => Op::DeleteDevice(reader.text_as("a device id", DeviceId::new)?, get_slot(reader)?),
+        PUT_REPORT_IDS => Op::PutReportIds(get_slot(reader)?, Box::new(Stored::read(reader)?)),
+        PUT_COUNTS => Op::PutCounts(get_counts_key(reader)?, Box::new(Stored::read(reader)?)),
+        PUT_QUARANTINED => Op::PutQuarantined(Box::new(Stored::read(reader)?)),
+        DELETE_QUARANTINED => {
+            let at = get_time(reader)?;
+            Op::DeleteQuarantined(QuarantineKey { at, number: reader.u32("a number")? })
+        }
         PUT_EVENT => Op::PutEvent(Box::new(Stored::read(reader)?)),
         PUT_PAIR => Op::PutPair(Box::new(Stored::read(reader)?)),
         DELETE_PAIR => Op::DeletePair(get_slot(reader)?, Incarnation(reader.u64("an incarnation")?)),

@@ -1,9 +1,9 @@
 //! The stored form of a client.
 
 use base::{ClientId, Incarnation, Timestamp};
-use records::Client;
+use records::{Client, PreviousSecret};
 
-use super::bytes::{Reader, put_bytes, put_i64, put_u64};
+use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
 use super::{CodecError, Stored};
 
 /// Version 1: the fields in order.
@@ -17,6 +17,10 @@ impl Stored for Client {
         put_bytes(out, self.name.as_bytes());
         put_bytes(out, self.url.as_bytes());
         put_bytes(out, &self.secret);
+        put_option(out, self.previous_secret.as_ref(), |out, previous| {
+            put_bytes(out, &previous.secret);
+            put_i64(out, previous.until.0);
+        });
         out.push(u8::from(self.enabled));
         put_i64(out, self.created_at.0);
     }
@@ -28,6 +32,12 @@ impl Stored for Client {
             name: reader.text("a name")?.to_owned(),
             url: reader.text("a url")?.to_owned(),
             secret: reader.bytes("a secret")?.to_vec(),
+            previous_secret: reader.option("a secret", |reader| {
+                Ok(PreviousSecret {
+                    secret: reader.bytes("a secret")?.to_vec(),
+                    until: Timestamp(reader.i64("a time")?),
+                })
+            })?,
             enabled: reader.bool("a flag")?,
             created_at: Timestamp(reader.i64("a time")?),
         })

@@ -1,7 +1,7 @@
 //! The stored form of a partition's head.
 
 use base::{Attended, Timestamp};
-use records::{AttendedReadings, PartitionHead};
+use records::{AttendedReadings, KeptFrom, PartitionHead};
 
 use super::bytes::{Reader, put_i64, put_u64};
 use super::{CodecError, Stored};
@@ -23,6 +23,10 @@ impl Stored for PartitionHead {
         put_u64(out, u64::from(self.next_delivery));
         put_u64(out, self.next_job);
         put_u64(out, self.next_lease);
+        put_u64(out, u64::from(self.next_quarantined));
+        for from in [self.kept_from.readings, self.kept_from.events, self.kept_from.deliveries] {
+            put_i64(out, from.0);
+        }
     }
 
     fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
@@ -45,6 +49,12 @@ impl Stored for PartitionHead {
             next_delivery: reader.u32("a number")?,
             next_job: reader.u64("a number")?,
             next_lease: reader.u64("a number")?,
+            next_quarantined: reader.u32("a number")?,
+            kept_from: KeptFrom {
+                readings: Timestamp(reader.i64("a time")?),
+                events: Timestamp(reader.i64("a time")?),
+                deliveries: Timestamp(reader.i64("a time")?),
+            },
         })
     }
 }

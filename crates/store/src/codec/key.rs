@@ -3,8 +3,8 @@
 //!
 //! Keys have no version byte: a key of another form is another table.
 
-use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp};
-use records::{DeliveryKey, DeviceSlot, EventKey, JobId};
+use base::{ClientId, DeviceId, Incarnation, Kind, PartitionId, Timestamp};
+use records::{CountsKey, DeliveryKey, DeviceSlot, EventKey, JobId, QuarantineKey};
 use smallvec::SmallVec;
 
 use super::CodecError;
@@ -57,6 +57,36 @@ pub(crate) fn link(client: Incarnation, device: &[u8]) -> Key {
     key
 }
 
+/// The devices with a label of this hash, in order of id.
+pub(crate) fn label(hash: u64, device: &[u8]) -> Key {
+    let mut key = Key::from_slice(&hash.to_be_bytes());
+    key.extend_from_slice(device);
+    key
+}
+
+/// The devices of a kind, in order of id. A kind has no byte 0.
+pub(crate) fn kind(kind: &Kind, device: &[u8]) -> Key {
+    let mut key = Key::from_slice(kind.as_str().as_bytes());
+    key.push(0);
+    key.extend_from_slice(device);
+    key
+}
+
+/// The counts of a day.
+pub(crate) fn counts(of: CountsKey) -> Key {
+    let mut key = day(of.day);
+    let (kind, number) = super::counts::of_parts(of.of);
+    key.push(kind);
+    key.extend_from_slice(&number.to_be_bytes());
+    key.push(super::counts::metric_byte(of.metric));
+    key
+}
+
+/// What all counts of a day begin with.
+pub(crate) fn day(day: u32) -> Key {
+    number(day)
+}
+
 pub(crate) fn pair(device: DeviceSlot, client: Incarnation) -> Key {
     let mut key = slot(device);
     key.extend_from_slice(&client.0.to_be_bytes());
@@ -82,6 +112,12 @@ impl From<EventKey> for Moment {
 
 impl From<DeliveryKey> for Moment {
     fn from(key: DeliveryKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
+impl From<QuarantineKey> for Moment {
+    fn from(key: QuarantineKey) -> Self {
         Self { at: key.at, number: key.number }
     }
 }

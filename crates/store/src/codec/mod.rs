@@ -9,12 +9,15 @@
 mod batch;
 mod bytes;
 mod client;
+mod counts;
 mod delivery;
 mod device;
 mod event;
 mod head;
 mod job;
 pub(crate) mod key;
+mod quarantine;
+mod report_ids;
 mod seen;
 mod value;
 

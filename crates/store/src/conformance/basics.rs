@@ -225,6 +225,7 @@ fn clients(subject: &mut dyn Subject) {
         name: "Gate".to_owned(),
         url: "https://example.org".to_owned(),
         secret: vec![1, 2, 3],
+        previous_secret: None,
         enabled: true,
         created_at: Timestamp(9),
     };

@@ -7,6 +7,7 @@
 mod agreement;
 mod basics;
 mod deletion;
+mod keeping;
 mod paging;
 pub mod traffic;
 
@@ -17,6 +18,10 @@ pub use basics::{
     outcomes_come_in_the_order_of_commits, what_was_committed_is_there_after_a_restart,
 };
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
+pub use keeping::{
+    counts_are_what_was_put_last, devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,
+    the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
+};
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
 
 use std::sync::mpsc::channel;
@@ -56,11 +61,16 @@ macro_rules! conformance_tests {
             a_repeated_batch_is_ignored_and_a_gap_is_fenced,
             an_empty_store_answers,
             an_open_view_shows_the_moment_it_was_opened,
+            counts_are_what_was_put_last,
+            devices_are_found_by_label_and_kind,
             every_method_shows_what_was_committed,
+            ids_of_reports_belong_to_their_device,
             outcomes_come_in_the_order_of_commits,
             pages_neither_miss_nor_repeat,
             pages_stay_within_their_times,
             random_traffic_agrees_with_the_model,
+            the_quarantine_keeps_what_was_refused,
+            what_is_too_old_is_gone,
             what_was_committed_is_there_after_a_restart,
         );
     };

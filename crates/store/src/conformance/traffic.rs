@@ -149,6 +149,7 @@ impl Traffic {
             name: "Ворота".to_owned(),
             url: "https://example.org/hook".to_owned(),
             secret: self.random.next_u64().to_le_bytes().to_vec(),
+            previous_secret: None,
             enabled: self.below(2) == 0,
             created_at: self.head.now,
         })));

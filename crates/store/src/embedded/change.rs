@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use records::{
     Batch, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, Event, JobId, Op,
-    PartitionHead, Reading, Seen, Sign,
+    PartitionHead, QuarantineKey, Reading, Seen, Sign,
 };
 
 use super::tables::Table;
@@ -84,9 +84,17 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteDevice(id, slot) => {
             out.push(delete(Table::Devices, key::device(&id)));
             out.push(delete(Table::States, key::slot(slot)));
+            out.push(delete(Table::ReportIds, key::slot(slot)));
             out.push(mark(Table::Deleted, key::slot(slot)));
             out.push(Change::DropDevice(slot));
         }
+        Op::PutReportIds(slot, ids) => out.push(put(Table::ReportIds, key::slot(slot), &*ids)),
+        Op::PutCounts(of, counts) => out.push(put(Table::Counts, key::counts(of), &*counts)),
+        Op::PutQuarantined(report) => {
+            let key = key::moment(QuarantineKey::from(report.id));
+            out.push(put(Table::Quarantine, key, &*report));
+        }
+        Op::DeleteQuarantined(key) => out.push(delete(Table::Quarantine, key::moment(key))),
         Op::PutEvent(event) => put_event(&event, out),
         Op::PutPair(pair) => out.push(put(Table::Pairs, key::pair(pair.slot, pair.client), &*pair)),
         Op::DeletePair(slot, client) => out.push(delete(Table::Pairs, key::pair(slot, client))),
@@ -118,14 +126,23 @@ fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {
     SlotSign { slot, seen, reading }
 }
 
-/// The index by client here only adds: what it says is looked up in the profile, and a checkpoint writes the difference
-/// of the profiles.
+/// The indexes here only add: what they say is looked up in the profile, and a checkpoint writes the difference of the
+/// profiles.
 fn put_device(device: &DeviceProfile, out: &mut Vec<Change>) {
-    let id = key::device(&device.id);
-    for client in &device.clients {
-        out.push(mark(Table::DevicesByClient, key::link(*client, &id)));
-    }
-    out.push(put(Table::Devices, id, device));
+    out.extend(indexed(device).map(|(table, key)| mark(table, key)));
+    out.push(put(Table::Devices, key::device(&device.id), device));
+}
+
+/// The rows of the indexes by client, label and kind that a device has.
+pub(super) fn indexed(device: &DeviceProfile) -> impl Iterator<Item = (Table, Key)> {
+    let id = device.id.as_str().as_bytes();
+    let clients = device.clients.iter().map(|client| (Table::DevicesByClient, key::link(*client, id)));
+    let labels = device
+        .labels
+        .iter()
+        .map(|(name, value)| (Table::DevicesByLabel, key::label(base::hash::label_hash(name, value), id)));
+    let kind = (Table::DevicesByKind, key::kind(&device.kind, id));
+    clients.chain(labels).chain(std::iter::once(kind))
 }
 
 fn put_event(event: &Event, out: &mut Vec<Change>) {

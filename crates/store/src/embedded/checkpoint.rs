@@ -3,8 +3,9 @@
 //!
 //! Due is the partition that the log has waited for longest once the log is long, else one whose oldest change is old. A
 //! partition without changes is covered up to whatever is applied, so its position moves along with every checkpoint. When
-//! nothing is due, what deleted devices left behind is swept, a thousand rows at a time.
+//! nothing is due, what deleted devices left behind is swept and what is too old is removed, some thousand rows at a time.
 
+mod expire;
 mod sweep;
 mod write;
 
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use base::Timestamp;
 use blocklog::Position;
+use records::KeptFrom;
 
 use super::directory::Covered;
 use super::key_range::KeyRange;
@@ -33,6 +35,8 @@ pub(super) struct Checkpointer {
     pub(super) covered: Vec<Position>,
     /// Partitions with deleted devices whose history is still there.
     pub(super) to_sweep: BTreeSet<usize>,
+    /// By the place of the partition: what is older is removed from the tables.
+    pub(super) expired: Vec<KeptFrom>,
 }
 
 impl Checkpointer {
@@ -49,6 +53,8 @@ enum Due {
     Positions,
     /// What deleted devices left behind.
     Sweep(usize),
+    /// What is kept no longer.
+    Expire(usize),
 }
 
 impl EmbeddedStore {
@@ -63,6 +69,7 @@ impl EmbeddedStore {
             Due::Partition(index) => self.checkpoint(&mut checkpointer, Some(index)),
             Due::Positions => self.checkpoint(&mut checkpointer, None),
             Due::Sweep(index) => self.sweep(&mut checkpointer, index),
+            Due::Expire(index) => self.expire(&mut checkpointer, index),
         };
         if let Err(error) = done {
             self.failed(error);
@@ -99,8 +106,32 @@ impl EmbeddedStore {
         let is_old = |since: Timestamp| now >= since.after(self.options.checkpoint_age);
         match oldest {
             Some((index, since)) if is_old(*since) => Some(Due::Partition(*index)),
-            _ => checkpointer.to_sweep.first().map(|index| Due::Sweep(*index)),
+            _ => match checkpointer.to_sweep.first() {
+                Some(index) => Some(Due::Sweep(*index)),
+                None => self.expiring(checkpointer).map(Due::Expire),
+            },
         }
+    }
+
+    /// A partition whose tables hold what it keeps no longer.
+    fn expiring(&self, checkpointer: &Checkpointer) -> Option<usize> {
+        let mut partitions = self.partitions.iter().zip(&checkpointer.expired);
+        partitions.position(|(partition, expired)| partition.head().kept_from != *expired)
+    }
+
+    /// Removes some of what a partition keeps no longer.
+    fn expire(&self, checkpointer: &mut Checkpointer, index: usize) -> Result<(), StoreError> {
+        let partition = &self.partitions[index];
+        let head = partition.head();
+        let slots = head.next_slot;
+        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, slots, &head.kept_from);
+        let removed = self.tables.write(expire)?;
+        self.show_tables(None)?;
+        self.counters.expired(removed);
+        if removed == 0 {
+            checkpointer.expired[index] = head.kept_from;
+        }
+        Ok(())
     }
 
     /// Writes a partition's changes, and every position that moves.

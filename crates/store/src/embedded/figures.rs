@@ -19,6 +19,7 @@ pub(super) struct Counters {
     checkpoints: AtomicU64,
     checkpoint_nanos: AtomicU64,
     checkpoint_bytes: AtomicU64,
+    expired_rows: AtomicU64,
 }
 
 /// Bounds of sync durations, each with the name of its figure.
@@ -52,6 +53,10 @@ impl Counters {
         for ((bound, _), counter) in SYNC_BOUNDS.iter().zip(&self.syncs_within) {
             add(counter, u64::from(took <= *bound));
         }
+    }
+
+    pub(super) fn expired(&self, rows: u64) {
+        add(&self.expired_rows, rows);
     }
 
     pub(super) fn checkpoint(&self, took: Duration, bytes: u64) {
@@ -90,7 +95,7 @@ fn gauges(store: &EmbeddedStore) -> [Figure; 5] {
     .map(|(name, help, value)| Figure { name, help, counter: false, value })
 }
 
-fn totals(counters: &Counters) -> [Figure; 8] {
+fn totals(counters: &Counters) -> [Figure; 9] {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let seconds = |counter: &AtomicU64| count(counter) / 1e9;
     [
@@ -114,6 +119,7 @@ fn totals(counters: &Counters) -> [Figure; 8] {
             "Keys and values written by checkpoints",
             count(&counters.checkpoint_bytes),
         ),
+        ("fieldpost_store_expired_rows_total", "Rows removed for their age", count(&counters.expired_rows)),
     ]
     .map(|(name, help, value)| Figure { name, help, counter: true, value })
 }

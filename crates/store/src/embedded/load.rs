@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use records::{Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, Seen};
+use records::{
+    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, QuarantineKey, Quarantined, ReportIds,
+    Seen,
+};
 
 use super::tables::Table;
 use super::view::EmbeddedView;
@@ -17,6 +20,15 @@ pub(super) fn load(view: &EmbeddedView, resident: &mut dyn FnMut(Resident)) -> R
     view.each::<DeviceProfile>(Table::Devices, |_, device| {
         let (state, seen) = (states.take(device.slot), states.seen(view, device.slot)?);
         resident(Resident::Device(Box::new(device), state, seen));
+        Ok(())
+    })?;
+    view.each::<ReportIds>(Table::ReportIds, |key, ids| {
+        let slot = slot_of(key).map_err(|error| view.damaged(Table::ReportIds, key, &error))?;
+        resident(Resident::ReportIds(slot, Box::new(ids)));
+        Ok(())
+    })?;
+    view.each::<Quarantined>(Table::Quarantine, |_, report| {
+        resident(Resident::Quarantined(QuarantineKey::from(report.id), report.cost()));
         Ok(())
     })?;
     view.each::<Pair>(Table::Pairs, |_, pair| {

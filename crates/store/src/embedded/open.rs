@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use base::random::unguessable;
 use base::{Lineage, PartitionId};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
+use records::KeptFrom;
 
 use super::change::Prepared;
 use super::checkpoint::{Checkpointer, presence_of};
@@ -56,6 +57,7 @@ impl EmbeddedStore {
         let checkpointer = Checkpointer {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
             to_sweep: to_sweep(&snapshot, &partitions)?,
+            expired: vec![KeptFrom::default(); partitions.len()],
         };
         let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
         let store = Self {

@@ -37,6 +37,12 @@ pub(super) enum Table {
     Seen,
     /// client, id of a device -> nothing.
     DevicesByClient,
+    /// hash of a label, id of a device -> nothing.
+    DevicesByLabel,
+    /// kind, 0, id of a device -> nothing.
+    DevicesByKind,
+    /// slot -> ids of its latest reports.
+    ReportIds,
     /// slot, client -> pair.
     Pairs,
     /// time, number -> event.
@@ -63,19 +69,26 @@ pub(super) enum Table {
     BlobIndex,
     /// slice, day, sequence -> readings.
     Blobs,
+    /// UTC day, whose, metric -> counts by hour.
+    Counts,
+    /// time, number -> refused report.
+    Quarantine,
     /// slot of a deleted device whose history is not swept yet -> nothing.
     Deleted,
 }
 
 impl Table {
     /// Every table, in order of declaration.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::Directory,
         Self::Heads,
         Self::Devices,
         Self::States,
         Self::Seen,
         Self::DevicesByClient,
+        Self::DevicesByLabel,
+        Self::DevicesByKind,
+        Self::ReportIds,
         Self::Pairs,
         Self::Events,
         Self::EventsByDevice,
@@ -89,6 +102,8 @@ impl Table {
         Self::Clients,
         Self::BlobIndex,
         Self::Blobs,
+        Self::Counts,
+        Self::Quarantine,
         Self::Deleted,
     ];
 
@@ -100,6 +115,9 @@ impl Table {
             Self::States => "states",
             Self::Seen => "seen",
             Self::DevicesByClient => "devices_by_client",
+            Self::DevicesByLabel => "devices_by_label",
+            Self::DevicesByKind => "devices_by_kind",
+            Self::ReportIds => "report_ids",
             Self::Pairs => "pairs",
             Self::Events => "events",
             Self::EventsByDevice => "events_by_device",
@@ -113,6 +131,8 @@ impl Table {
             Self::Clients => "clients",
             Self::BlobIndex => "reading_blob_index",
             Self::Blobs => "reading_blobs",
+            Self::Counts => "counts",
+            Self::Quarantine => "quarantine",
             Self::Deleted => "deleted_devices",
         }
     }

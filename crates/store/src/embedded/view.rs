@@ -7,10 +7,10 @@ mod readings;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation};
+use base::{ClientId, DeviceId, Incarnation, Kind};
 use records::{
-    Attempt, Client, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, DeviceState, Event,
-    EventKey, JobId, PartitionHead, Reading, Seen,
+    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot,
+    DeviceState, Event, EventKey, JobId, KeptFrom, PartitionHead, QuarantineKey, Quarantined, Reading, Seen,
 };
 
 use super::health::Health;
@@ -37,6 +37,10 @@ impl EmbeddedView {
 
     pub(super) fn head(&self) -> &PartitionHead {
         &self.moment.head
+    }
+
+    fn kept(&self) -> KeptFrom {
+        self.moment.head.kept_from
     }
 
     /// What cannot be read stops the store.
@@ -134,24 +138,28 @@ impl EmbeddedView {
         Ok(self.get(Table::Deleted, &key::slot(slot))?.is_some())
     }
 
-    fn linked(
+    /// Devices that an index names behind `prefix`, as far as their profiles agree: it also holds what is gone.
+    fn indexed(
         &self,
-        client: Incarnation,
+        (table, prefix): (Table, &[u8]),
         after: Option<&DeviceId>,
         limit: usize,
+        agrees: impl Fn(&DeviceProfile) -> bool,
     ) -> Result<Vec<DeviceProfile>, StoreError> {
-        let prefix = key::incarnation(client);
-        let last = after.map(|id| key::link(client, id.as_str().as_bytes()));
+        let last = after.map(|id| {
+            let mut key = Key::from_slice(prefix);
+            key.extend_from_slice(id.as_str().as_bytes());
+            key
+        });
         let mut devices = Vec::new();
-        for row in self.rows(Table::DevicesByClient, &KeyRange::of(&prefix).after(last), true)? {
+        for row in self.rows(table, &KeyRange::of(prefix).after(last), true)? {
             if devices.len() >= limit {
                 break;
             }
             let (key, _) = row?;
             let id = key.get(prefix.len()..).unwrap_or_default();
-            // the index also holds links that are gone; the profile decides
             let device = self.record::<DeviceProfile>(Table::Devices, id)?;
-            devices.extend(device.filter(|device| device.clients.contains(&client)));
+            devices.extend(device.filter(|device| agrees(device)));
         }
         Ok(devices)
     }
@@ -247,11 +255,33 @@ impl View for EmbeddedView {
         after: Option<&DeviceId>,
         limit: usize,
     ) -> Result<Vec<DeviceProfile>, StoreError> {
-        self.reported(self.linked(client, after, limit))
+        let of = (Table::DevicesByClient, &*key::incarnation(client));
+        self.reported(self.indexed(of, after, limit, |device| device.clients.contains(&client)))
+    }
+
+    fn devices_with(
+        &self,
+        (name, value): (&str, &str),
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let of = (Table::DevicesByLabel, &*key::label(base::hash::label_hash(name, value), &[]));
+        let has = |device: &DeviceProfile| device.labels.iter().any(|(k, v)| k == name && v == value);
+        self.reported(self.indexed(of, after, limit, has))
+    }
+
+    fn devices_of_kind(
+        &self,
+        kind: &Kind,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let of = (Table::DevicesByKind, &*key::kind(kind, &[]));
+        self.reported(self.indexed(of, after, limit, |device| device.kind == *kind))
     }
 
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
-        self.reported(readings::page(self, &self.moment, slot, page))
+        self.reported(readings::page(self, &self.moment, slot, page.kept_from(self.kept().readings)))
     }
 
     fn events(
@@ -260,7 +290,7 @@ impl View for EmbeddedView {
         page: Page<EventKey>,
         keep: &dyn Fn(&Event) -> bool,
     ) -> Result<Vec<Event>, StoreError> {
-        self.reported(self.events_of(whose, page, keep))
+        self.reported(self.events_of(whose, page.kept_from(self.kept().events), keep))
     }
 
     fn deliveries(
@@ -269,17 +299,39 @@ impl View for EmbeddedView {
         page: Page<DeliveryKey>,
         keep: &dyn Fn(&Delivery) -> bool,
     ) -> Result<Vec<Delivery>, StoreError> {
-        self.reported(self.deliveries_of(whose, page, keep))
+        self.reported(self.deliveries_of(whose, page.kept_from(self.kept().deliveries), keep))
     }
 
     fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {
+        if key.at < self.kept().deliveries {
+            return Ok(None);
+        }
         let delivery = self.record::<Delivery>(Table::Deliveries, &key::moment(key));
         let delivery = delivery.and_then(|found| found.map(|found| self.with_progress(found)).transpose());
         self.reported(delivery)
     }
 
     fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError> {
+        if key.at < self.kept().deliveries {
+            return Ok(Vec::new());
+        }
         self.reported(self.records(Table::Attempts, &KeyRange::of(&key::moment(key)), usize::MAX))
+    }
+
+    fn quarantined(&self, page: Page<QuarantineKey>) -> Result<Vec<Quarantined>, StoreError> {
+        let reports = Feed::of(Table::Quarantine, &[], page).records(self, Table::Quarantine);
+        self.reported(reports.and_then(|reports| reports.take(page.limit).collect()))
+    }
+
+    fn quarantined_one(&self, key: QuarantineKey) -> Result<Option<Quarantined>, StoreError> {
+        self.reported(self.record(Table::Quarantine, &key::moment(key)))
+    }
+
+    fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError> {
+        if CountsKey::start_of(of.day) < self.kept().events {
+            return Ok(None);
+        }
+        self.reported(self.record(Table::Counts, &key::counts(of)))
     }
 
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Timestamp};
 use records::{
-    Attempt, Batch, Client, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
-    JobHead, JobId, Op, Pair, PartitionHead, Reading, Seen, Sign,
+    Attempt, Batch, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
+    Event, EventKey, JobHead, JobId, KeptFrom, Op, Pair, PartitionHead, QuarantineKey, Quarantined, Reading,
+    ReportIds, Seen, Sign,
 };
 
 use crate::port::{ReadingKey, Resident};
@@ -26,6 +27,9 @@ pub(super) struct MemoryPartition {
     pub(super) jobs: BTreeMap<JobId, JobHead>,
     pub(super) job_bodies: BTreeMap<JobId, Arc<[u8]>>,
     pub(super) clients: BTreeMap<ClientId, Client>,
+    pub(super) report_ids: BTreeMap<DeviceSlot, ReportIds>,
+    pub(super) counts: BTreeMap<CountsKey, Counts>,
+    pub(super) quarantine: BTreeMap<QuarantineKey, Quarantined>,
 }
 
 impl MemoryPartition {
@@ -34,6 +38,19 @@ impl MemoryPartition {
         for op in batch.ops {
             self.change(op);
         }
+        if self.head.kept_from != KeptFrom::default() {
+            self.expire();
+        }
+    }
+
+    /// Drops what is too old to be kept.
+    fn expire(&mut self) {
+        let kept = self.head.kept_from;
+        self.readings.retain(|(_, key), _| key.ts >= kept.readings);
+        self.events.retain(|key, _| key.at >= kept.events);
+        self.counts.retain(|key, _| CountsKey::start_of(key.day) >= kept.events);
+        self.deliveries.retain(|key, _| key.at >= kept.deliveries);
+        self.attempts.retain(|(key, _), _| key.at >= kept.deliveries);
     }
 
     fn change(&mut self, op: Op) {
@@ -60,6 +77,10 @@ impl MemoryPartition {
                 self.job_bodies.remove(&id);
             }
             Op::PutJobBody(id, body) => drop(self.job_bodies.insert(id, body)),
+            Op::PutReportIds(slot, ids) => drop(self.report_ids.insert(slot, *ids)),
+            Op::PutCounts(key, counts) => drop(self.counts.insert(key, *counts)),
+            Op::PutQuarantined(report) => drop(self.quarantine.insert(report.id.into(), *report)),
+            Op::DeleteQuarantined(key) => drop(self.quarantine.remove(&key)),
             Op::PutClient(client) => drop(self.clients.insert(client.id.clone(), *client)),
             Op::DeleteClient(id) => drop(self.clients.remove(&id)),
         }
@@ -87,6 +108,7 @@ impl MemoryPartition {
     fn delete_device(&mut self, id: &DeviceId, slot: DeviceSlot) {
         self.devices.remove(id);
         self.states.remove(&slot);
+        self.report_ids.remove(&slot);
         self.seen.remove(&slot);
         self.pairs.retain(|(owner, _), _| *owner != slot);
         self.readings.retain(|(owner, _), _| *owner != slot);
@@ -99,6 +121,10 @@ impl MemoryPartition {
             let seen = self.seen.get(&device.slot).copied();
             resident(Resident::Device(Box::new(device.clone()), state, seen));
         }
+        for (slot, ids) in &self.report_ids {
+            resident(Resident::ReportIds(*slot, Box::new(ids.clone())));
+        }
+        self.quarantine.iter().for_each(|(key, report)| resident(Resident::Quarantined(*key, report.cost())));
         self.pairs.values().for_each(|pair| resident(Resident::Pair(Box::new(pair.clone()))));
         self.jobs.values().for_each(|job| resident(Resident::Job(Box::new(job.clone()))));
         self.clients.values().for_each(|client| resident(Resident::Client(Box::new(client.clone()))));
@@ -117,6 +143,12 @@ impl FeedKey for ReadingKey {
 }
 
 impl FeedKey for EventKey {
+    fn first_at(at: Timestamp) -> Self {
+        Self { at, number: 0 }
+    }
+}
+
+impl FeedKey for QuarantineKey {
     fn first_at(at: Timestamp) -> Self {
         Self { at, number: 0 }
     }

@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation};
+use base::{ClientId, DeviceId, Incarnation, Kind};
 use records::{
-    Attempt, Client, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, JobId,
-    Reading, Seen,
+    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event,
+    EventKey, JobId, QuarantineKey, Quarantined, Reading, Seen,
 };
 
 use super::partition::{FeedKey, MemoryPartition};
@@ -77,6 +77,27 @@ impl View for MemoryView {
         Ok(devices.filter(linked).take(limit).collect())
     }
 
+    fn devices_with(
+        &self,
+        (key, value): (&str, &str),
+        last: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let has = |device: &DeviceProfile| device.labels.iter().any(|(k, v)| (&**k, &**v) == (key, value));
+        let devices = self.0.devices.range(after(last)).map(|(_, device)| device.clone());
+        Ok(devices.filter(has).take(limit).collect())
+    }
+
+    fn devices_of_kind(
+        &self,
+        kind: &Kind,
+        last: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
+        let devices = self.0.devices.range(after(last)).map(|(_, device)| device.clone());
+        Ok(devices.filter(|device| device.kind == *kind).take(limit).collect())
+    }
+
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
         let Some((low, high)) = bounds(&page) else { return Ok(Vec::new()) };
         let range = (low.map(|key| (slot, key)), high.map(|key| (slot, key)));
@@ -117,6 +138,20 @@ impl View for MemoryView {
 
     fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError> {
         Ok(self.0.attempts.range((key, 0)..=(key, u32::MAX)).map(|(_, attempt)| attempt.clone()).collect())
+    }
+
+    fn quarantined(&self, page: Page<QuarantineKey>) -> Result<Vec<Quarantined>, StoreError> {
+        let Some(range) = bounds(&page) else { return Ok(Vec::new()) };
+        let reports = self.0.quarantine.range(range).map(|(_, report)| report.clone());
+        Ok(taken(reports, page.ascending, page.limit, |_| true))
+    }
+
+    fn quarantined_one(&self, key: QuarantineKey) -> Result<Option<Quarantined>, StoreError> {
+        Ok(self.0.quarantine.get(&key).cloned())
+    }
+
+    fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError> {
+        Ok(self.0.counts.get(&of).copied())
     }
 
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -307,6 +307,7 @@ fn client() -> Client {
         name: "Acme".to_owned(),
         url: "https://example.com/".to_owned(),
         secret: vec![0; 32],
+        previous_secret: None,
         enabled: true,
         created_at: Timestamp(0),
     }

@@ -1,12 +1,13 @@
 //! Writing one partition's frozen overlay to the tables, in order of key.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use base::PartitionId;
 use records::{DeviceProfile, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey};
+use crate::codec::key::{self, BlobKey, Key};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
+use crate::embedded::change::indexed;
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
 use crate::embedded::tables::{Table, TableWriter, Writer};
@@ -15,7 +16,7 @@ use crate::history::{Sealed, seal};
 use crate::port::StoreError;
 
 /// Tables whose rows are written as the overlay has them.
-const PLAIN: [Table; 13] = [
+const PLAIN: [Table; 16] = [
     Table::States,
     Table::Pairs,
     Table::Events,
@@ -28,6 +29,9 @@ const PLAIN: [Table; 13] = [
     Table::JobHeads,
     Table::JobBodies,
     Table::Clients,
+    Table::ReportIds,
+    Table::Counts,
+    Table::Quarantine,
     Table::Deleted,
 ];
 
@@ -90,32 +94,50 @@ impl Writing<'_> {
         Ok(slots)
     }
 
-    /// Profiles, and the index by client as far as links came or went.
+    /// Profiles, and the indexes as far as what they say came or went.
     fn devices(&mut self, data: &Data) -> Result<(), StoreError> {
         let Some(rows) = data.rows(Table::Devices).filter(|rows| rows.len() > 0) else { return Ok(()) };
         let mut devices = self.writer.table(Table::Devices)?;
-        let mut links = self.writer.table(Table::DevicesByClient)?;
+        let mut changed = BTreeMap::new();
         for (key, last) in rows.finals() {
-            let clients = |row: &[u8]| {
-                let device = DeviceProfile::from_row(row).map(|device| device.clients);
-                device.map_err(|error| damaged_row(self.writer.name(), Table::Devices, key, &error))
+            let indexed = |row: &[u8]| {
+                let device = DeviceProfile::from_row(row);
+                let device =
+                    device.map_err(|error| damaged_row(self.writer.name(), Table::Devices, key, &error))?;
+                Ok::<BTreeSet<_>, StoreError>(indexed(&device).collect())
             };
-            let old = devices.get(self.partition, key)?.map_or(Ok(Vec::new()), |row| clients(&row))?;
+            let old =
+                devices.get(self.partition, key)?.map_or_else(|| Ok(BTreeSet::new()), |row| indexed(&row))?;
             let new = match last {
                 Final::Put(row) => {
+                    let new = indexed(row)?;
                     self.put(&mut devices, key, row)?;
-                    clients(row)?
+                    new
                 }
                 Final::Remove => {
                     devices.remove(self.partition, key)?;
-                    Vec::new()
+                    BTreeSet::new()
                 }
             };
-            for client in old.iter().filter(|client| !new.contains(client)) {
-                links.remove(self.partition, &key::link(*client, key))?;
+            changed.extend(old.difference(&new).map(|row| (row.clone(), false)));
+            changed.extend(new.difference(&old).map(|row| (row.clone(), true)));
+        }
+        drop(devices);
+        self.indexes(changed)
+    }
+
+    /// Rows of indexes that come and go, each index in order of key.
+    fn indexes(&mut self, changed: BTreeMap<(Table, Key), bool>) -> Result<(), StoreError> {
+        let mut open: Option<(Table, TableWriter<'_>)> = None;
+        for ((table, key), is_there) in changed {
+            if open.as_ref().is_none_or(|(other, _)| *other != table) {
+                open = Some((table, self.writer.table(table)?));
             }
-            for client in new.iter().filter(|client| !old.contains(client)) {
-                self.put(&mut links, &key::link(*client, key), &[])?;
+            let Some((_, rows)) = &mut open else { continue };
+            if is_there {
+                self.put(rows, &key, &[])?;
+            } else {
+                rows.remove(self.partition, &key)?;
             }
         }
         Ok(())

@@ -1,0 +1,14 @@
+//! From when on things are kept: what is older is gone, whether it is still on the disk or not.
+
+use base::Timestamp;
+
+/// The earliest times that are kept. They only move forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptFrom {
+    /// Readings by their `ts`; the start of a UTC day.
+    pub readings: Timestamp,
+    /// Events by when they were noticed, and counts by their day; the start of a UTC day.
+    pub events: Timestamp,
+    /// Deliveries by when they were made, with their attempts; the start of a UTC day.
+    pub deliveries: Timestamp,
+}

@@ -1,0 +1,124 @@
+//! Removing what is too old to be kept: some rows of each table at a time, readings by whole blobs.
+//!
+//! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room back.
+
+use std::ops::Bound;
+
+use base::{PartitionId, Timestamp};
+use records::{CountsKey, Delivery, DeliveryKey, DeviceSlot, Event, KeptFrom};
+
+use crate::codec::Stored;
+use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::embedded::key_range::KeyRange;
+use crate::embedded::tables::{Table, Writer};
+use crate::embedded::view::damaged_row;
+use crate::history::day_of;
+use crate::port::StoreError;
+
+/// Most rows removed from a table at once.
+const ROWS_AT_ONCE: usize = 2_000;
+
+/// Removes some of what a partition keeps no longer: how many rows, 0 when nothing is left.
+pub(super) fn expire(
+    writer: &Writer<'_>,
+    partition: PartitionId,
+    slots: u32,
+    kept: &KeptFrom,
+) -> Result<u64, StoreError> {
+    let expiring = Expiring { writer, partition };
+    let removed = expiring.events(kept.events)?
+        + expiring.counts(kept.events)?
+        + expiring.deliveries(kept.deliveries)?
+        + expiring.plain(Table::Progress, kept.deliveries)?
+        + expiring.plain(Table::Attempts, kept.deliveries)?
+        + expiring.blobs(slots, kept.readings)?;
+    Ok(removed as u64)
+}
+
+struct Expiring<'a> {
+    writer: &'a Writer<'a>,
+    partition: PartitionId,
+}
+
+/// The keys of a feed before a time.
+fn before(time: Timestamp) -> KeyRange {
+    KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Moment::first_at(time).below(&[])) }
+}
+
+impl Expiring<'_> {
+    /// Removes the first rows of a range; what they were.
+    fn remove(&self, table: Table, range: &KeyRange) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
+        let mut rows = self.writer.table(table)?;
+        let found = rows.first(self.partition, range, ROWS_AT_ONCE, |_, _| Ok(true))?;
+        found.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
+        Ok(found)
+    }
+
+    fn remove_keys(&self, table: Table, keys: impl Iterator<Item = Key>) -> Result<(), StoreError> {
+        let mut rows = self.writer.table(table)?;
+        keys.into_iter().try_for_each(|key| rows.remove(self.partition, &key))
+    }
+
+    fn decoded<T: Stored>(&self, table: Table, rows: &[(Key, Vec<u8>)]) -> Result<Vec<T>, StoreError> {
+        let decoded = |(key, row): &(Key, Vec<u8>)| {
+            T::from_row(row).map_err(|error| damaged_row(self.writer.name(), table, key, &error))
+        };
+        rows.iter().map(decoded).collect()
+    }
+
+    fn plain(&self, table: Table, from: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.remove(table, &before(from))?.len())
+    }
+
+    fn events(&self, from: Timestamp) -> Result<usize, StoreError> {
+        let rows = self.remove(Table::Events, &before(from))?;
+        let events: Vec<Event> = self.decoded(Table::Events, &rows)?;
+        let of_device = |event: &Event| {
+            let moment = Moment { at: event.id.at, number: event.id.number };
+            moment.below(&key::slot(event.slot))
+        };
+        self.remove_keys(Table::EventsByDevice, events.iter().map(of_device))?;
+        Ok(rows.len())
+    }
+
+    fn deliveries(&self, from: Timestamp) -> Result<usize, StoreError> {
+        let rows = self.remove(Table::Deliveries, &before(from))?;
+        let deliveries: Vec<Delivery> = self.decoded(Table::Deliveries, &rows)?;
+        let moment = |delivery: &Delivery| Moment::from(DeliveryKey::from(delivery.id));
+        let by_client =
+            deliveries.iter().map(|delivery| moment(delivery).below(&key::incarnation(delivery.client)));
+        self.remove_keys(Table::DeliveriesByClient, by_client)?;
+        let by_device = deliveries.iter().map(|delivery| moment(delivery).below(&key::slot(delivery.slot)));
+        self.remove_keys(Table::DeliveriesByDevice, by_device)?;
+        Ok(rows.len())
+    }
+
+    fn counts(&self, from: Timestamp) -> Result<usize, StoreError> {
+        let (day, _) = CountsKey::day_and_hour(from);
+        let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(key::day(day)) };
+        Ok(self.remove(Table::Counts, &range)?.len())
+    }
+
+    /// Blobs of days that are over, slice by slice.
+    fn blobs(&self, slots: u32, from: Timestamp) -> Result<usize, StoreError> {
+        let first_kept = day_of(from);
+        let mut index = self.writer.table(Table::BlobIndex)?;
+        let mut blobs = self.writer.table(Table::Blobs)?;
+        let mut removed = 0;
+        for slice in 0..slots.div_ceil(DeviceSlot::SLICE_DEVICES) {
+            let end = |day| BlobKey { slice, day, sequence: 0 }.to_key();
+            let range =
+                KeyRange { low: Bound::Included(end(i32::MIN)), high: Bound::Excluded(end(first_kept)) };
+            let found = index.first(self.partition, &range, ROWS_AT_ONCE - removed, |_, _| Ok(true))?;
+            for (key, _) in &found {
+                index.remove(self.partition, key)?;
+                blobs.remove(self.partition, key)?;
+            }
+            removed += found.len();
+            if removed >= ROWS_AT_ONCE {
+                break;
+            }
+        }
+        Ok(removed)
+    }
+}
