@@ -59,7 +59,8 @@ fn run(future: impl Future<Output = ExitCode>) -> ExitCode {
 
 /// Log lines go to stderr; `RUST_LOG` chooses which.
 fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // The AMQP library calls everything an error that a broker says; what matters of it our own lines tell.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,lapin=off"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     match format {
         LogFormat::Text => lines.with_ansi(stderr().is_terminal()).init(),
