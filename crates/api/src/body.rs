@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody};
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
 use base::limits::JSON_BODY_BYTES_MAX;
 use base::{Problem, duration};
@@ -22,6 +22,8 @@ const SMALL_BODY_BYTES_MAX: usize = 64 * 1_024;
 const LARGE_BODIES_MAX: usize = 8;
 /// A sender that sends nothing for this long is given up: it may hold one of the places above.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A sender of many lines may take them from something slow.
+const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// The places for large bodies.
 #[derive(Debug)]
@@ -45,24 +47,55 @@ impl FromRequest<ApiState> for Text {
     }
 }
 
-async fn read(mut body: Body, large_bodies: &LargeBodies, silence_max: Duration) -> Result<String, Problem> {
+/// A body as it comes.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    body: Body,
+    silence_max: Duration,
+}
+
+impl Pieces {
+    /// Of a request whose sender may take them from something slow.
+    pub(crate) fn of(request: Request) -> Self {
+        Self { body: request.into_body(), silence_max: STREAM_SILENCE_MAX }
+    }
+
+    /// The next piece; `None` at the end. Dropping this before it is ready loses nothing.
+    ///
+    /// # Errors
+    /// `unreadable` when the sender breaks off, `body_too_slow` when nothing comes.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let frame = timeout(self.silence_max, self.body.frame());
+            let Some(frame) = frame.await.map_err(|_| silent(self.silence_max))? else { return Ok(None) };
+            if let Ok(piece) = frame.map_err(|error| broken_off(&error))?.into_data() {
+                return Ok(Some(piece));
+            }
+        }
+    }
+}
+
+async fn read(body: Body, large_bodies: &LargeBodies, silence_max: Duration) -> Result<String, Problem> {
     if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     let mut place = None;
-    while let Some(frame) = timeout(silence_max, body.frame()).await.map_err(|_| silent(silence_max))? {
-        let frame = frame.map_err(|error| Problem::unreadable(format!("the body broke off: {error}")))?;
-        let Some(data) = frame.data_ref() else { continue };
+    let mut pieces = Pieces { body, silence_max };
+    while let Some(data) = pieces.next().await? {
         if bytes.len() + data.len() > JSON_BODY_BYTES_MAX {
             return Err(too_large());
         }
         if bytes.len() + data.len() > SMALL_BODY_BYTES_MAX && place.is_none() {
             place = Some(large_bodies.0.acquire().await.expect("the places are never closed"));
         }
-        bytes.extend_from_slice(data);
+        bytes.extend_from_slice(&data);
     }
     String::from_utf8(bytes).map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))
+}
+
+fn broken_off(error: &axum::Error) -> Problem {
+    Problem::unreadable(format!("the body broke off: {error}"))
 }
 
 fn too_large() -> Problem {
@@ -79,7 +112,6 @@ fn silent(silence_max: Duration) -> Problem {
 mod tests {
     use std::convert::Infallible;
 
-    use axum::body::Bytes;
     use futures_util::stream::{self, StreamExt};
 
     use super::*;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use base::{Problem, duration};
+use base::{Problem, Timestamp, duration};
 use engine::Patch;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
@@ -103,6 +103,28 @@ pub(crate) fn report_interval(name: &str, json: &str) -> Result<Duration, Proble
     duration::parse(&text).map_err(|error| {
         Problem::not_allowed("invalid_interval", format!("{name} is {}, which is {error}", quoted(&text)))
     })
+}
+
+/// A time.
+pub(crate) fn time(name: &str, json: &str) -> Result<Timestamp, Problem> {
+    const RIGHT: &str = "an RFC 3339 time such as \"2026-11-21T01:02:03.456Z\"";
+    if !json.starts_with('"') {
+        return Err(wrong_type(name, json, RIGHT));
+    }
+    let text = string(name, json)?;
+    let wrong = || format!("{name} is {}; it must be {RIGHT}", quoted(&text));
+    Timestamp::parse(&text).map_err(|_| Problem::not_allowed("invalid_time", wrong()))
+}
+
+/// Strings in an array.
+pub(crate) fn strings(name: &str, json: &str) -> Result<Vec<String>, Problem> {
+    let items: Vec<&RawValue> =
+        serde_json::from_str(json).map_err(|_| wrong_type(name, json, "an array of strings"))?;
+    items
+        .into_iter()
+        .zip(1..)
+        .map(|(item, place)| string(&format!("{name}, item {place},"), item.get()))
+        .collect()
 }
 
 /// Labels as a merge patch names them: an object of strings, null where a label goes.

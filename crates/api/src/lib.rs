@@ -3,10 +3,13 @@
 //! It reads requests, asks the engine and writes answers; what may be registered, changed or told is the engine's to
 //! know. Reports are another crate's routes: they are merged in by [`router_with`], so that they keep the same habits.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::Router;
-use engine::{Engine, Queries};
+use base::Problem;
+use engine::records::Client;
+use engine::{AttemptEnd, Engine, Queries};
+use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
 pub mod access;
@@ -18,6 +21,7 @@ mod fields;
 mod figures;
 mod habits;
 mod idempotency;
+mod import;
 mod leftover;
 mod list;
 mod openapi;
@@ -43,6 +47,9 @@ pub struct ApiState {
     shared: Arc<Shared>,
 }
 
+/// Sends a client a test notification, once, and tells how that ended.
+type Tester = dyn Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Problem>> + Send + Sync;
+
 struct Shared {
     engine: Engine,
     access: Access,
@@ -54,6 +61,7 @@ struct Shared {
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
     leftovers: Leftovers,
+    tester: OnceLock<Box<Tester>>,
 }
 
 impl ApiState {
@@ -82,8 +90,19 @@ impl ApiState {
                 remembered,
                 large_bodies,
                 leftovers,
+                tester: OnceLock::new(),
             }),
         }
+    }
+
+    /// Test notifications are sent by `tester`. The first one that is given stays; before that there are none.
+    #[must_use]
+    pub fn testing_with(
+        self,
+        tester: impl Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Problem>> + Send + Sync + 'static,
+    ) -> Self {
+        let _first = self.shared.tester.get_or_init(|| Box::new(tester));
+        self
     }
 
     fn engine(&self) -> &Engine {

@@ -5,6 +5,7 @@ mod deliveries;
 mod devices;
 mod health;
 mod history;
+mod import;
 mod links;
 mod openapi;
 
@@ -56,6 +57,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(devices::routes())
         .merge(links::routes())
         .merge(history::routes())
+        .merge(import::routes())
         .merge(deliveries::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));

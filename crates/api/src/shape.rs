@@ -4,15 +4,18 @@ mod client;
 mod delivery;
 mod device;
 mod event;
+mod import;
 mod reading;
 mod text;
 
 pub(crate) use client::{
     ClientShape, NewClientShape, change_of_client, client_changes_schema, new_client, new_client_schema,
 };
-pub(crate) use delivery::{AttemptedShape, DeliveryShape};
+pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
 pub(crate) use device::{
-    DeviceShape, change_of_device, device_changes_schema, new_device, new_device_schema,
+    DeviceShape, change_of_device, device_changes_schema, import_device, import_device_schema, new_device,
+    new_device_schema,
 };
 pub(crate) use event::EventShape;
+pub(crate) use import::ImportedShape;
 pub(crate) use reading::ReadingShape;

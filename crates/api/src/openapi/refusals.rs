@@ -6,7 +6,14 @@
 pub(crate) type Coded = (u16, &'static str);
 
 /// Any call.
-pub(crate) const OF_ANY: &[Coded] = &[(500, "internal_error"), (503, "starting"), (503, "unavailable")];
+pub(crate) const OF_ANY: &[Coded] = &[
+    (401, "unauthorized"),
+    (403, "forbidden"),
+    (429, "too_many_requests"),
+    (500, "internal_error"),
+    (503, "starting"),
+    (503, "unavailable"),
+];
 /// A call with an id in its path.
 pub(crate) const OF_A_PATH: &[Coded] = &[(400, "unreadable")];
 /// A call that reads the store.

@@ -1,12 +1,14 @@
 //! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
 
 use base::limits::{
-    CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX,
-    REPORT_ID_CHARS_MAX, TEXT_CHARS_MAX, URL_CHARS_MAX,
+    CLIENT_ID_CHARS_MAX, CLIENTS_PER_DEVICE_MAX, DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX,
+    LABEL_VALUE_BYTES_MAX, LABELS_MAX, REPORT_ID_CHARS_MAX, TEXT_CHARS_MAX, URL_CHARS_MAX,
 };
 use engine::records::{AttemptError, Connection, DeliveryStatus, EventKind};
 use serde_json::json;
-use utoipa::openapi::schema::{AdditionalProperties, KnownFormat, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, KnownFormat, SchemaFormat, SchemaType, Type,
+};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
 fn text() -> ObjectBuilder {
@@ -23,7 +25,14 @@ fn one_of(words: impl IntoIterator<Item = &'static str>) -> Schema {
 
 /// The same, or null.
 pub(crate) fn or_null(schema: Schema) -> Schema {
-    let Schema::Object(mut object) = schema else { return schema };
+    let mut object = match schema {
+        Schema::Object(object) => object,
+        Schema::Array(mut array) => {
+            array.schema_type = SchemaType::Array(vec![Type::Array, Type::Null]);
+            return Schema::Array(array);
+        }
+        other => return other,
+    };
     if let SchemaType::Type(of) = object.schema_type {
         object.schema_type = SchemaType::Array(vec![of, Type::Null]);
     }
@@ -48,6 +57,11 @@ pub(crate) fn device_id() -> Schema {
 
 pub(crate) fn client_id() -> Schema {
     matching("^[A-Za-z0-9_-]+$", CLIENT_ID_CHARS_MAX)
+}
+
+pub(crate) fn client_ids() -> Schema {
+    let ids = ArrayBuilder::new().items(RefOr::T(client_id())).max_items(Some(CLIENTS_PER_DEVICE_MAX));
+    Schema::Array(ids.build())
 }
 
 pub(crate) fn kind() -> Schema {

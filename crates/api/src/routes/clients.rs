@@ -19,7 +19,7 @@ use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_C
 use crate::params::Params;
 use crate::path::{ClientInPath, unknown_client};
 use crate::problem::Refused;
-use crate::shape::{self, ClientShape, NewClientShape};
+use crate::shape::{self, AttemptShape, ClientShape, NewClientShape};
 
 pub(super) fn routes() -> Routes {
     let created = Call::new("Registers a client; its secret is shown only here")
@@ -37,6 +37,14 @@ pub(super) fn routes() -> Routes {
         .refuses(OF_A_PATCH)
         .refuses(OF_A_CLIENT)
         .refuses(&[UNKNOWN_CLIENT]);
+    let tested = Call::new("Sends one client.test, which is not repeated")
+        .once()
+        .gives::<AttemptShape>(200, "how it went")
+        .refuses(&[UNKNOWN_CLIENT]);
+    let told_again = Call::new("Tells the client again of each of its devices that has events")
+        .once()
+        .gives_nothing(202, "they are on their way")
+        .refuses(&[UNKNOWN_CLIENT]);
     let removed = Call::new("Removes a client; nothing more goes out to it")
         .gives_nothing(204, "it is gone")
         .refuses(&[UNKNOWN_CLIENT]);
@@ -46,6 +54,8 @@ pub(super) fn routes() -> Routes {
         .get("/v1/clients/{id}", show, shown)
         .patch("/v1/clients/{id}", change, changed)
         .delete("/v1/clients/{id}", remove, removed)
+        .post("/v1/clients/{id}/test", test, tested)
+        .post("/v1/clients/{id}/resend", resend, told_again)
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
@@ -97,4 +107,31 @@ async fn change(
 async fn remove(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Answer, Refused> {
     api.engine().delete_client(id).await?;
     Ok(Answer::nothing())
+}
+
+/// A test goes out also to a client that is disabled: that is when one wants to know.
+async fn test(
+    State(api): State<ApiState>,
+    ClientInPath(id): ClientInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let test = async move |api: ApiState, _: String| {
+        let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
+        let tester = api.shared.tester.get();
+        let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
+        Ok(Answer::ok(&AttemptShape::from(&tester(client).await?)))
+    };
+    creation.once(&api, test).await
+}
+
+async fn resend(
+    State(api): State<ApiState>,
+    ClientInPath(id): ClientInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let resend = async move |api: ApiState, _: String| {
+        api.engine().resend(id).await?;
+        Ok(Answer::accepted())
+    };
+    creation.once(&api, resend).await
 }

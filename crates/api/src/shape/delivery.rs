@@ -2,6 +2,7 @@
 
 use base::id::DELIVERY_ID_PREFIX;
 use engine::records::{Attempt, Delivery};
+use engine::{Answer, AttemptEnd};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -73,6 +74,18 @@ impl AttemptedShape {
     /// A delivery with its attempts.
     pub(crate) fn of(delivery: &Delivery, attempts: &[Attempt]) -> Self {
         Self { delivery: delivery.into(), attempts: attempts.iter().map(AttemptShape::from).collect() }
+    }
+}
+
+impl From<&AttemptEnd> for AttemptShape {
+    fn from(end: &AttemptEnd) -> Self {
+        let (status_code, error) = match end.answer {
+            Answer::Status { code, .. } => (Some(code), None),
+            Answer::Error(error) => (None, Some(error.as_str())),
+            Answer::Withheld => (None, None),
+        };
+        let duration_ms = u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX);
+        Self { at: Time(end.at), status_code, error, duration_ms }
     }
 }
 

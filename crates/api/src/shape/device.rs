@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use base::Problem;
 use engine::queries::Device;
-use engine::{DevicePatch, NewDevice};
+use engine::{DevicePatch, ImportDevice, NewDevice};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
-use crate::fields::{Fields, label_changes, labels, report_interval, string};
+use crate::fields::{Fields, label_changes, labels, report_interval, string, strings, time};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
 const FIELDS: [&str; 5] = ["id", "kind", "address", "labels", "report_interval"];
+const IMPORT_FIELDS: [&str; 7] =
+    ["id", "kind", "address", "labels", "report_interval", "clients", "expect_from"];
 
 /// A device with its state.
 #[derive(Serialize, ToSchema)]
@@ -107,6 +109,19 @@ pub(crate) fn new_device_schema() -> Schema {
     ])
 }
 
+/// The schema of a line of an import.
+pub(crate) fn import_device_schema() -> Schema {
+    words::body(&[
+        ("id", words::device_id()),
+        ("kind?", words::kind()),
+        ("address?", words::name()),
+        ("labels?", words::labels()),
+        ("report_interval?", words::duration()),
+        ("clients?", words::client_ids()),
+        ("expect_from?", words::time()),
+    ])
+}
+
 /// The schema of a change of a device.
 pub(crate) fn device_changes_schema() -> Schema {
     words::body(&[
@@ -118,13 +133,26 @@ pub(crate) fn device_changes_schema() -> Schema {
 
 /// A device as the body of a request asks for it.
 pub(crate) fn new_device(text: &str) -> Result<NewDevice, Problem> {
-    let fields = Fields::read(text, &FIELDS)?;
+    device_in(&Fields::read(text, &FIELDS)?)
+}
+
+fn device_in(fields: &Fields<'_>) -> Result<NewDevice, Problem> {
     Ok(NewDevice {
         id: fields.required("id", string)?,
         kind: fields.optional("kind", string)?,
         address: fields.optional("address", string)?,
         labels: fields.optional("labels", labels)?.unwrap_or_default(),
         report_interval: fields.optional("report_interval", report_interval)?,
+    })
+}
+
+/// A device as a line of an import describes it.
+pub(crate) fn import_device(text: &str) -> Result<ImportDevice, Problem> {
+    let fields = Fields::read(text, &IMPORT_FIELDS)?;
+    Ok(ImportDevice {
+        device: device_in(&fields)?,
+        clients: fields.optional("clients", strings)?,
+        expect_from: fields.optional("expect_from", time)?,
     })
 }
 

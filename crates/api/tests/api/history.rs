@@ -170,3 +170,23 @@ async fn a_notification_that_is_given_up_has_failed() {
         .await;
     assert_eq!(list["next_cursor"], Json::Null);
 }
+
+#[tokio::test]
+async fn a_client_is_tested_and_told_again() {
+    let server = linked().await;
+    let attempt = r#"{"at":"2026-11-21T00:00:00.000Z","status_code":204,"error":null,"duration_ms":12}"#;
+    server.check("POST /v1/clients/c/test", "", 200, attempt).await;
+    server.check("GET /v1/deliveries", "", 200, r#"{"items":[]}"#).await;
+    server.check("POST /v1/clients/c/resend", "", 202, "").await;
+    server.check("GET /v1/deliveries", "", 200, r#"{"items":[]}"#).await;
+    server.report("a", 1).await;
+    let due = server.lease_all().await.remove(0);
+    server.end(&due, ok(200)).await;
+    server.check("POST /v1/clients/c/resend", "", 202, "").await;
+    server
+        .check("GET /v1/deliveries", "", 200, r#"{"items":[{"status":"pending"},{"status":"delivered"}]}"#)
+        .await;
+    for call in ["test", "resend"] {
+        server.check(&format!("POST /v1/clients/none/{call}"), "", 404, "unknown_client").await;
+    }
+}

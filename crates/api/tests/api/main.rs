@@ -6,6 +6,7 @@ mod document;
 mod exports;
 mod health;
 mod history;
+mod import;
 mod lists;
 mod refusals;
 mod registry;

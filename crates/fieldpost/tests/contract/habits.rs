@@ -58,6 +58,19 @@ async fn every_refusal_is_a_problem_with_a_code() {
     }
 }
 
+/// The sender writes all of it before it reads; a connection that is closed under it would be reset.
+#[tokio::test]
+async fn whoever_sends_too_much_gets_to_read_that() {
+    let rig = Rig::start(&[]).await;
+    let body = "x".repeat(40 * 1024 * 1024);
+    for path in ["/v1/devices", "/v1/clients", "/v1/reports"] {
+        let answer = rig.json("POST", path, &body).await;
+        assert_eq!((answer.status, answer.text("code").as_str()), (413, "body_too_large"), "{path}");
+    }
+    let unread = rig.json("PUT", "/v1/devices", &body).await;
+    assert_eq!((unread.status, unread.text("code").as_str()), (405, "method_not_allowed"));
+}
+
 #[tokio::test]
 async fn a_head_request_has_the_head_of_the_get() {
     let rig = Rig::start(&[]).await;

@@ -1,0 +1,25 @@
+//! `/v1/devices/import`: a fleet at once, a line for each device.
+
+use axum::extract::{Request, State};
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::body::Pieces;
+use crate::import::take;
+use crate::openapi::Call;
+use crate::problem::Refused;
+use crate::shape::{self, ImportedShape};
+
+pub(super) fn routes() -> Routes {
+    let call = Call::new("Registers devices, or changes those that are there to what their lines say")
+        .takes_lines(&shape::import_device_schema())
+        .gives::<ImportedShape>(200, "what became of the lines; all that was taken is durable")
+        .refuses(&[(400, "unreadable"), (408, "body_too_slow")]);
+    Routes::default().post("/v1/devices/import", import, call)
+}
+
+/// What the body is said to be does not matter: it is read as NDJSON.
+async fn import(State(api): State<ApiState>, request: Request) -> Result<Answer, Refused> {
+    Ok(Answer::ok(&take(api.engine(), Pieces::of(request)).await?))
+}
