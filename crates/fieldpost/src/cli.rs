@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Watch the main job for half a minute on this machine: locks, receivers, a SIGKILL in the middle.
     Demo,
+    /// Let a fleet of simulated devices report to any server, with progress and a latency summary.
+    Simulate(Box<crate::simulate::Flags>),
     /// Say what is wrong with a config file, with line and key; exit 2 if anything is.
     CheckConfig(CheckConfig),
     /// What asks a server over its API.

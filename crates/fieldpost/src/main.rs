@@ -5,6 +5,7 @@ mod cli;
 mod config;
 mod demo;
 mod serve;
+mod simulate;
 
 use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             }
         }
         Command::Demo => run(demo::run()),
+        Command::Simulate(flags) => run(simulate::run(*flags)),
         Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_WRONG),

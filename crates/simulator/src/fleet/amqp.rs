@@ -52,7 +52,7 @@ pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) ->
             return Ok(Ending::Done);
         }
         tokio::select! {
-            Some(confirmed) = confirms.next() => settle(lane, confirmed.map_err(io::Error::other)?),
+            Some(confirmed) = confirms.next() => settle(lane, &confirmed.map_err(io::Error::other)?),
             () = rest(pause) => {}
         }
     }
@@ -111,7 +111,7 @@ async fn publish(plan: &Plan, channel: &Channel, report: Report) -> io::Result<P
     sent.map_err(io::Error::other)
 }
 
-fn settle<T: Traffic>(lane: &mut Lane<T>, confirmed: Confirmation) {
+fn settle<T: Traffic>(lane: &mut Lane<T>, confirmed: &Confirmation) {
     match confirmed {
         Confirmation::Ack(None) => lane.outbox.acknowledge(1, Instant::now()),
         Confirmation::Ack(Some(_)) => lane.outbox.refuse_oldest(UNROUTABLE),

@@ -107,7 +107,7 @@ impl Connection {
         };
         let login = endpoint.access().login.as_ref();
         let keep_alive_s = keep_alive.as_secs() as u16;
-        mqtt_wire::write_connect(dialect.version, &client_id, login, keep_alive_s, &mut connection.output);
+        mqtt_wire::write_connect(dialect.version, client_id, login, keep_alive_s, &mut connection.output);
         let connack = connection.await_consent().await?;
         connection.in_flight = wanted.min(connack.receive_max.max(1).into());
         let keep_alive_s = connack.keep_alive_s.unwrap_or(keep_alive_s);

@@ -1,0 +1,141 @@
+//! `fieldpost simulate`: a fleet of simulated devices against any server, with progress and an account at the end.
+//!
+//! It speaks the public protocols only; the devices themselves are in the crate `simulator`. Here are the flags, what is
+//! shown, and when it ends: with the timetable, or at the first signal, after which the answers that are still on their
+//! way are awaited; at the second signal at once.
+
+mod account;
+mod flags;
+mod run;
+mod screen;
+mod signals;
+
+use std::error::Error;
+use std::io::{self, Write, stdout};
+use std::process::ExitCode;
+
+use simulator::registration::{Imported, import_devices};
+
+use account::Account;
+pub(crate) use flags::Flags;
+use flags::Order;
+use run::Run;
+use screen::Screen;
+use signals::Signals;
+
+/// What a mistake on the command line exits with, and a server that cannot be reached.
+const EXIT_WRONG: u8 = 2;
+const EXIT_UNREACHABLE: u8 = 3;
+
+/// Files and sockets that are open besides the connections.
+const OTHER_FILES: u64 = 64;
+
+/// Why it did not come to an account.
+#[derive(Debug)]
+enum Failure {
+    /// The order cannot be carried out on this machine.
+    Wrong(String),
+    /// The server cannot be reached, or does not let in.
+    Unreachable(io::Error),
+    /// Something of this machine.
+    Local(Box<dyn Error + Send + Sync>),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Local(error.into())
+    }
+}
+
+/// Simulates what the flags say.
+pub(crate) async fn run(flags: Flags) -> ExitCode {
+    let played = match flags.settle() {
+        Ok(order) => play(&order).await.and_then(|account| Ok(tell(&account, order.json)?)),
+        Err(mistake) => Err(Failure::Wrong(mistake)),
+    };
+    match played {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure::Wrong(mistake)) => {
+            eprintln!("{mistake}");
+            ExitCode::from(EXIT_WRONG)
+        }
+        Err(Failure::Unreachable(error)) => {
+            eprintln!("{error}\nIs the server running there? --url and --http say where it is.");
+            ExitCode::from(EXIT_UNREACHABLE)
+        }
+        Err(Failure::Local(error)) => {
+            eprintln!("the simulation could not be carried out: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the account; whether there is nothing wrong with it.
+fn tell(account: &Account, json: bool) -> io::Result<bool> {
+    let faults = account.faults();
+    let mut out = stdout().lock();
+    if json {
+        writeln!(out, "{}", account.json())?;
+    } else {
+        for line in account.lines() {
+            writeln!(out, "{line}")?;
+        }
+        for fault in &faults {
+            writeln!(out, "WRONG {fault}")?;
+        }
+        if faults.is_empty() {
+            writeln!(out, "\nEverything was answered as it should be.")?;
+        }
+    }
+    out.flush()?;
+    Ok(faults.is_empty())
+}
+
+async fn play(order: &Order) -> Result<Account, Failure> {
+    make_room(order.connections)?;
+    let mut screen = Screen::on_stderr();
+    let mut signals = Signals::listen()?;
+    let imported = tokio::select! {
+        imported = register(order, &mut screen) => imported?,
+        () = signals.next() => return Err(Failure::Local("interrupted while registering".into())),
+    };
+    let mut run = Run::start(order).await.map_err(Failure::Unreachable)?;
+    screen.line(&format!(
+        "{} devices report to {} over {} connections, seed {}",
+        order.devices.count(),
+        order.address,
+        order.connections,
+        order.habits.seed
+    ))?;
+    run.watch(order, &mut screen, &mut signals).await?;
+    screen.clear()?;
+    Ok(run.account(order, imported).await)
+}
+
+/// Each connection takes a file handle; too few are better told now than by thousands that cannot be opened.
+fn make_room(connections: u32) -> Result<(), Failure> {
+    let wanted = u64::from(connections) + OTHER_FILES;
+    let allowed = rlimit::increase_nofile_limit(wanted)?;
+    if allowed >= wanted {
+        return Ok(());
+    }
+    Err(Failure::Wrong(format!(
+        "{connections} connections need {wanted} open files, this machine allows {allowed}; \
+         allow more (ulimit -n) or share connections (--connections)"
+    )))
+}
+
+async fn register(order: &Order, screen: &mut Screen) -> Result<Option<Imported>, Failure> {
+    let Some((address, registration)) = &order.registering else { return Ok(None) };
+    let access = order.access.clone();
+    let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(Failure::Unreachable)?;
+    let all = u64::from(order.devices.count());
+    let advanced = |done: u32| screen.step("devices registered", done.into(), all);
+    let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
+    let told = |error: io::Error| io::Error::other(format!("{address} does not register devices: {error}"));
+    let imported = imported.map_err(|error| Failure::Unreachable(told(error)))?;
+    let Imported { created, updated, rejected, .. } = &imported;
+    screen.line(&format!("devices: {created} registered, {updated} known before, {rejected} rejected"))?;
+    Ok(Some(imported))
+}

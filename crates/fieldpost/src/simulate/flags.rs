@@ -1,0 +1,367 @@
+//! The flags of `fieldpost simulate`, and what they come to.
+//!
+//! [`Flags`] are what somebody writes; [`Order`] is what is to be done, with every default decided and everything that
+//! does not go together refused.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use simulator::access::{Access, Login, Queue, Secret};
+use simulator::address::{Address, Protocol};
+use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
+use simulator::random::Probability;
+use simulator::registration::Registration;
+use simulator::traffic::{DeviceIds, End, Habits};
+
+/// Where a server listens that was started without any setting.
+const HTTP_URL: &str = "http://127.0.0.1:8080";
+const MQTT_URL: &str = "mqtt://127.0.0.1:1883";
+const AMQP_URL: &str = "amqp://127.0.0.1:5672";
+
+/// Reports a second where nobody says how many.
+const USUAL_RATE: f64 = 100.0;
+/// How long it takes where nobody says how long, nor how many reports.
+const USUAL_DURATION: Duration = Duration::from_secs(30);
+
+/// More devices than a server is made for; each takes a few bytes here.
+const DEVICES_MAX: i64 = 10_000_000;
+
+/// The longest name of a kind.
+const KIND_BYTES_MAX: usize = 32;
+
+/// The ways in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// QoS 0, 1 or 2; with MQTT 5 a refusal says why.
+    Mqtt,
+    /// NDJSON.
+    Http,
+    /// To the queue that a server consumes.
+    Amqp,
+}
+
+/// Versions of MQTT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Version {
+    #[value(name = "3.1.1")]
+    V311,
+    #[value(name = "5")]
+    V5,
+}
+
+/// A fleet of simulated devices against any server.
+///
+/// Devices report at an even pace whether or not the server keeps up; latencies count from when a report was due. The
+/// same seed gives the same reports of each device. Exit code: 0 when all was answered as it should be, 1 when not, 2 for
+/// a mistake on the command line, 3 when the server cannot be reached.
+#[derive(Args, Debug)]
+pub(crate) struct Flags {
+    /// How many devices report.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=DEVICES_MAX))]
+    pub devices: u32,
+    /// The way in; by default that of --url, or MQTT.
+    #[arg(long, value_enum)]
+    pub via: Option<Via>,
+    /// The server: mqtt[s]://HOST[:PORT], http[s]://... or, for a broker, amqp[s]://[USER:PASSWORD@]HOST[:PORT][/VHOST];
+    /// by default on this machine.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<Address>,
+    /// Where devices are registered; by default the same server as --url over HTTP, else http://127.0.0.1:8080.
+    #[arg(long, value_name = "URL")]
+    pub http: Option<Address>,
+
+    #[command(flatten)]
+    pub pace: PaceFlags,
+    #[command(flatten)]
+    pub behaviour: BehaviourFlags,
+    #[command(flatten)]
+    pub identity: IdentityFlags,
+    #[command(flatten)]
+    pub connection: ConnectionFlags,
+
+    /// Print the account as one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// When reports are due, and until when.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Pace")]
+pub(crate) struct PaceFlags {
+    /// Reports a second of all devices together [default: 100].
+    #[arg(long, value_name = "R", value_parser = rate, conflicts_with = "interval")]
+    pub rate: Option<f64>,
+    /// Time between two reports of a device.
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub interval: Option<Duration>,
+    /// Ends after so long [default: 30s, unless --reports is given].
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub duration: Option<Duration>,
+    /// Ends after so many reports.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub reports: Option<u64>,
+    /// How long the last answers are awaited at the end.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = base::duration::parse)]
+    pub patience: Duration,
+}
+
+/// What devices do, by chance.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Behaviour")]
+pub(crate) struct BehaviourFlags {
+    /// What is random depends on this alone; by default another one each time, which is told.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// How often a value differs from the one before, 0 to 1.
+    #[arg(long, value_name = "P", default_value = "0.1")]
+    pub change_probability: Probability,
+    /// How often a device falls silent after a report.
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub silence_probability: Probability,
+    /// How long it is silent then.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = base::duration::parse)]
+    pub silence_for: Duration,
+    /// How often a report is one that no server may accept: cut short, of a value that a lock cannot have, or an hour
+    /// ahead of its time.
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub bad_payloads: Probability,
+    /// How often a device breaks the connection after a report, and repeats on the next what was not answered.
+    #[arg(long, value_name = "P", default_value = "0")]
+    pub reconnects: Probability,
+}
+
+/// Who the devices are.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct IdentityFlags {
+    /// What they are. Locks say 0 or 1, all others a whole number below 100.
+    #[arg(long, value_name = "KIND", default_value = "lock", value_parser = kind)]
+    pub kind: String,
+    /// Their ids begin with it, a number follows.
+    #[arg(long, value_name = "TEXT", default_value = "sim-", value_parser = id_prefix)]
+    pub id_prefix: String,
+    /// Give each report an id, so that a server recognises repeats.
+    #[arg(long)]
+    pub ids: bool,
+    /// Register the devices first, over HTTP (this is the default).
+    #[arg(long, overrides_with = "no_register")]
+    pub register: bool,
+    /// Take the devices for registered.
+    #[arg(long)]
+    pub no_register: bool,
+    /// Register them with this report interval, by which the server tells silence [default: the server's].
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, conflicts_with = "no_register")]
+    pub report_interval: Option<Duration>,
+    /// Register them as linked to this client; may be repeated.
+    #[arg(long = "client", value_name = "ID", conflicts_with = "no_register")]
+    pub clients: Vec<String>,
+}
+
+/// How the server is spoken to.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Connections")]
+pub(crate) struct ConnectionFlags {
+    /// Connections, which share the devices [default: 16 for MQTT, 8 for HTTP, 2 for AMQP].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "connection_per_device")]
+    pub connections: Option<u32>,
+    /// Each device has a connection of its own.
+    #[arg(long)]
+    pub connection_per_device: bool,
+    /// Reports without an answer on a connection, at most; for HTTP lines in a request [default: 100, for HTTP 1000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub in_flight: Option<u16>,
+    /// MQTT's quality of service [default: 1].
+    #[arg(long, value_name = "QOS", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub qos: Option<u8>,
+    /// MQTT's version [default: 5].
+    #[arg(long, value_enum, value_name = "VERSION")]
+    pub mqtt_version: Option<Version>,
+    /// The queue for AMQP.
+    #[arg(long, value_name = "NAME", default_value = "sensors-queue")]
+    pub queue: String,
+    /// The name for MQTT or AMQP.
+    #[arg(long, value_name = "NAME", requires = "password")]
+    pub login: Option<String>,
+    /// Its password; better given in FIELDPOST_PASSWORD, which no list of processes shows.
+    #[arg(long, value_name = "PASSWORD", env = "FIELDPOST_PASSWORD", hide_env_values = true)]
+    pub password: Option<Secret>,
+    /// The token for HTTP; better given in FIELDPOST_TOKEN.
+    #[arg(long, value_name = "TOKEN", env = "FIELDPOST_TOKEN", hide_env_values = true)]
+    pub token: Option<Secret>,
+    /// Trust the certificates in this PEM file, instead of those that this machine trusts.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    pub(super) devices: DeviceIds,
+    pub(super) way: Way,
+    pub(super) address: Address,
+    pub(super) access: Access,
+    pub(super) ca: Option<PathBuf>,
+    /// Where and how devices are registered, if they are.
+    pub(super) registering: Option<(Address, Registration)>,
+    pub(super) payload: Payload,
+    pub(super) habits: Habits,
+    pub(super) reports_per_second: f64,
+    pub(super) end: End,
+    pub(super) patience: Duration,
+    pub(super) connections: u32,
+    pub(super) json: bool,
+}
+
+impl Flags {
+    /// Decides everything that was left open.
+    ///
+    /// # Errors
+    /// Flags that do not go together, in words.
+    pub(crate) fn settle(self) -> Result<Order, String> {
+        let via = self.way_in()?;
+        let Self { devices, url, http, pace, behaviour, identity, connection, json, .. } = self;
+        let address = url.unwrap_or_else(|| usual_address(via));
+        let way = connection.way(via)?;
+        let registering = identity.registering(http, &address);
+        let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
+        let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
+        let until = pace.duration.or(pace.reports.is_none().then_some(USUAL_DURATION));
+        Ok(Order {
+            devices: DeviceIds::new(&identity.id_prefix, devices).of_kind(&identity.kind),
+            way,
+            address,
+            ca: connection.ca.clone(),
+            access: connection.access(),
+            registering,
+            payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
+            habits: behaviour.habits(),
+            reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
+            end: End { reports: pace.reports, after: until },
+            patience: pace.patience,
+            connections: connections.min(devices),
+            json,
+        })
+    }
+
+    fn way_in(&self) -> Result<Via, String> {
+        let of_url = self.url.as_ref().map(|url| match url.protocol() {
+            Protocol::Http => Via::Http,
+            Protocol::Mqtt => Via::Mqtt,
+            Protocol::Amqp => Via::Amqp,
+        });
+        if let Some(http) = self.http.as_ref().filter(|http| http.protocol() != Protocol::Http) {
+            return Err(format!("--http {http}: devices are registered over http or https"));
+        }
+        match (self.via, of_url) {
+            (Some(via), Some(of_url)) if via != of_url => {
+                Err("--via and the scheme of --url name different ways in; leave out --via".to_owned())
+            }
+            (via, of_url) => Ok(via.or(of_url).unwrap_or(Via::Mqtt)),
+        }
+    }
+}
+
+impl BehaviourFlags {
+    fn habits(&self) -> Habits {
+        Habits {
+            seed: self.seed.unwrap_or_else(now_ms),
+            change: self.change_probability,
+            silence: self.silence_probability,
+            silence_for: self.silence_for,
+            flaw: self.bad_payloads,
+            cut: self.reconnects,
+        }
+    }
+}
+
+impl IdentityFlags {
+    fn registering(&self, http: Option<Address>, address: &Address) -> Option<(Address, Registration)> {
+        if self.no_register {
+            return None;
+        }
+        let same = (address.protocol() == Protocol::Http).then(|| address.clone());
+        let registration =
+            Registration { report_interval: self.report_interval, client_ids: self.clients.clone() };
+        Some((http.or(same).unwrap_or_else(|| usual_address(Via::Http)), registration))
+    }
+}
+
+impl ConnectionFlags {
+    fn way(&self, via: Via) -> Result<Way, String> {
+        let in_flight = self.in_flight.unwrap_or(if via == Via::Http { 1_000 } else { 100 });
+        if via != Via::Mqtt && (self.qos.is_some() || self.mqtt_version.is_some()) {
+            return Err("--qos and --mqtt-version are for MQTT alone".to_owned());
+        }
+        let version = match self.mqtt_version {
+            Some(Version::V311) => MqttVersion::V311,
+            Some(Version::V5) | None => MqttVersion::V5,
+        };
+        let qos = match self.qos {
+            Some(0) => Qos::AtMostOnce,
+            Some(2) => Qos::ExactlyOnce,
+            _ => Qos::AtLeastOnce,
+        };
+        Ok(match via {
+            Via::Mqtt => Way::MqttAs(MqttDialect { version, qos, in_flight }),
+            Via::Http => Way::Http { lines: in_flight },
+            Via::Amqp => Way::Amqp { in_flight },
+        })
+    }
+
+    fn shared(&self, via: Via) -> u32 {
+        self.connections.unwrap_or(match via {
+            Via::Mqtt => 16,
+            Via::Http => 8,
+            Via::Amqp => 2,
+        })
+    }
+
+    fn access(self) -> Access {
+        let queue = Queue { name: self.queue, ..Queue::default() };
+        let login = self.login.zip(self.password).map(|(name, password)| Login { name, password });
+        Access { login, token: self.token, tls: None, queue }
+    }
+}
+
+fn usual_address(via: Via) -> Address {
+    let url = match via {
+        Via::Mqtt => MQTT_URL,
+        Via::Http => HTTP_URL,
+        Via::Amqp => AMQP_URL,
+    };
+    url.parse().expect("the usual addresses are constants and right")
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64
+}
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    match base::duration::parse(text) {
+        Ok(Duration::ZERO) => Err("it has to be longer than nothing".to_owned()),
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (1e-6..=1e9).contains(rate));
+    rate.ok_or_else(|| "not a number of reports a second, such as 100 or 0.5".to_owned())
+}
+
+fn kind(text: &str) -> Result<String, String> {
+    let begins_well = text.starts_with(|first: char| first.is_ascii_lowercase());
+    let rest_is_well = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+    if begins_well && rest_is_well && text.len() <= KIND_BYTES_MAX {
+        return Ok(text.to_owned());
+    }
+    Err(format!("a kind has up to {KIND_BYTES_MAX} small letters, digits, _ or -, and begins with a letter"))
+}
+
+fn id_prefix(text: &str) -> Result<String, String> {
+    let is_well = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte));
+    if is_well { Ok(text.to_owned()) } else { Err("an id has letters, digits, _ - . and : only".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! What the flags come to.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn order(line: &str) -> Result<Order, String> {
+    let words = std::iter::once("simulate").chain(line.split_whitespace());
+    let line = Line::try_parse_from(words).map_err(|error| error.kind().to_string())?;
+    line.flags.settle()
+}
+
+#[test]
+fn without_flags_a_hundred_locks_report_over_mqtt_to_this_machine() {
+    let order = order("").expect("nothing is needed");
+    let dialect = MqttDialect { version: MqttVersion::V5, qos: Qos::AtLeastOnce, in_flight: 100 };
+    assert_eq!((order.way, order.address.to_string().as_str()), (Way::MqttAs(dialect), MQTT_URL));
+    assert_eq!((order.devices.count(), order.devices.kind(), order.connections), (100, "lock", 16));
+    assert_eq!((order.reports_per_second, order.end.after), (USUAL_RATE, Some(USUAL_DURATION)));
+    let (registry, _) = order.registering.expect("devices are registered");
+    assert_eq!((registry.to_string().as_str(), order.payload), (HTTP_URL, Payload::Dated));
+}
+
+#[test]
+fn the_scheme_of_the_url_is_the_way_in_and_http_is_the_registry_too() {
+    let order = order("--url http://127.0.0.1:9000 --in-flight 5").expect("a right line");
+    assert_eq!(order.way, Way::Http { lines: 5 });
+    assert_eq!(order.registering.expect("registered").0.to_string(), "http://127.0.0.1:9000");
+    assert_eq!(self::order("--via amqp").expect("a right line").way, Way::Amqp { in_flight: 100 });
+}
+
+#[test]
+fn an_interval_is_a_rate_and_reports_need_no_duration() {
+    let order = order("--devices 50 --interval 10s --reports 7 --no-register").expect("a right line");
+    assert_eq!(order.reports_per_second, 5.0);
+    assert_eq!(order.end, End { reports: Some(7), after: None });
+    assert!(order.registering.is_none());
+    let both = self::order("--reports 7 --duration 2s").expect("a right line");
+    assert_eq!(both.end, End { reports: Some(7), after: Some(Duration::from_secs(2)) });
+}
+
+#[test]
+fn connections_are_no_more_than_devices() {
+    let connections = |line| order(line).expect("a right line").connections;
+    assert_eq!(connections("--devices 3 --connections 50"), 3);
+    assert_eq!(connections("--devices 3000 --connection-per-device"), 3000);
+    assert_eq!(connections("--devices 3000 --via http"), 8);
+}
+
+#[test]
+fn behaviour_and_dialect_are_taken_over() {
+    let line = "--seed 7 --change-probability 1 --silence-probability 0.25 --silence-for 5s --bad-payloads 0.5 \
+                --reconnects 0.125 --qos 2 --mqtt-version 3.1.1 --ids --login gate --password secret";
+    let order = order(line).expect("a right line");
+    let share = |share| Probability::new(share).expect("a share");
+    let habits = Habits {
+        seed: 7,
+        change: Probability::ALWAYS,
+        silence: share(0.25),
+        silence_for: Duration::from_secs(5),
+        flaw: share(0.5),
+        cut: share(0.125),
+    };
+    assert_eq!(order.habits, habits);
+    let dialect = MqttDialect { version: MqttVersion::V311, qos: Qos::ExactlyOnce, in_flight: 100 };
+    assert_eq!(order.way, Way::MqttAs(dialect));
+    assert!(matches!(order.payload, Payload::Identified { .. }));
+    assert_eq!(order.access.login.as_ref().map(|login| login.name.as_str()), Some("gate"));
+    assert!(!format!("{order:?}").contains("secret"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    for line in [
+        "--via http --url mqtt://127.0.0.1",
+        "--via http --qos 1",
+        "--via amqp --mqtt-version 5",
+        "--http mqtt://127.0.0.1",
+        "--rate 1 --interval 1s",
+        "--rate 0",
+        "--interval 0s",
+        "--duration 10",
+        "--devices 0",
+        "--qos 3",
+        "--bad-payloads 2",
+        "--kind Lock",
+        "--id-prefix a/b",
+        "--url tcp://127.0.0.1",
+        "--connections 2 --connection-per-device",
+        "--no-register --client acme",
+    ] {
+        assert!(order(line).is_err(), "{line}");
+    }
+}

@@ -1,0 +1,144 @@
+//! A fleet at work: started, watched until it ends, and called to account.
+
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use simulator::fleet::{Fleet, Keep, Plan, Progress};
+use simulator::registration::Imported;
+use simulator::traffic::{Crowd, Timetable};
+use tokio::time::MissedTickBehavior;
+
+use super::account::Account;
+use super::flags::Order;
+use super::screen::Screen;
+use super::signals::Signals;
+
+/// Connections have so long to be made before the timetable starts without the rest.
+const CONNECTING_MAX: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Run {
+    fleet: Fleet,
+    progress: Arc<Progress>,
+    timetable: Arc<Timetable>,
+    begun: Instant,
+    behind: Duration,
+    /// After an interruption: until when answers are awaited.
+    stop_by: Option<Instant>,
+}
+
+impl Run {
+    /// Sees that the server is there and lets everybody connect.
+    pub(super) async fn start(order: &Order) -> io::Result<Self> {
+        let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;
+        let lanes = order.connections;
+        let timetable = Arc::new(Timetable::new(order.reports_per_second, order.end, lanes));
+        let crowd = |lane| Crowd::new(&order.devices, order.habits, Arc::clone(&timetable), lane, lanes);
+        let plan = Plan {
+            way: order.way,
+            endpoint,
+            devices: order.devices.clone(),
+            payload: order.payload,
+            keep: Keep::Counts,
+        };
+        let fleet = Fleet::start(plan, (0..lanes).map(crowd).collect());
+        let progress = fleet.progress();
+        Ok(Self { fleet, progress, timetable, begun: Instant::now(), behind: Duration::ZERO, stop_by: None })
+    }
+
+    /// Shows how far it is until all is said and answered, or patience is over.
+    pub(super) async fn watch(
+        &mut self,
+        order: &Order,
+        screen: &mut Screen,
+        signals: &mut Signals,
+    ) -> io::Result<()> {
+        let refresh = screen.refresh();
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + refresh, refresh);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let deadline = self.deadline(order);
+            tokio::select! {
+                biased;
+                () = signals.next() => {
+                    if self.stop_by.is_some() {
+                        return Ok(());
+                    }
+                    self.timetable.finish();
+                    self.stop_by = Some(Instant::now() + order.patience);
+                    screen.line("interrupted; waiting for the answers that are on their way")?;
+                }
+                () = self.fleet.drained() => return Ok(()),
+                () = reached(deadline) => {
+                    if self.timetable.started().is_some() || self.stop_by.is_some() {
+                        return Ok(());
+                    }
+                    self.timetable.start();
+                }
+                _ = ticks.tick() => self.show(order, screen)?,
+            }
+        }
+    }
+
+    /// Until when the present state of things may last.
+    fn deadline(&self, order: &Order) -> Option<Instant> {
+        let end = match self.timetable.started() {
+            None => Some(self.begun + CONNECTING_MAX),
+            Some(start) => order.end.after.and_then(|time| start.checked_add(time + order.patience)),
+        };
+        self.stop_by.or(end)
+    }
+
+    fn show(&mut self, order: &Order, screen: &mut Screen) -> io::Result<()> {
+        let elapsed = self.elapsed();
+        let behind = self.look_behind();
+        let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
+        let sent = self.progress.figures().sent as f64;
+        let by_reports = order.end.reports.map(|all| sent / all as f64);
+        let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
+        screen.figures(elapsed, share, &self.progress, behind)
+    }
+
+    /// How far reports were behind their time since the last look.
+    fn look_behind(&mut self) -> Duration {
+        let behind = self.timetable.take_behind();
+        self.behind = self.behind.max(behind);
+        behind
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.timetable.started().map_or(Duration::ZERO, |start| start.elapsed())
+    }
+
+    /// Ends it, with what is there.
+    pub(super) async fn account(mut self, order: &Order, imported: Option<Imported>) -> Account {
+        self.look_behind();
+        let elapsed = self.elapsed();
+        let outcome = self.fleet.finish(Duration::ZERO).await;
+        Account {
+            way: order.way,
+            seed: order.habits.seed,
+            devices: order.devices.count(),
+            connections: order.connections,
+            elapsed,
+            figures: outcome.figures,
+            unanswered: outcome.unanswered,
+            latencies: self.progress.latencies(),
+            behind: self.behind,
+            refusals: self.progress.refusals(),
+            troubles: self.progress.troubles(),
+            imported,
+            was_interrupted: self.stop_by.is_some(),
+        }
+    }
+}
+
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => pending().await,
+    }
+}
