@@ -5,8 +5,10 @@
 
 mod amqp;
 mod clock;
+mod doors;
 mod front;
 mod ready_file;
+mod tls;
 
 use std::fmt::Display;
 use std::io;
@@ -15,7 +17,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use api::access::Access;
 use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
@@ -31,6 +32,7 @@ use tracing::{error, info, warn};
 use crate::config::{Settings, UnknownDevice};
 use front::Front;
 use ready_file::Addresses;
+use tls::{Certificate, TlsSource};
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) async fn run(settings: Settings, ready_file: Option<PathBuf>) -> ExitCode {
@@ -65,14 +67,13 @@ async fn serve(
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
     }
     let http = bind("http.listen", settings.http.listen).await?;
-    let front = Arc::new(Front::default());
-    let mut tasks = JoinSet::new();
     let mut addresses = Addresses { http: http.local_addr().map_err(because("http.listen"))?, mqtt: None };
-    tasks.spawn(front::serve(http, Arc::clone(&front), stop.subscribe()));
+    let mut tasks = JoinSet::new();
+    let threshold = Threshold::open(settings, http, stop, &mut tasks)?;
 
     let store = open_store(settings)?;
     let clock = tokio::select! {
-        clock = clock::start(store.recorded_now(), &front) => Some(clock.map_err(Ended)?),
+        clock = clock::start(store.recorded_now(), &threshold.front) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
     };
     if let Some(clock) = clock {
@@ -83,7 +84,7 @@ async fn serve(
             .await
             .map_err(because("the data cannot be loaded"))?;
         let mut doors = JoinSet::new();
-        open_doors(settings, &engine, &front, &mut addresses, &mut doors, stop).await?;
+        open_doors(settings, threshold, &engine, &mut addresses, &mut doors, stop).await?;
         if let Some(file) = ready_file {
             ready_file::write(&file, &addresses)
                 .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
@@ -111,6 +112,36 @@ async fn serve(
     Ok(())
 }
 
+/// What is there before the engine runs: the HTTP listener, and what is told by it.
+struct Threshold {
+    front: Arc<Front>,
+    tls: Option<TlsSource>,
+    metrics: Registry,
+}
+
+impl Threshold {
+    fn open(
+        settings: &Settings,
+        http: TcpListener,
+        stop: &watch::Sender<bool>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<Self, Ended> {
+        doors::tell(settings);
+        let hangups = signal(SignalKind::hangup()).map_err(because("signals cannot be listened for"))?;
+        let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
+        let certificate = certificate.map_err(|unusable| Ended(unusable.to_string()))?;
+        let tls = certificate.as_ref().map(Certificate::source);
+        let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
+        if let Some(certificate) = &certificate {
+            certificate.register_metrics(&mut metrics);
+            front.register_metrics(&mut metrics);
+        }
+        tasks.spawn(front::serve(http, Arc::clone(&front), tls.clone(), stop.subscribe()));
+        tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
+        Ok(Self { front, tls, metrics })
+    }
+}
+
 fn open_store(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
     let directory = settings.data_dir.display();
     let disk = RealDisk::open_dir(&settings.data_dir, true)
@@ -122,22 +153,20 @@ fn open_store(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
 
 async fn open_doors(
     settings: &Settings,
+    threshold: Threshold,
     engine: &Engine,
-    front: &Arc<Front>,
     addresses: &mut Addresses,
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let mut metrics = Registry::default();
+    let Threshold { front, tls, mut metrics } = threshold;
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings), sending);
     let tester = webhooks.tester();
     doors.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
-        let listener = MqttListener::bind(listen, engine.clone(), Limits::default())
-            .await
-            .map_err(|error| no_listener("mqtt.listen", listen, &error))?;
+        let listener = bind_mqtt(settings, listen, engine, tls).await?;
         listener.register_metrics(&mut metrics);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
@@ -147,12 +176,29 @@ async fn open_doors(
     }
     let reports = gateway::http::routes(engine, &mut metrics);
     let api = api::router_with(
-        &api::ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::new(metrics))),
+        &api::ApiState::new(engine.clone(), doors::access(settings), Arc::new(Mutex::new(metrics))),
         reports,
     );
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api);
     Ok(())
+}
+
+async fn bind_mqtt(
+    settings: &Settings,
+    listen: SocketAddr,
+    engine: &Engine,
+    tls: Option<TlsSource>,
+) -> Result<MqttListener, Ended> {
+    let bound = MqttListener::bind(listen, engine.clone(), Limits::default()).await;
+    let mut listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
+    if let Some(logins) = doors::logins(settings).map_err(because("auth.mqtt"))? {
+        listener = listener.with_logins(logins);
+    }
+    if let Some(source) = tls {
+        listener = listener.with_tls(source);
+    }
+    Ok(listener)
 }
 
 fn engine_settings(settings: &Settings) -> engine::Settings {

@@ -16,7 +16,7 @@ use super::mistake::{Mistake, Origin};
 
 const DEFAULTS: &str = include_str!("default.toml");
 /// Sections that have no key in the default file, because they are empty by default.
-const EMPTY_BY_DEFAULT: [&str; 3] = ["auth", "kinds", "tls"];
+const EMPTY_BY_DEFAULT: [&str; 2] = ["auth", "kinds"];
 const PREFIX: &str = "FIELDPOST_";
 
 /// A value as it was written.
@@ -25,10 +25,26 @@ pub(super) enum Written {
     Text(String),
     Whole(i64),
     Switch(bool),
-    /// Something that no setting is, by name: "a list".
+    List(Vec<Given>),
+    Table(Vec<(String, Given)>),
+    /// Something that no setting is, by name: "a date".
     Other(&'static str),
     /// Of a variable or flag, where every value is a text.
     Untyped(OsString),
+}
+
+impl Written {
+    /// What sort of value it is, for where the value itself is not to be shown.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) | Self::Untyped(_) => "a text",
+            Self::Whole(_) => "a number",
+            Self::Switch(_) => "true or false",
+            Self::List(_) => "a list",
+            Self::Table(_) => "a section",
+            Self::Other(what) => what,
+        }
+    }
 }
 
 impl fmt::Display for Written {
@@ -38,6 +54,8 @@ impl fmt::Display for Written {
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Whole(number) => write!(f, "{number}"),
             Self::Switch(on) => write!(f, "{on}"),
+            Self::List(_) => write!(f, "a list"),
+            Self::Table(_) => write!(f, "a section"),
             Self::Other(what) => write!(f, "{what}"),
             Self::Untyped(text) => write!(f, "{}", text.display()),
         }
@@ -45,7 +63,7 @@ impl fmt::Display for Written {
 }
 
 /// A value and where it was written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) value: Written,
     pub(super) origin: Origin,
@@ -115,7 +133,7 @@ impl Layers {
         for (name, value) in root {
             match value.get_ref() {
                 DeValue::Table(section) => self.add_section(name, section, origin),
-                _ => self.add(name.get_ref().to_string(), written(value), origin(name.span())),
+                _ => self.add(name.get_ref().to_string(), written(value, origin), origin(name.span())),
             }
         }
     }
@@ -136,7 +154,7 @@ impl Layers {
             return;
         }
         for (key, value) in section {
-            self.add(format!("{section_name}.{}", key.get_ref()), written(value), origin(key.span()));
+            self.add(format!("{section_name}.{}", key.get_ref()), written(value, origin), origin(key.span()));
         }
     }
 
@@ -176,7 +194,9 @@ fn key_of_variable(name: &str) -> Option<String> {
     Some(if lower_case { name.to_owned() } else { format!("{section}.{key}").to_ascii_lowercase() })
 }
 
-fn written(value: &Spanned<DeValue<'_>>) -> Written {
+fn written(value: &Spanned<DeValue<'_>>, origin: &dyn Fn(Range<usize>) -> Origin) -> Written {
+    let given =
+        |value: &Spanned<DeValue<'_>>, span| Given { value: written(value, origin), origin: origin(span) };
     match value.get_ref() {
         DeValue::String(text) => Written::Text(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -184,8 +204,13 @@ fn written(value: &Spanned<DeValue<'_>>) -> Written {
         DeValue::Float(_) => Written::Other("a number with a fraction"),
         DeValue::Boolean(on) => Written::Switch(*on),
         DeValue::Datetime(_) => Written::Other("a date"),
-        DeValue::Array(_) => Written::Other("a list"),
-        DeValue::Table(_) => Written::Other("a section"),
+        DeValue::Array(items) => Written::List(items.iter().map(|item| given(item, item.span())).collect()),
+        DeValue::Table(fields) => {
+            let fields = fields.iter();
+            Written::Table(
+                fields.map(|(key, value)| (key.get_ref().to_string(), given(value, key.span()))).collect(),
+            )
+        }
     }
 }
 

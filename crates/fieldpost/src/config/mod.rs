@@ -6,6 +6,8 @@
 //!
 //! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
 
+mod auth;
+mod entry;
 mod layers;
 mod mistake;
 mod reader;
@@ -23,12 +25,14 @@ use std::time::Duration;
 
 use gateway::amqp::{AmqpUrl, QueueName};
 
+pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
 use reader::{Found, Reader};
 use shape::{
-    Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, Prefetch, Queue, Span, Switch, Whole, Word,
+    Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
+    Word,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -44,6 +48,10 @@ const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
 pub(crate) struct Settings {
     /// Where everything is kept.
     pub data_dir: PathBuf,
+    /// Who is let in.
+    pub auth: Auth,
+    /// The server's certificate, if it speaks TLS.
+    pub tls: Option<Tls>,
     /// The REST API.
     pub http: Http,
     /// The way in over MQTT.
@@ -58,6 +66,15 @@ pub(crate) struct Settings {
     pub history: History,
     /// What is kept of refused reports.
     pub quarantine: Quarantine,
+}
+
+/// `[tls]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The certificate, with those that lead from it to an authority behind it; PEM.
+    pub cert: PathBuf,
+    /// Its private key; PEM.
+    pub key: PathBuf,
 }
 
 /// `[http]`
@@ -175,6 +192,8 @@ impl Settings {
         let mut from = Reader::new(layers);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
+            auth: auth::read(&mut from),
+            tls: tls(&mut from),
             http: Http { listen: http_listen(&mut from) },
             mqtt: Mqtt { listen: mqtt_listen(&mut from) },
             amqp: amqp(&mut from),
@@ -195,31 +214,50 @@ impl Settings {
     }
 }
 
+fn tls(from: &mut Reader) -> Option<Tls> {
+    let (cert, key) = (from.read("tls.cert", &FileOrNone), from.read("tls.key", &FileOrNone));
+    let alone = match (cert.value, key.value) {
+        (Some(cert), Some(key)) => return Some(Tls { cert, key }),
+        (None, None) => return None,
+        (Some(_), None) => ("tls.cert", cert.origin),
+        (None, Some(_)) => ("tls.key", key.origin),
+    };
+    let (wrong, right) = ("is given without the other", "write both tls.cert and tls.key, or neither");
+    from.refuse_at(alone.1, alone.0, wrong.to_owned(), right.to_owned());
+    None
+}
+
 fn http_listen(from: &mut Reader) -> SocketAddr {
     let found = from.read("http.listen", &Address);
     let address = found.value;
-    stays_on_loopback(from, "http.listen", &found, Some(address));
+    stays_on_loopback(from, "http.listen", "auth.tokens", &found, Some(address));
     address
 }
 
 fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
     let found = from.read("mqtt.listen", &AddressOrOff);
     let address = found.value;
-    stays_on_loopback(from, "mqtt.listen", &found, address);
+    stays_on_loopback(from, "mqtt.listen", "auth.mqtt", &found, address);
     address
 }
 
-/// Without access control anyone who reaches a listener may do anything, so only this machine may reach it.
-fn stays_on_loopback<T>(from: &mut Reader, key: &'static str, found: &Found<T>, address: Option<SocketAddr>) {
+/// Whoever reaches a listener without a list of who may do what may do anything, so only this machine may reach it.
+fn stays_on_loopback<T>(
+    from: &mut Reader,
+    key: &'static str,
+    list: &'static str,
+    found: &Found<T>,
+    address: Option<SocketAddr>,
+) {
     let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) else { return };
-    if from.asks_for("auth") {
-        return; // the mistake is then that there is no access control to configure yet
+    if from.is_written(list) {
+        return;
     }
     from.refuse_at(
         found.origin.clone(),
         key,
-        format!("{address} can be reached from other machines, and no access control is configured"),
-        format!("a loopback address, such as 127.0.0.1:{}", address.port()),
+        format!("{address} can be reached from other machines, and no [[{list}]] says who may do what"),
+        format!("list them, or write a loopback address, such as 127.0.0.1:{}", address.port()),
     );
 }
 

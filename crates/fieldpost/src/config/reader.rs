@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::layers::{Layers, nearest};
+use super::entry::Entry;
+use super::layers::{Given, Layers, Written, nearest};
 use super::mistake::{ConfigErrors, Mistake, Origin};
 use super::shape::Shape;
 
@@ -53,9 +54,52 @@ impl Reader {
         found.expect("the default file has a right value for every key, and every test reads it")
     }
 
-    /// Whether anything at all is written below a section.
-    pub(super) fn asks_for(&self, section: &str) -> bool {
-        self.below(section).next().is_some()
+    /// Whether a key that is empty by default is written.
+    pub(super) fn is_written(&self, key: &str) -> bool {
+        self.layers.by_key.contains_key(key)
+    }
+
+    /// The entries of `[[section.key]]`, each with its fields.
+    pub(super) fn entries(&mut self, key: &'static str) -> Vec<Entry> {
+        self.known.insert(key.to_owned());
+        let mut entries = Vec::new();
+        for given in self.layers.by_key.get(key).cloned().unwrap_or_default() {
+            match given.value {
+                Written::List(items) => {
+                    entries = items.into_iter().filter_map(|item| self.entry(key, item)).collect();
+                }
+                Written::Untyped(_) => {
+                    let right = format!("write [[{key}]] in a file");
+                    self.refuse_at(
+                        given.origin,
+                        key,
+                        "is a list, which no variable can hold".to_owned(),
+                        right,
+                    );
+                }
+                other => {
+                    let wrong = format!("is {}, not a list of sections", other.kind());
+                    self.refuse_at(given.origin, key, wrong, format!("write [[{key}]]"));
+                }
+            }
+        }
+        entries
+    }
+
+    fn entry(&mut self, key: &'static str, given: Given) -> Option<Entry> {
+        match given.value {
+            Written::Table(fields) => Some(Entry {
+                key,
+                origin: given.origin,
+                fields: fields.into_iter().collect(),
+                known: Vec::new(),
+            }),
+            other => {
+                let wrong = format!("is a list with {} in it", other.kind());
+                self.refuse_at(given.origin, key, wrong, format!("write [[{key}]] above each entry"));
+                None
+            }
+        }
     }
 
     /// Every key below a section that is empty by default, with the origin of what was written.

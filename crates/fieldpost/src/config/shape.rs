@@ -24,13 +24,13 @@ pub(super) trait Shape {
 }
 
 /// A text that is written as one, in quotes, or comes from a variable.
-fn text(written: &Written) -> Result<&str, String> {
+pub(super) fn text(written: &Written) -> Result<&str, String> {
     match written {
         Written::Text(text) => Ok(text),
         Written::Untyped(text) => text.to_str().ok_or_else(|| "is not UTF-8".to_owned()),
         Written::Whole(_) => Err("is a number, not a text in quotes".to_owned()),
         Written::Switch(_) => Err("is true or false, not a text in quotes".to_owned()),
-        Written::Other(what) => Err(format!("is {what}, not a text in quotes")),
+        other => Err(format!("is {other}, not a text in quotes")),
     }
 }
 
@@ -84,6 +84,25 @@ impl Shape for Directory {
     }
 }
 
+/// A file that is there when the server starts, or "" for none.
+pub(super) struct FileOrNone;
+
+impl Shape for FileOrNone {
+    type Value = Option<PathBuf>;
+
+    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+        let path = match written {
+            Written::Untyped(path) => PathBuf::from(path),
+            other => PathBuf::from(text(other)?),
+        };
+        Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
+    }
+
+    fn right(&self) -> String {
+        "the path of a file in PEM, or \"\" for none".to_owned()
+    }
+}
+
 /// A whole number in a range, both ends included.
 pub(super) struct Whole {
     pub(super) least: u64,
@@ -102,7 +121,7 @@ impl Shape for Whole {
             }
             Written::Text(text) => return Err(format!("\"{text}\" is a text, not a number")),
             Written::Switch(_) => return Err("is true or false, not a number".to_owned()),
-            Written::Other(what) => return Err(format!("is {what}, not a whole number")),
+            other => return Err(format!("is {other}, not a whole number")),
         };
         let in_range = u64::try_from(number).ok().filter(|number| (self.least..=self.most).contains(number));
         in_range.ok_or_else(|| format!("{number} is out of range"))
@@ -189,7 +208,7 @@ impl Shape for Switch {
             Written::Untyped(text) => Err(format!("\"{}\" is neither", text.display())),
             Written::Text(text) => Err(format!("\"{text}\" is a text")),
             Written::Whole(number) => Err(format!("{number} is a number")),
-            Written::Other(what) => Err(format!("is {what}")),
+            other => Err(format!("is {other}")),
         }
     }
 

@@ -32,6 +32,8 @@ fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
     let expect = Settings {
         data_dir: "./fieldpost-data".into(),
+        auth: Auth::default(),
+        tls: None,
         http: Http { listen: ([127, 0, 0, 1], 8080).into() },
         mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()) },
         amqp: Amqp {
@@ -49,11 +51,14 @@ fn the_defaults_are_those_of_the_contract() {
         notify: Notify {
             retry_base: seconds(30),
             retry_max: seconds(3_600),
+            stale_probe: seconds(3_600),
             max_attempts: 10,
             timeout: seconds(10),
             per_client_in_flight: 16,
             allow_private: false,
         },
+        history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
+        quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }
@@ -98,7 +103,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 33, "the contract's keys");
+    assert_eq!(keys.len(), 35, "the contract's keys");
 }
 
 #[test]
@@ -291,11 +296,7 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
 
 #[test]
 fn what_such_a_part_would_read_is_free_while_it_is_off() {
-    check(
-        "grpc.listen = \"\"\ndurability.sync_interval = \"5s\"",
-        &[],
-        |_| {},
-    );
+    check("grpc.listen = \"\"\ndurability.sync_interval = \"5s\"", &[], |_| {});
 }
 
 #[test]
@@ -339,14 +340,11 @@ fn a_queue_has_a_name_and_a_prefetch_that_bounds() {
 }
 
 #[test]
-fn access_control_tls_and_kinds_are_refused_at_their_place() {
+fn kinds_are_refused_at_their_place() {
     check_refused(
-        "[[auth.tokens]]\nname = \"ops\"\n[[auth.mqtt]]\nusername = \"u\"\n[tls]\ncert = \"c\"\n[kinds.face]\nenvelope = \"raw\"\n",
+        "[kinds.face]\nenvelope = \"raw\"\n",
         &[],
-        "f.toml:1:8: auth.tokens: access control is not part of this version, so this cannot be kept; leave it out\n\
-         f.toml:3:8: auth.mqtt: access control is not part of this version, so this cannot be kept; leave it out\n\
-         f.toml:6:1: tls.cert: TLS is not part of this version, so this cannot be kept; leave it out\n\
-         f.toml:7:8: kinds.face: message formats of kinds are not part of this version, so this cannot be kept; leave it out",
+        "f.toml:1:8: kinds.face: message formats of kinds are not part of this version, so this cannot be kept; leave it out",
     );
 }
 
@@ -357,8 +355,8 @@ fn a_listener_off_loopback_is_refused() {
             &format!("mqtt.listen = \"{address}\""),
             &[],
             &format!(
-                "f.toml:1:6: mqtt.listen: {address} can be reached from other machines, and no access control is \
-                 configured; a loopback address, such as 127.0.0.1:1883"
+                "f.toml:1:6: mqtt.listen: {address} can be reached from other machines, and no [[auth.mqtt]] says who \
+                 may do what; list them, or write a loopback address, such as 127.0.0.1:1883"
             ),
         );
     }

@@ -15,11 +15,7 @@ pub(super) fn check(from: &mut Reader) {
     check_listeners(from);
     check_commands(from);
     check_storage(from);
-    for (section, what) in
-        [("auth", "access control is"), ("tls", "TLS is"), ("kinds", "message formats of kinds are")]
-    {
-        nothing_below(from, section, what);
-    }
+    nothing_below(from, "kinds", "message formats of kinds are");
 }
 
 fn check_listeners(from: &mut Reader) {

@@ -1,0 +1,94 @@
+//! One entry of a list of sections, such as `[[auth.tokens]]`: its fields are read by their shape, and those nobody asked for are
+//! mistakes.
+//!
+//! Unlike the other settings a field has no default: it is there or it is not.
+
+use std::collections::BTreeMap;
+
+use super::layers::{Given, nearest};
+use super::mistake::Origin;
+use super::reader::Reader;
+use super::shape::Shape;
+
+/// The fields of one entry.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The list's key, `auth.tokens`.
+    pub(super) key: &'static str,
+    /// Where the entry begins.
+    pub(super) origin: Origin,
+    pub(super) fields: BTreeMap<String, Given>,
+    /// The fields that were asked for.
+    pub(super) known: Vec<&'static str>,
+}
+
+impl Entry {
+    /// A field as it was written.
+    pub(super) fn take(&mut self, field: &'static str) -> Option<Given> {
+        self.known.push(field);
+        self.fields.remove(field)
+    }
+
+    /// A field that need not be there; where it is wrong, that is noted.
+    pub(super) fn optional<S: Shape>(
+        &mut self,
+        from: &mut Reader,
+        field: &'static str,
+        shape: &S,
+    ) -> Option<S::Value> {
+        let given = self.take(field)?;
+        self.parse(from, field, &given, shape)
+    }
+
+    /// A field that has to be there.
+    pub(super) fn required<S: Shape>(
+        &mut self,
+        from: &mut Reader,
+        field: &'static str,
+        shape: &S,
+    ) -> Option<S::Value> {
+        let Some(given) = self.take(field) else {
+            self.refuse(from, field, "is missing", &format!("write {}", shape.right()));
+            return None;
+        };
+        self.parse(from, field, &given, shape)
+    }
+
+    /// Reads a value of a field.
+    pub(super) fn parse<S: Shape>(
+        &self,
+        from: &mut Reader,
+        field: &str,
+        given: &Given,
+        shape: &S,
+    ) -> Option<S::Value> {
+        match shape.parse(&given.value) {
+            Ok(value) => Some(value),
+            Err(wrong) => {
+                let right = format!("write {}", shape.right());
+                from.refuse_at(given.origin.clone(), &self.key_of(field), wrong, right);
+                None
+            }
+        }
+    }
+
+    /// Notes a mistake that the entry as a whole is.
+    pub(super) fn refuse(&self, from: &mut Reader, field: &str, wrong: &str, right: &str) {
+        from.refuse_at(self.origin.clone(), &self.key_of(field), wrong.to_owned(), right.to_owned());
+    }
+
+    /// What nobody asked for is a mistake.
+    pub(super) fn finish(self, from: &mut Reader) {
+        for (field, given) in &self.fields {
+            let right = match nearest(field, self.known.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("the fields of [[{}]] are {}", self.key, self.known.join(", ")),
+            };
+            from.refuse_at(given.origin.clone(), &self.key_of(field), "unknown key".to_owned(), right);
+        }
+    }
+
+    fn key_of(&self, field: &str) -> String {
+        format!("{}.{field}", self.key)
+    }
+}

@@ -1,0 +1,42 @@
+//! Who is let in by which door: the lists of the settings in the form that the listeners take, and a word of warning where a
+//! door stands open.
+
+use api::access::Access;
+use gateway::mqtt::{Logins, UsernameTaken};
+use tracing::{info, warn};
+
+use crate::config::Settings;
+
+/// Who may call the API.
+pub(super) fn access(settings: &Settings) -> Access {
+    Access::of(settings.auth.tokens.clone())
+}
+
+/// Who may connect over MQTT; everybody if there are none.
+pub(super) fn logins(settings: &Settings) -> Result<Option<Logins>, UsernameTaken> {
+    if settings.auth.logins.is_empty() {
+        return Ok(None);
+    }
+    let mut logins = Logins::new();
+    for login in &settings.auth.logins {
+        logins.add(&login.username, login.password_sha256, login.login.clone())?;
+    }
+    Ok(Some(logins))
+}
+
+/// Says what somebody who set up half of the access control may have overlooked.
+pub(super) fn tell(settings: &Settings) {
+    let (http, mqtt) = (settings.http.listen, settings.mqtt.listen);
+    let (tokens, logins) = (settings.auth.tokens.len(), settings.auth.logins.len());
+    match (tokens, logins, mqtt) {
+        (0, 1.., _) => info!(%http, "the HTTP API is open to this machine: there are no [[auth.tokens]]"),
+        (1.., 0, Some(mqtt)) => info!(%mqtt, "MQTT is open to this machine: there are no [[auth.mqtt]]"),
+        _ => {}
+    }
+    let in_the_clear = [Some(http), mqtt].into_iter().flatten();
+    for listen in in_the_clear.filter(|listen| !listen.ip().to_canonical().is_loopback()) {
+        if settings.tls.is_none() {
+            warn!(%listen, "tokens and passwords cross the network unencrypted: [tls] is not set");
+        }
+    }
+}
