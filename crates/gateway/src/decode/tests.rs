@@ -1,6 +1,7 @@
 //! What is decoded to what, and what is refused with which code.
 
 use base::{Problem, Timestamp};
+use engine::intake::ReportId;
 use engine::{Report, Said};
 use proptest::prelude::*;
 
@@ -176,6 +177,24 @@ fn a_publish_is_read_by_its_topic() {
         ("other", "0", "!unknown_topic"),
     ] {
         assert_eq!(line_of(publish(topic, payload.as_bytes(), None, RULES)), expect, "{topic} {payload}");
+    }
+}
+
+#[test]
+fn an_id_comes_beside_the_payload_or_within_it() {
+    let of = |id: &str| Some(ReportId::of(id));
+    for (topic, payload, beside, expect) in [
+        ("dev/lock/0xA/state", "0", None, None),
+        ("dev/lock/0xA/state", "0", Some("a"), of("a")),
+        ("dev/lock/0xA/state", r#"{"data":0,"id":"b"}"#, None, of("b")),
+        ("dev/lock/0xA/state", r#"{"data":0,"id":"b"}"#, Some("a"), of("a")),
+        ("sensors", r#"{"sensor_id":"0xA","data":0,"id":"b"}"#, Some("a"), of("a")),
+        ("dev/meter/0xA/state", r#"{"id":"b"}"#, None, None),
+        ("dev/lock/0xA/heartbeat", "", Some("a"), None),
+        ("dev/lock/0xA/state", "{", Some("a"), None),
+    ] {
+        let report = publish(topic, payload.as_bytes(), beside, RULES).expect("a device");
+        assert_eq!(report.id, expect, "{topic} {payload} {beside:?}");
     }
 }
 

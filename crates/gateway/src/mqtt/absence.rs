@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use super::access::Access;
 use super::ending::Ending;
 use super::handshakes::Handshakes;
-use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES, HANDSHAKE_BYTES};
+use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
 use super::will::Will;
@@ -30,7 +30,7 @@ pub(super) struct Kept {
 impl Kept {
     /// What it takes here, in bytes.
     fn bytes(&self) -> usize {
-        ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.handshakes.len() * HANDSHAKE_BYTES
+        ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.handshakes.bytes()
     }
 }
 
@@ -160,7 +160,8 @@ mod tests {
     #[test]
     fn what_a_session_keeps_is_weighed() {
         let mut kept = Kept::default();
-        kept.handshakes.begin(1, 9);
-        assert_eq!(kept.bytes(), ABSENT_SESSION_BYTES + HANDSHAKE_BYTES);
+        kept.handshakes.begin(1, 0, 9);
+        assert_eq!(kept.bytes(), ABSENT_SESSION_BYTES + kept.handshakes.bytes());
+        assert!(kept.handshakes.bytes() > 0);
     }
 }

@@ -1,7 +1,8 @@
 //! QoS 2: packet ids of publishes that were taken and that the client has not released yet.
 //!
 //! A publish that comes again under such an id has no second effect. The ids outlive the connection with the session, as far as
-//! their publishes are durable: of what is not, nothing was promised.
+//! their publishes are durable: of what is not, nothing was promised. A client that lost its own part of the session, as after a
+//! restart, counts ids from the beginning: other content under an id of an earlier connection is a new publish.
 
 /// The ids in use, in order.
 #[derive(Debug, Default)]
@@ -12,12 +13,18 @@ struct Handshake {
     packet_id: u16,
     /// The publish is durable, and its PUBREC was written.
     received: bool,
+    /// It came over an earlier connection.
+    inherited: bool,
+    /// A hash of what was published.
+    content: u64,
 }
 
 /// What a publish under an id is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     New,
+    /// New, and what an earlier connection left under the id is forgotten.
+    Instead,
     /// One that was taken before.
     Repeat,
     /// More than may be under way.
@@ -35,13 +42,18 @@ pub(super) enum Released {
 }
 
 impl Handshakes {
-    /// Takes a publish under an id, if fewer than `max` are under way.
-    pub(super) fn begin(&mut self, packet_id: u16, max: usize) -> Begun {
+    /// Takes a publish under an id, if fewer than `max` are under way. `content` is a hash of it.
+    pub(super) fn begin(&mut self, packet_id: u16, content: u64, max: usize) -> Begun {
+        let new = Handshake { packet_id, received: false, inherited: false, content };
         match self.find(packet_id) {
+            Ok(at) if self.0[at].inherited && self.0[at].content != content => {
+                self.0[at] = new;
+                Begun::Instead
+            }
             Ok(_) => Begun::Repeat,
             Err(_) if self.0.len() >= max => Begun::TooMany,
             Err(at) => {
-                self.0.insert(at, Handshake { packet_id, received: false });
+                self.0.insert(at, new);
                 Begun::New
             }
         }
@@ -80,12 +92,18 @@ impl Handshakes {
     /// What outlives the connection.
     pub(super) fn durable(mut self) -> Self {
         self.0.retain(|handshake| handshake.received);
+        self.0.iter_mut().for_each(|handshake| handshake.inherited = true);
         self.0.shrink_to_fit();
         self
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// What they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
     }
 
     fn find(&self, packet_id: u16) -> Result<usize, usize> {
@@ -108,22 +126,22 @@ mod tests {
     #[test]
     fn an_id_is_in_use_from_its_publish_to_its_release() {
         let mut handshakes = Handshakes::default();
-        assert_eq!(handshakes.begin(7, 2), Begun::New);
-        assert_eq!(handshakes.begin(7, 2), Begun::Repeat);
+        assert_eq!(handshakes.begin(7, 1, 2), Begun::New);
+        assert_eq!(handshakes.begin(7, 1, 2), Begun::Repeat);
         assert_eq!(handshakes.release(7), Released::TooEarly);
         handshakes.received(7);
-        assert_eq!((handshakes.is_received(7), handshakes.begin(7, 2)), (true, Begun::Repeat));
+        assert_eq!((handshakes.is_received(7), handshakes.begin(7, 2, 2)), (true, Begun::Repeat));
         assert_eq!(handshakes.release(7), Released::Done);
         assert_eq!(handshakes.release(7), Released::Unknown);
-        assert_eq!(handshakes.begin(7, 2), Begun::New);
+        assert_eq!(handshakes.begin(7, 1, 2), Begun::New);
         handshakes.refused(7);
-        assert_eq!((handshakes.is_received(7), handshakes.len()), (false, 0));
+        assert_eq!((handshakes.is_received(7), handshakes.len(), handshakes.bytes()), (false, 0, 0));
     }
 
     #[test]
     fn no_more_than_the_window_is_under_way() {
         let mut handshakes = Handshakes::default();
-        let begun: Vec<_> = [3, 1, 2, 1].map(|id| handshakes.begin(id, 2)).into();
+        let begun: Vec<_> = [3, 1, 2, 1].map(|id| handshakes.begin(id, 0, 2)).into();
         assert_eq!(begun, [Begun::New, Begun::New, Begun::TooMany, Begun::Repeat]);
     }
 
@@ -131,10 +149,25 @@ mod tests {
     fn only_what_is_durable_outlives_the_connection() {
         let mut handshakes = Handshakes::default();
         for id in [9, 4, 6] {
-            handshakes.begin(id, 9);
+            handshakes.begin(id, 0, 9);
         }
         handshakes.received(4);
         let mut kept = handshakes.durable();
-        assert_eq!([9, 4, 6].map(|id| kept.begin(id, 9)), [Begun::New, Begun::Repeat, Begun::New]);
+        assert_eq!([9, 4, 6].map(|id| kept.begin(id, 0, 9)), [Begun::New, Begun::Repeat, Begun::New]);
+    }
+
+    #[test]
+    fn a_client_that_lost_its_part_of_the_session_loses_no_publish() {
+        let mut handshakes = Handshakes::default();
+        for id in [1, 2] {
+            handshakes.begin(id, 0xa, 9);
+            handshakes.received(id);
+        }
+        let mut kept = handshakes.durable();
+        assert_eq!(
+            [(1, 0xa), (2, 0xb), (2, 0xc)].map(|(id, content)| kept.begin(id, content, 9)),
+            [Begun::Repeat, Begun::Instead, Begun::Repeat]
+        );
+        assert!(kept.is_received(1) && !kept.is_received(2));
     }
 }

@@ -65,8 +65,6 @@ pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
 /// What a session of an absent client takes beside filters and packet ids, in bytes: a task, a timer, an entry in a table.
 pub(super) const ABSENT_SESSION_BYTES: usize = 1_024;
-/// A packet id that waits for PUBREL, in bytes.
-pub(super) const HANDSHAKE_BYTES: usize = 4;
 /// Room for absent clients is counted in these, in bytes.
 pub(super) const ABSENT_UNIT_BYTES: usize = 64;
 /// How long it is remembered whether a device has a label. Long enough for a busy site to be cheap, and too short for a person who

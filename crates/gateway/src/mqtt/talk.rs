@@ -7,8 +7,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use base::Problem;
 use base::limits::SLICE_REPORTS_MAX;
+use base::{Problem, hash};
 use bytes::BytesMut;
 use engine::intake::{NotAccepting, Received};
 use rmqtt_codec::types::QoS;
@@ -175,17 +175,21 @@ impl Talk {
         let wants = match publish.qos {
             QoS::AtMostOnce => Wants::Nothing,
             QoS::AtLeastOnce => Wants::PubAck,
-            QoS::ExactlyOnce => match self.handshakes.begin(publish.packet_id, handshakes_max) {
-                Begun::New => {
-                    self.shared.figures.unreleased.inc();
-                    Wants::PubRec
+            QoS::ExactlyOnce => {
+                let content = hash::derived(hash::derived(0, topic.as_bytes()), publish.payload);
+                match self.handshakes.begin(publish.packet_id, content, handshakes_max) {
+                    Begun::New => {
+                        self.shared.figures.unreleased.inc();
+                    }
+                    Begun::Instead => {}
+                    Begun::Repeat => {
+                        arrivals.push_repeat(publish.packet_id);
+                        return Ok(());
+                    }
+                    Begun::TooMany => return Err(Violation::ReceiveMaximumExceeded.into()),
                 }
-                Begun::Repeat => {
-                    arrivals.push_repeat(publish.packet_id);
-                    return Ok(());
-                }
-                Begun::TooMany => return Err(Violation::ReceiveMaximumExceeded.into()),
-            },
+                Wants::PubRec
+            }
         };
         let decoded = decode::publish(topic, publish.payload, publish.id, rules);
         let allowed = self.access.publish(topic, decoded, self.shared.registered())?;

@@ -79,6 +79,19 @@ async fn a_publish_that_is_not_durable_yet_is_known_to_the_next_connection() {
 }
 
 #[tokio::test]
+async fn a_client_that_forgot_its_session_loses_no_report() {
+    let rig = Rig::start().await;
+    for value in [1, 0] {
+        let connect = Connect::lasting(V311);
+        let (mut client, _) = RawClient::connect_to_session(rig.mqtt, connect).await;
+        // It never releases, and begins with the same id again.
+        client.send(&lock_qos_2(V311, 1, LOCKS[0], value)).await;
+        client.expect(&pubrec(1)).await;
+    }
+    assert_eq!(rig.readings(LOCKS[0]), ["1", "0"]);
+}
+
+#[tokio::test]
 async fn a_session_ends_when_its_time_is_up() {
     let rig = Rig::start().await;
     let connect = Connect { expiry: 1, ..Connect::lasting(V5) };
