@@ -27,6 +27,12 @@ impl Timestamp {
         Self(self.0.saturating_add(millis(span)))
     }
 
+    /// The time `span` earlier; saturates.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(span)))
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

@@ -47,6 +47,8 @@ pub enum Effect {
     Client(Reply<Answered<Client>>, Answered<Box<Client>>),
     /// Something was done, or refused.
     Done(Reply<Answered<()>>, Answered<()>),
+    /// Refused reports are kept.
+    Kept(Reply<()>),
     /// A sweep went this far; whether there is more.
     Swept(Reply<bool>, bool),
     /// Attempts may be made.
@@ -77,6 +79,7 @@ impl Effect {
             Self::Imported(reply, outcomes) => reply.send(outcomes),
             Self::Client(reply, answer) => reply.send(answer.map(|client| *client)),
             Self::Done(reply, answer) => reply.send(answer),
+            Self::Kept(reply) => reply.send(()),
             Self::Swept(reply, more) => reply.send(more),
             Self::Leased(reply, due) => reply.send(due),
             Self::LanesDue(partition, clients) => {

@@ -1,5 +1,6 @@
 //! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
-use crate::input::{Addressed, Input, LinkedClient};
+use crate::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::intake::{NotAccepting, Pending, Slice, SlicePart};
 use crate::lanes::Answer;
 use crate::metrics::Figures;
@@ -125,7 +126,7 @@ impl Engine {
 
     pub(crate) async fn submit(&self, way: WayIn, slice: Slice) -> Result<Pending, NotAccepting> {
         let count = slice.len() as u32;
-        let (reports, refused, _received) = slice.into_parts();
+        let (reports, refused, received) = slice.into_parts();
         let partitions = self.shared.partitions.len();
         let mut split: Vec<Vec<Addressed>> = (0..partitions).map(|_| Vec::new()).collect();
         for (index, report) in reports {
@@ -142,7 +143,43 @@ impl Engine {
             let Some(part) = parts.next() else { break };
             send(door, Input::Reports { way, reports, part }).await?;
         }
-        Ok(pending.with_refused(refused))
+        Ok(pending.keeping(refused, self.intake(way), received))
+    }
+
+    /// Keeps refused messages, each in the partition of its routing hash.
+    pub(crate) async fn quarantine(
+        &self,
+        way: WayIn,
+        messages: Vec<RefusedMessage>,
+    ) -> Result<(), NotAccepting> {
+        let mut split: BTreeMap<PartitionId, Vec<RefusedMessage>> = BTreeMap::new();
+        for message in messages {
+            split.entry(self.partition_of(message.routing)).or_default().push(message);
+        }
+        for (partition, messages) in split {
+            let door = &self.shared.partitions[usize::from(partition.0)];
+            ask(door, |reply| Input::Quarantine { way, messages, reply }).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a refused report no longer. 404 `unknown_quarantined` if it is not there.
+    ///
+    /// # Errors
+    /// See [`Engine::create_client`].
+    pub async fn discard_quarantined(&self, id: EntityId) -> Result<(), Problem> {
+        let door = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
+        ask(door, |reply| Input::Discard { id, reply }).await?
+    }
+
+    /// Gives a client another secret, which the answer shows; the one before is signed with too for 24 hours.
+    ///
+    /// # Errors
+    /// 404 for an unknown client; see [`Engine::create_client`].
+    pub async fn rotate_secret(&self, id: ClientId) -> Result<Client, Problem> {
+        let no_chance = |_| Problem::unavailable("the system has no source of randomness");
+        let secret = Box::new(random::unguessable().map_err(no_chance)?);
+        ask(&self.shared.registry, |reply| RegistryInput::Rotate { id, secret, reply }).await?
     }
 
     pub(crate) async fn attend(&self, way: WayIn, attended: bool) {

@@ -1,6 +1,6 @@
 //! What goes into a device partition.
 
-use base::{ClientId, DeviceId, EntityId, Incarnation, WayIn};
+use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
 use records::{DeviceSlot, Reservation};
 
@@ -108,6 +108,22 @@ pub enum Input {
         /// Gets where to go on, if there is more.
         reply: Reply<Option<DeviceSlot>>,
     },
+    /// Keep refused reports as they were received.
+    Quarantine {
+        /// The way they came in.
+        way: WayIn,
+        /// In order.
+        messages: Vec<RefusedMessage>,
+        /// Told when they are durable.
+        reply: Reply<()>,
+    },
+    /// Keep a refused report no longer.
+    Discard {
+        /// The report.
+        id: EntityId,
+        /// Gets the outcome.
+        reply: Reply<Answered<()>>,
+    },
     /// Send a delivery again now.
     RetryDelivery {
         /// The delivery.
@@ -126,6 +142,23 @@ pub struct Addressed {
     pub hash: u64,
     /// The report.
     pub report: Report,
+}
+
+/// A report that was refused, as it was received.
+#[derive(Clone, Debug)]
+pub struct RefusedMessage {
+    /// The routing hash of its id: of its device, or where nobody knows that of what was received.
+    pub routing: u32,
+    /// Who it is from, if that can be said.
+    pub device: Option<DeviceId>,
+    /// The topic it was published to.
+    pub topic: Option<String>,
+    /// Why it was refused.
+    pub problem: Problem,
+    /// What was received.
+    pub payload: Vec<u8>,
+    /// More was received, and cut off.
+    pub cut: bool,
 }
 
 /// A line of an import.

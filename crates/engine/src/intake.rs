@@ -5,10 +5,13 @@
 
 use base::{DeviceId, Kind, Problem, Timestamp, Value, WayIn, hash};
 
+use crate::input::RefusedMessage;
+
 mod completion;
 mod slice;
 
 pub use completion::{Pending, SlicePart};
+pub(crate) use slice::Kept;
 pub use slice::{Received, Slice};
 
 /// One message from a device, decoded and checked by its way in.
@@ -108,6 +111,26 @@ impl Intake {
     /// When the server is not accepting.
     pub async fn submit(&self, slice: impl Into<Slice>) -> Result<Pending, NotAccepting> {
         self.engine.submit(self.way, slice.into()).await
+    }
+
+    /// Keeps what was refused of a slice, as it was received.
+    async fn quarantine(&self, rejected: &[Rejection], received: &Kept) -> Result<(), NotAccepting> {
+        let message = |rejection: &Rejection| {
+            let kept = received.get(rejection.index)?;
+            let hash = match &rejection.device {
+                Some(device) => hash::device_hash(device.as_str()),
+                None => hash::derived(0, kept.payload),
+            };
+            Some(RefusedMessage {
+                routing: hash::routing_hash(hash),
+                device: rejection.device.clone(),
+                topic: kept.topic.map(str::to_owned),
+                problem: rejection.problem.clone(),
+                payload: kept.payload.to_vec(),
+                cut: kept.cut,
+            })
+        };
+        self.engine.quarantine(self.way, rejected.iter().filter_map(message).collect()).await
     }
 
     /// Tells that the way in listens from now on, or no longer. Silence counts only while it does.

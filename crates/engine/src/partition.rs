@@ -4,10 +4,13 @@
 //! profiles, bodies, old deliveries - is read through [`Unsettled`]. Nothing here knows a clock, a socket or a file.
 
 mod attempts;
+mod counting;
 mod devices;
 mod importing;
+mod keeping;
 mod loading;
 mod pair;
+mod quarantine;
 mod registration;
 mod reports;
 mod resending;
@@ -20,7 +23,9 @@ use std::time::Duration;
 
 use base::{ClientId, Incarnation, Lineage, PartitionId, Problem, Timestamp, WayIn};
 use jobs::Jobs;
-use records::{Batch, DeviceSlot, DeviceState, Op, Pair, PartitionHead, Process, QueueKey};
+use records::{
+    Batch, Counts, CountsKey, DeviceSlot, DeviceState, Op, Pair, PartitionHead, Process, QueueKey,
+};
 use store::StoreError;
 use watch::{Noticed, Watch};
 
@@ -29,7 +34,9 @@ use crate::input::Input;
 use crate::machine::{Machine, Moment, Step};
 use crate::settings::Settings;
 use crate::unsettled::{Fetch, Unsettled};
+use counting::{Counted, Group, Groups};
 use devices::Devices;
+use quarantine::Quarantine;
 
 pub use loading::Opened;
 
@@ -56,6 +63,11 @@ pub struct Partition {
     pairs: HashMap<(DeviceSlot, Incarnation), Pair>,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
+    quarantine: Quarantine,
+    /// What devices are counted together with.
+    groups: Groups,
+    /// Days' counts that were written lately.
+    counts_at_hand: HashMap<CountsKey, Counts>,
     /// Nobody was told yet which clients are stale.
     unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.
@@ -81,6 +93,9 @@ struct Turn<'a> {
     /// Queues that became available.
     wakes: Vec<QueueKey>,
     noticed: Vec<Noticed>,
+    counted: Counted,
+    /// Groups that devices left: theirs may still be counted.
+    left_groups: Vec<Group>,
     fetch: &'a dyn Fetch,
 }
 
@@ -119,6 +134,7 @@ impl Machine for Partition {
             Input::Reports { reports, .. } => reports.len(),
             Input::Lease { max, .. } => *max,
             Input::Import { lines, .. } => lines.len(),
+            Input::Quarantine { messages, .. } => messages.len(),
             _ => 1,
         }
     }
@@ -138,6 +154,8 @@ impl Machine for Partition {
             effects: Vec::new(),
             wakes: Vec::new(),
             noticed: Vec::new(),
+            counted: Counted::default(),
+            left_groups: Vec::new(),
             fetch,
         };
         turn.batch.ops.append(&mut self.opening);
@@ -151,7 +169,7 @@ impl Machine for Partition {
             self.apply(input, &mut turn)?;
         }
         let more = self.advance(&mut turn);
-        Ok(self.seal(turn, more))
+        self.seal(turn, more)
     }
 
     fn settled(&mut self, seq: u64) {
@@ -167,7 +185,10 @@ impl Machine for Partition {
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        [self.watch.next_wakeup(now), self.jobs.next_wakeup()].into_iter().flatten().min()
+        let days_are_over =
+            (self.head.seq > 0).then(|| keeping::next_change(now, &self.settings.keep)).flatten();
+        let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup()];
+        own.into_iter().chain([self.quarantine.next_wakeup(), days_are_over]).flatten().min()
     }
 }
 
@@ -189,7 +210,8 @@ impl Partition {
                 self.attempt_lapsed(&lapse, turn);
             }
         }
-        silence == watch::Progress::More || due == jobs::Progress::More || self.backlog.is_some()
+        let too_old = self.shrink_quarantine(turn);
+        too_old || silence == watch::Progress::More || due == jobs::Progress::More || self.backlog.is_some()
     }
 
     fn state(&self, slot: DeviceSlot) -> DeviceState {
@@ -235,6 +257,11 @@ impl Partition {
             Input::Resend { client, after, reply } => {
                 Effect::Resent(reply, self.resend(client, after, turn)?)
             }
+            Input::Quarantine { way, messages, reply } => {
+                self.quarantine(way, messages, turn);
+                Effect::Kept(reply)
+            }
+            Input::Discard { id, reply } => Effect::Done(reply, self.discard(id, turn)),
             Input::RetryDelivery { id, reply } => {
                 Effect::Done(reply, answered(self.retry_delivery(id, turn))?)
             }
@@ -244,16 +271,21 @@ impl Partition {
     }
 
     /// Makes the turn one batch, with the head as it is after it.
-    fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
+    fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Result<Step, StoreError> {
+        self.write_counts(&mut turn)?;
+        turn.left_groups.drain(..).for_each(|group| self.groups.leave(group));
+        let kept_from = keeping::kept_from(turn.now, &self.settings.keep, self.head.kept_from);
         let attended = self.watch.readings_of_clocks(turn.now);
         let long_ago = turn.now.since(self.head.now) >= CLOCKS_RECORDED_EVERY;
         let clocks_are_due =
             (long_ago || self.closing) && attended != self.head.attended && !self.devices.is_empty();
-        let batch = (!turn.batch.ops.is_empty() || clocks_are_due).then(|| {
+        let days_are_over = kept_from != self.head.kept_from && self.head.seq > 0;
+        let batch = (!turn.batch.ops.is_empty() || clocks_are_due || days_are_over).then(|| {
             let numbers = self.jobs.numbers();
             self.head.seq = turn.seq;
             self.head.now = turn.now;
             self.head.attended = attended;
+            self.head.kept_from = kept_from;
             self.head.next_job = numbers.next_job;
             self.head.next_lease = numbers.next_lease;
             turn.batch.head = self.head.clone();
@@ -263,7 +295,7 @@ impl Partition {
             let clients = turn.wakes.iter().map(|queue| client_of(*queue)).collect();
             turn.effects.push(Effect::LanesDue(self.id, clients));
         }
-        Step { batch, effects: turn.effects, more }
+        Ok(Step { batch, effects: turn.effects, more })
     }
 }
 

@@ -9,9 +9,13 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceState, Event,
-    EventKey, EventKind, Reading, Seen,
+    EventKey, EventKind, QuarantineKey, Quarantined, Reading, Seen,
 };
 use store::{Page, ReadingKey, StoreError, View, Whose};
+
+mod stats;
+
+pub use stats::{StatsOf, StatsQuery};
 
 use crate::Engine;
 use crate::refusals::{unknown_client, unknown_device};
@@ -102,7 +106,7 @@ macro_rules! feed_order {
         }
     )*};
 }
-feed_order!(EventKey, DeliveryKey);
+feed_order!(EventKey, DeliveryKey, QuarantineKey);
 
 /// The part of a feed's page that one partition has: items of equal key are ordered by partition.
 fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
@@ -152,7 +156,7 @@ impl Queries {
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
         self.merge_devices(limit, |view| {
-            matching(view, filter, after, limit, |after| view.devices(after, SCANNED_PER_READ))
+            matching(view, filter, after, limit, |after| filter.read(view, after))
         })
     }
 
@@ -223,6 +227,30 @@ impl Queries {
             let deliveries = view.deliveries(whose, page, &keep)?;
             Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
         })
+    }
+
+    /// Refused reports by time.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn quarantine(
+        &self,
+        page: Page<FeedKey<QuarantineKey>>,
+    ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
+        self.feed(None, None, page, |view, _, page| {
+            let reports = view.quarantined(page)?;
+            Ok(reports.into_iter().map(|report| (QuarantineKey::from(report.id), report)).collect())
+        })
+    }
+
+    /// A refused report.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn quarantined(&self, id: EntityId) -> Result<Option<Quarantined>, Problem> {
+        let view = self.view(self.engine.partition_of(id.routing))?;
+        let found = view.quarantined_one(QuarantineKey::from(id)).map_err(unreadable)?;
+        Ok(found.filter(|report| report.id == id))
     }
 
     /// A delivery with its attempts, oldest first.
@@ -345,6 +373,15 @@ fn matching(
 }
 
 impl DeviceFilter {
+    /// Devices that may match: by label or by kind, as far as there is an index for what is asked.
+    fn read(&self, view: &dyn View, after: Option<&DeviceId>) -> Result<Vec<DeviceProfile>, StoreError> {
+        match (self.labels.first(), &self.kind) {
+            (Some((key, value)), _) => view.devices_with((key, value), after, SCANNED_PER_READ),
+            (None, Some(kind)) => view.devices_of_kind(kind, after, SCANNED_PER_READ),
+            (None, None) => view.devices(after, SCANNED_PER_READ),
+        }
+    }
+
     fn suits(&self, profile: &DeviceProfile) -> bool {
         self.kind.as_ref().is_none_or(|kind| profile.kind == *kind)
             && self.labels.iter().all(|label| profile.labels.contains(label))

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::{ClientId, Incarnation, PartitionId, Problem, Timestamp};
 use fleet::{ClientPatch, Made, NewClient};
-use records::{Batch, Client, Op, PartitionHead};
+use records::{Batch, Client, Op, PartitionHead, PreviousSecret};
 use store::{Resident, Store, StoreError};
 
 use crate::effect::{Answered, Effect, Reply};
@@ -13,6 +14,9 @@ use crate::machine::{Machine, Moment, Step};
 use crate::refusals::unknown_client;
 use crate::settings::Settings;
 use crate::unsettled::Fetch;
+
+/// How long attempts are signed with the secret before, too, after it was rotated.
+const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
 
 /// An input to the registry partition.
 #[derive(Debug)]
@@ -32,6 +36,15 @@ pub enum RegistryInput {
         id: ClientId,
         /// What to change.
         patch: Box<ClientPatch>,
+        /// Gets the client.
+        reply: Reply<Answered<Client>>,
+    },
+    /// Give a client another secret.
+    Rotate {
+        /// The client.
+        id: ClientId,
+        /// The secret.
+        secret: Box<[u8; 32]>,
         /// Gets the client.
         reply: Reply<Answered<Client>>,
     },
@@ -96,6 +109,11 @@ impl Registry {
                 }
                 effects.push(Effect::Client(reply, answer));
             }
+            RegistryInput::Rotate { id, secret, reply } => {
+                let rotated = self.known(&id).map(|present| rotated(present, &secret[..], now));
+                let answer = rotated.map(|client| self.put(client, ops, effects));
+                effects.push(Effect::Client(reply, answer));
+            }
             RegistryInput::Disable { client, reply } => {
                 let present = self.clients.values().find(|present| present.incarnation == client);
                 if let Some(present) = present.filter(|present| present.enabled) {
@@ -139,6 +157,12 @@ impl Registry {
         }
         Box::new(client)
     }
+}
+
+/// A client with another secret; attempts are signed with the one before too until it is over.
+fn rotated(present: &Client, secret: &[u8], now: Timestamp) -> Client {
+    let previous = PreviousSecret { secret: present.secret.clone(), until: now.after(SECRETS_OVERLAP) };
+    Client { secret: secret.to_vec(), previous_secret: Some(previous), ..present.clone() }
 }
 
 impl Machine for Registry {

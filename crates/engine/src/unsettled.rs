@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use base::{DeviceId, Incarnation, Timestamp};
-use records::{Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId};
+use records::{Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId};
 use store::{Page, StoreError, View, Whose};
 
 /// The name of a record that is not resident.
@@ -23,6 +23,8 @@ pub enum RecordKey {
     NewestDelivery(DeviceSlot, Incarnation),
     /// The newest durable event of a device.
     NewestEvent(DeviceSlot),
+    /// What was counted on a day.
+    Counts(CountsKey),
 }
 
 /// A record that is not resident.
@@ -36,6 +38,8 @@ pub enum Record {
     Delivery(Arc<Delivery>),
     /// An event.
     Event(Arc<Event>),
+    /// What was counted on a day.
+    Counts(Counts),
 }
 
 /// Reads durable records by key.
@@ -73,6 +77,7 @@ impl Fetch for FromStore<'_> {
                 let found = view.deliveries(whose, newest(), &|_| true)?.pop();
                 found.map(|delivery| Record::Delivery(Arc::new(delivery)))
             }
+            RecordKey::Counts(key) => view.counts(*key)?.map(Record::Counts),
             RecordKey::NewestEvent(slot) => {
                 let whose = Whose { device: Some(*slot), client: None };
                 let found = view.events(whose, newest(), &|_| true)?.pop();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::Incarnation;
+use base::{Incarnation, Timestamp};
 use engine::records::Client;
 
 use crate::signature::SigningKey;
@@ -20,6 +20,29 @@ const PREPARED_MAX: usize = 4_096;
 pub(crate) struct Prepared {
     pub(crate) target: Target,
     pub(crate) key: SigningKey,
+    /// The key before, which is signed with too until then.
+    pub(crate) previous: Option<(SigningKey, Timestamp)>,
+}
+
+impl Prepared {
+    fn of(client: &Client) -> Result<Self, NotATarget> {
+        let previous = client.previous_secret.as_ref();
+        Ok(Self {
+            target: Target::parse(&client.url)?,
+            key: SigningKey::new(&client.secret),
+            previous: previous.map(|previous| (SigningKey::new(&previous.secret), previous.until)),
+        })
+    }
+
+    /// The value of `webhook-signature`: one signature for each secret that holds at `now`, the newest first.
+    pub(crate) fn sign(&self, now: Timestamp, id: &str, seconds: &str, body: &[u8]) -> String {
+        let mut signatures = self.key.sign(id, seconds, body);
+        if let Some((previous, _)) = self.previous.as_ref().filter(|(_, until)| now < *until) {
+            signatures.push(' ');
+            signatures.push_str(&previous.sign(id, seconds, body));
+        }
+        signatures
+    }
 }
 
 /// The prepared clients.
@@ -45,8 +68,7 @@ impl PreparedClients {
             entry.used = true;
             return Ok(Arc::clone(&entry.prepared));
         }
-        let prepared =
-            Arc::new(Prepared { target: Target::parse(&client.url)?, key: SigningKey::new(&client.secret) });
+        let prepared = Arc::new(Prepared::of(client)?);
         let entry = Entry { version: Arc::clone(client), prepared: Arc::clone(&prepared), used: true };
         let mut entries = self.entries();
         if entries.len() < PREPARED_MAX || entries.contains_key(&client.incarnation) {
@@ -93,6 +115,19 @@ mod tests {
         let changed = clients.get(&client("http://a.example/new")).expect("a target");
         assert_eq!(changed.target.path, "/new");
         assert_eq!(clients.get(&client("mailto:a@example.com")).err(), Some(NotATarget));
+    }
+
+    #[test]
+    fn a_secret_that_was_rotated_away_is_signed_with_until_it_is_over() {
+        let clients = PreparedClients::default();
+        let mut rotated = (*client("http://a.example/")).clone();
+        let until = Timestamp(1_000);
+        rotated.previous_secret = Some(engine::records::PreviousSecret { secret: b"before".to_vec(), until });
+        let prepared = clients.get(&Arc::new(rotated)).expect("a target");
+        let sign = |key: &[u8]| SigningKey::new(key).sign("id", "1", b"body");
+        let both = format!("{} {}", sign(b"secret"), sign(b"before"));
+        assert_eq!(prepared.sign(Timestamp(999), "id", "1", b"body"), both);
+        assert_eq!(prepared.sign(until, "id", "1", b"body"), sign(b"secret"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Sender {
             tracing::error!(client = %client.id, "the client's URL cannot be posted to");
             return Err(AttemptError::ConnectFailed);
         };
-        let request = request(&client, delivery, body, self.clock.wall().0 / 1_000);
+        let request = request(&client, delivery, body, &*self.clock);
         let (connection, response) = self.post(&client, request).await.map_err(|error| {
             tracing::debug!(origin = %client.target.origin, error = chain(&error), "attempt failed");
             AttemptError::from(error)
@@ -150,9 +150,9 @@ struct Open {
     response: Response<Incoming>,
 }
 
-fn request(client: &Prepared, delivery: EntityId, body: Arc<[u8]>, seconds: i64) -> Post {
-    let (id, seconds) = (delivery.to_text(DELIVERY_ID_PREFIX), seconds.to_string());
-    let signature = client.key.sign(&id, &seconds, &body);
+fn request(client: &Prepared, delivery: EntityId, body: Arc<[u8]>, clock: &dyn Clock) -> Post {
+    let (id, seconds) = (delivery.to_text(DELIVERY_ID_PREFIX), (clock.wall().0 / 1_000).to_string());
+    let signature = client.sign(clock.now(), &id, &seconds, &body);
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(HOST, client.target.host.clone());
     headers.insert(USER_AGENT, AGENT);

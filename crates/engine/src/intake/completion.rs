@@ -6,18 +6,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::{DeviceId, Problem};
 use tokio::sync::Notify;
 
-use super::{NotAccepting, Outcome, Rejection};
+use super::{Intake, Kept, NotAccepting, Outcome, Rejection};
 
 /// A slice under way.
 #[derive(Debug)]
 pub struct Pending {
     shared: Arc<Completion>,
+    /// Where refused messages go, as they were received. The simulation, which drives partitions itself, has none.
+    quarantine: Option<(Intake, Kept)>,
 }
 
 impl Pending {
-    /// What was refused before the slice was split.
-    pub(crate) fn with_refused(self, refused: Vec<Rejection>) -> Self {
+    /// Keeps what is refused: `refused` before the slice was split, and what its parts refuse.
+    pub(crate) fn keeping(mut self, refused: Vec<Rejection>, intake: Intake, received: Kept) -> Self {
         self.shared.lock_rejected().extend(refused);
+        self.quarantine = Some((intake, received));
         self
     }
 
@@ -37,6 +40,9 @@ impl Pending {
         }
         let mut rejected = std::mem::take(&mut *self.shared.lock_rejected());
         rejected.sort_unstable_by_key(|rejection| rejection.index);
+        if let Some((intake, received)) = self.quarantine.filter(|_| !rejected.is_empty()) {
+            intake.quarantine(&rejected, &received).await?;
+        }
         let accepted = self.shared.messages - rejected.len() as u32;
         Ok(Outcome { accepted, rejected })
     }
@@ -90,7 +96,7 @@ impl SlicePart {
             rejected: Vec::new(),
             finished: false,
         });
-        (Pending { shared }, parts)
+        (Pending { shared, quarantine: None }, parts)
     }
 
     pub(crate) fn reject(&mut self, index: u32, device: DeviceId, problem: Problem) {

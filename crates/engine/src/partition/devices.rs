@@ -2,8 +2,10 @@
 
 use base::{DeviceId, Incarnation, Kind, Problem, hash};
 use hashbrown::HashTable;
-use records::{DeviceProfile, DeviceSlot};
+use records::{DeviceProfile, DeviceSlot, ReportIds};
 use smallvec::SmallVec;
+
+use super::counting::Group;
 
 /// Kinds of device that a partition knows at most: a device keeps a small index in place of the name.
 const KINDS_MAX: usize = 1_000;
@@ -16,6 +18,10 @@ pub(super) struct Device {
     pub(super) slot: DeviceSlot,
     /// Linked clients, in the order of linking.
     pub(super) clients: SmallVec<[Incarnation; 2]>,
+    /// What it is counted together with.
+    pub(super) group: Group,
+    /// The ids of its latest reports, if they carry any.
+    pub(super) report_ids: Option<Box<ReportIds>>,
     kind: u16,
 }
 
@@ -30,13 +36,15 @@ pub(super) struct Devices {
 }
 
 impl Devices {
-    pub(super) fn insert(&mut self, profile: &DeviceProfile) {
+    pub(super) fn insert(&mut self, profile: &DeviceProfile, group: Group) {
         let slot = profile.slot.0 as usize;
         let device = Device {
             id: profile.id.clone(),
             incarnation: profile.incarnation,
             slot: profile.slot,
             clients: profile.clients.iter().copied().collect(),
+            group,
+            report_ids: None,
             kind: self.kind_index(&profile.kind),
         };
         if self.by_slot.len() <= slot {

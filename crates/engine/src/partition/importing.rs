@@ -80,7 +80,8 @@ impl Partition {
     }
 
     pub(super) fn add_device(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
-        self.devices.insert(profile);
+        let group = self.groups.enter(profile);
+        self.devices.insert(profile, group);
         self.watch.register(profile);
         self.put_profile(profile, turn);
     }

@@ -12,7 +12,9 @@ use records::{AttemptError, Batch, JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
+use super::counting::{Counted, Groups};
 use super::devices::Devices;
+use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::telling::slot_of;
 use super::{Partition, Turn, client_of};
@@ -56,6 +58,9 @@ impl Partition {
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
             pairs: HashMap::new(),
             stale: HashMap::new(),
+            quarantine: quarantine_of(store, settings),
+            groups: Groups::default(),
+            counts_at_hand: HashMap::new(),
             unannounced: true,
             clients: HashMap::new(),
             unsettled: Unsettled::default(),
@@ -67,7 +72,8 @@ impl Partition {
         };
         let mut orphans = HashSet::new();
         for (profile, state, seen) in residents.devices {
-            partition.devices.insert(&profile);
+            let group = partition.groups.enter(&profile);
+            partition.devices.insert(&profile, group);
             partition.watch.load(&profile, state, seen);
             for client in &profile.clients {
                 match directory.get(*client) {
@@ -77,6 +83,12 @@ impl Partition {
             }
         }
         partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), pair)).collect();
+        for (slot, ids) in residents.report_ids {
+            if let Some(device) = partition.devices.get_mut(slot) {
+                device.report_ids = Some(ids);
+            }
+        }
+        residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
         Ok(Opened { partition, orphans })
@@ -93,6 +105,8 @@ impl Partition {
             effects: Vec::new(),
             wakes: Vec::new(),
             noticed: Vec::new(),
+            counted: Counted::default(),
+            left_groups: Vec::new(),
             fetch: &fetch,
         };
         for head in jobs {
@@ -106,6 +120,12 @@ impl Partition {
         }
         self.opening = turn.batch.ops;
     }
+}
+
+/// An empty quarantine that may take a partition's share.
+fn quarantine_of(store: &dyn Store, settings: &Settings) -> Quarantine {
+    let share = settings.keep.quarantine_bytes_max / u64::from(store.partitions().max(1));
+    Quarantine::new(share, settings.keep.quarantined)
 }
 
 /// What never ran before has nothing to forgive after a start.

@@ -49,8 +49,9 @@ impl Partition {
 
     pub(super) fn delete_device(&mut self, id: &DeviceId, turn: &mut Turn<'_>) -> Result<(), Problem> {
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
-        let clients = self.devices.remove(slot).map(|device| device.clients).unwrap_or_default();
-        for client in clients {
+        let device = self.devices.remove(slot);
+        turn.left_groups.extend(device.as_ref().map(|device| device.group));
+        for client in device.map(|device| device.clients).unwrap_or_default() {
             self.cancel_pair(slot, client, turn);
         }
         self.watch.forget(slot);
@@ -161,6 +162,8 @@ impl Partition {
     pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.clients = profile.clients.iter().copied().collect();
+            let group = self.groups.enter(profile);
+            turn.left_groups.push(std::mem::replace(&mut device.group, group));
         }
         self.put_profile(profile, turn);
     }

@@ -1,14 +1,14 @@
 //! Reports: whose they are, whether they are allowed, and what `watch` makes of them.
 
-use base::{DeviceId, Kind, Problem, WayIn};
+use base::{DeviceId, Kind, Problem, Timestamp, WayIn};
 use fleet::NewDevice;
-use records::DeviceSlot;
+use records::{DeviceSlot, Metric, Op};
 use watch::SignOfLife;
 
 use super::{Partition, Turn};
 use crate::effect::Effect;
 use crate::input::Addressed;
-use crate::intake::{Report, Said, SlicePart};
+use crate::intake::{Report, ReportId, Said, SlicePart};
 use crate::refusals::unknown_device;
 use crate::settings::UnknownDevice;
 
@@ -53,7 +53,11 @@ impl Partition {
         let (sign, refusal) = match self.refusal(slot, &report) {
             Some(problem) => (SignOfLife::Alive, Some(problem)),
             None => match report.said {
-                Said::Value { value, ts } => (SignOfLife::Report { value, ts }, None),
+                Said::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
+                Said::Value { value, ts } => {
+                    self.accepted(slot, report.id, ts, turn);
+                    (SignOfLife::Report { value, ts }, None)
+                }
                 Said::Alive => (SignOfLife::Alive, None),
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
@@ -61,6 +65,29 @@ impl Partition {
         self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.noticed);
         self.tell_noticed(turn);
         refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
+    }
+
+    /// Whether one of the device's latest reports had this id.
+    fn is_repeated(&self, slot: DeviceSlot, id: Option<ReportId>) -> bool {
+        let known = self.devices.get(slot).and_then(|device| device.report_ids.as_ref());
+        id.zip(known).is_some_and(|(id, known)| known.contains(id.0))
+    }
+
+    /// A report becomes a reading: it is counted, and its id remembered.
+    fn accepted(
+        &mut self,
+        slot: DeviceSlot,
+        id: Option<ReportId>,
+        ts: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(device) = self.devices.get_mut(slot) else { return };
+        turn.counted.add(device.group, Metric::Reports, ts.unwrap_or(turn.now));
+        if let Some(ReportId(id)) = id {
+            let ids = device.report_ids.get_or_insert_default();
+            ids.push(id);
+            turn.batch.ops.push(Op::PutReportIds(slot, ids.clone()));
+        }
     }
 
     /// Why a registered device's report is refused, if it is.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
-    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, JobId, Op, Pair,
-    Waiting,
+    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId,
+    Metric, Op, Pair, Waiting,
 };
 use watch::Noticed;
 
@@ -40,6 +40,14 @@ impl Partition {
             value: noticed.value.clone(),
             previous: noticed.previous.clone(),
         };
+        let metric = match noticed.kind {
+            EventKind::Changed => Some(Metric::Changes),
+            EventKind::Lost => Some(Metric::Losses),
+            EventKind::Restored => None,
+        };
+        if let Some(metric) = metric {
+            turn.counted.add(device.group, metric, event.id.at);
+        }
         let clients = device.clients.clone();
         for client in clients {
             let mut pair = self
@@ -83,6 +91,7 @@ impl Partition {
             },
             resend_of,
         };
+        turn.counted.add_delivery(device.group, client, id.at);
         turn.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, turn);
         let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };

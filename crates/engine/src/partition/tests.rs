@@ -1,6 +1,7 @@
 //! Tests of a device partition, driven input by input over a store in memory, on a clock that only the test moves.
 
 mod importing;
+mod intake;
 mod rig;
 mod stale;
 
@@ -29,12 +30,12 @@ fn the_first_report_is_told_with_a_complete_picture() {
 }
 
 #[test]
-fn an_equal_report_tells_nobody_and_writes_one_sign() {
+fn an_equal_report_tells_nobody_and_writes_one_sign_and_the_hours_count() {
     let mut rig = Rig::linked();
     rig.report("0xA", number(1));
     rig.lease_all();
     let ops = rig.report("0xA", number(1));
-    assert!(matches!(&ops[..], [records::Op::Sign(_)]), "{ops:?}");
+    assert!(matches!(&ops[..], [records::Op::Sign(_), records::Op::PutCounts(..)]), "{ops:?}");
 }
 
 #[test]

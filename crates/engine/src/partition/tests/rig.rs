@@ -7,21 +7,22 @@ use base::{
     ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Problem, SystemClock, Timestamp,
     Value, WayIn, hash,
 };
-use fleet::{ImportDevice, NewDevice};
+use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    Attempt, AttemptError, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, EventKind, Op, Process,
+    Attempt, AttemptError, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
+    DeliveryStatus, EventKind, Metric, Op, Process, Quarantined,
 };
 use store::{MemoryStore, Page, Store, Whose};
 
 use super::super::Partition;
 use crate::Directory;
 use crate::effect::Reply;
-use crate::input::{Addressed, Imported, Input, LinkedClient, ToImport};
-use crate::intake::{Report, Said, SlicePart};
+use crate::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
+use crate::intake::{Report, ReportId, Said, SlicePart};
 use crate::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::machine::{Machine, Moment};
 use crate::runner::Outside;
-use crate::settings::{Picture, Retry, Settings, UnknownDevice};
+use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
 use crate::unsettled::FromStore;
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -181,6 +182,55 @@ impl Rig {
         self.step(vec![input])
     }
 
+    pub(super) fn say_with_id(&mut self, id: &str, said: Said, report: Option<ReportId>) -> Vec<Op> {
+        let (_pending, mut input) = reports(id, None, said);
+        if let Input::Reports { reports, .. } = &mut input {
+            reports.iter_mut().for_each(|addressed| addressed.report.id = report);
+        }
+        self.step(vec![input])
+    }
+
+    pub(super) fn quarantine(&mut self, payloads: &[&[u8]]) {
+        let message = |payload: &&[u8]| RefusedMessage {
+            routing: 0,
+            device: None,
+            topic: None,
+            problem: Problem::unreadable("not JSON"),
+            payload: payload.to_vec(),
+            cut: false,
+        };
+        let messages = payloads.iter().map(message).collect();
+        self.ask(|reply| Input::Quarantine { way: WayIn::Mqtt, messages, reply });
+    }
+
+    pub(super) fn discard(&mut self, id: EntityId) -> Result<(), Problem> {
+        self.ask(|reply| Input::Discard { id, reply })
+    }
+
+    pub(super) fn quarantined(&self) -> Vec<Quarantined> {
+        self.view().quarantined(everything()).expect("readable")
+    }
+
+    pub(super) fn counts(&self, key: CountsKey) -> Option<Counts> {
+        self.view().counts(key).expect("readable")
+    }
+
+    /// What was counted today.
+    pub(super) fn counted(&self, of: CountedOf, metric: Metric) -> u32 {
+        let (day, _) = CountsKey::day_and_hour(self.now);
+        self.counts(CountsKey { day, of, metric }).map_or(0, |counts| counts.0.iter().sum())
+    }
+
+    pub(super) fn client(&self) -> Incarnation {
+        CLIENT
+    }
+
+    pub(super) fn label(&mut self, id: &str, key: &str, value: &str) {
+        let labels = Patch::Set(vec![(key.to_owned(), Some(value.to_owned()))]);
+        let patch = Box::new(DevicePatch { labels, ..DevicePatch::default() });
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, reply }).expect("changed");
+    }
+
     /// Registers a device of a kind.
     pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
         let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
@@ -328,7 +378,7 @@ fn settings() -> Settings {
         retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
         attempt_timeout: Duration::from_secs(10),
         stale_probe: Duration::from_secs(3_600),
-        keep: crate::settings::Keep::default(),
+        keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
         allow_private: false,
         render: Arc::new(render),
     }
