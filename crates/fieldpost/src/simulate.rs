@@ -135,7 +135,11 @@ async fn register(order: &Order, screen: &mut Screen) -> Result<Option<Imported>
     let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
     let told = |error: io::Error| io::Error::other(format!("{address} does not register devices: {error}"));
     let imported = imported.map_err(|error| Failure::Unreachable(told(error)))?;
-    let Imported { created, updated, rejected, .. } = &imported;
+    let Imported { created, updated, rejected, first_rejection } = &imported;
+    if *rejected == all {
+        let why = first_rejection.as_deref().unwrap_or("no reason was given");
+        return Err(Failure::Local(format!("no device was registered, the first because of {why}").into()));
+    }
     screen.line(&format!("devices: {created} registered, {updated} known before, {rejected} rejected"))?;
     Ok(Some(imported))
 }

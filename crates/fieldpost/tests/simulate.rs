@@ -192,6 +192,15 @@ async fn an_interrupted_run_tells_what_it_has() {
 }
 
 #[tokio::test]
+async fn a_fleet_that_cannot_be_registered_does_not_report() {
+    let rig = Rig::start().await;
+    let output = ended(rig.over_mqtt("--id-prefix longerThanAnyIdMayBe").await).await;
+    let shown = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("no device was registered") && shown.contains("invalid_id"), "{shown}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_told_at_once() {
     let closed =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).expect("a port");

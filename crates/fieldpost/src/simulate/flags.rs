@@ -139,7 +139,7 @@ pub(crate) struct IdentityFlags {
     #[arg(long, value_name = "KIND", default_value = "lock", value_parser = kind)]
     pub kind: String,
     /// Their ids begin with it, a number follows.
-    #[arg(long, value_name = "TEXT", default_value = "sim-", value_parser = id_prefix)]
+    #[arg(long, value_name = "TEXT", default_value = "sim", value_parser = id_prefix)]
     pub id_prefix: String,
     /// Give each report an id, so that a server recognises repeats.
     #[arg(long)]
@@ -359,8 +359,8 @@ fn kind(text: &str) -> Result<String, String> {
 }
 
 fn id_prefix(text: &str) -> Result<String, String> {
-    let is_well = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte));
-    if is_well { Ok(text.to_owned()) } else { Err("an id has letters, digits, _ - . and : only".to_owned()) }
+    let is_well = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_well { Ok(text.to_owned()) } else { Err("an id has ASCII letters and digits only".to_owned()) }
 }
 
 #[cfg(test)]

@@ -91,10 +91,33 @@ fn what_does_not_go_together_is_refused() {
         "--bad-payloads 2",
         "--kind Lock",
         "--id-prefix a/b",
+        "--id-prefix sim-",
         "--url tcp://127.0.0.1",
         "--connections 2 --connection-per-device",
         "--no-register --client acme",
     ] {
         assert!(order(line).is_err(), "{line}");
+    }
+}
+
+const PAGE: &str = include_str!("../../../../../docs/simulate.md");
+
+#[test]
+fn the_page_names_every_flag_and_no_other() {
+    let command = <Line as clap::CommandFactory>::command();
+    let longs = command.get_arguments().filter_map(clap::Arg::get_long).map(|long| format!("--{long}"));
+    let flags: std::collections::BTreeSet<String> = longs.filter(|long| long != "--help").collect();
+    let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `--")?.split_once('`'));
+    let told: std::collections::BTreeSet<String> = rows.map(|(flag, _)| format!("--{flag}")).collect();
+    assert_eq!(told, flags);
+}
+
+#[test]
+fn the_examples_of_the_page_are_right_lines() {
+    let examples = PAGE.lines().filter_map(|line| line.strip_prefix("fieldpost simulate"));
+    let examples: Vec<&str> = examples.map(|line| line.split('#').next().unwrap_or_default()).collect();
+    assert!(examples.len() >= 4, "{examples:?}");
+    for example in examples {
+        assert!(order(example).is_ok(), "fieldpost simulate{example}: {:?}", order(example));
     }
 }
