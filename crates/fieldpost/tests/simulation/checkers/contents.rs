@@ -111,6 +111,7 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
             }
             Resident::Pair(pair) => pairs.push((pair.slot, pair.client)),
             Resident::Job(_) => jobs += 1,
+            Resident::ReportIds(..) | Resident::Quarantined(..) => {}
             Resident::Client(client) => {
                 let detail = format!("client {} is in a device partition", client.id);
                 return Err(Invariant::AsTheModel.broken(detail));
