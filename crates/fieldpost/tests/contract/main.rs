@@ -3,6 +3,7 @@
 //! Rows of requests and what is to come of them. How the parts inside do it is tested beside them; what is here holds whatever they
 //! become.
 
+mod access;
 mod habits;
 mod history;
 mod program;

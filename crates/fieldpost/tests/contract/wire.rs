@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -52,13 +52,24 @@ pub(crate) async fn ask(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let stream = timeout(PATIENCE, TcpStream::connect(address)).await.expect("in time");
+    ask_over(stream.expect("it listens"), method, path, headers, body).await
+}
+
+/// Asks over a connection that is there.
+pub(crate) async fn ask_over(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
     let exchange = async {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.write_all(&[head.as_bytes(), body].concat()).await.expect("it reads");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.expect("it answers");
