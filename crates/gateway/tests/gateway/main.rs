@@ -1,5 +1,7 @@
 //! The ways in from outside: a running engine over a store in memory, a bound listener, and clients that speak the protocols.
 
+mod amqp_broker;
+mod amqp_messages;
 mod held_store;
 mod http_reports;
 mod mqtt_clients;
