@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use api::ApiState;
 use base::{Clock, WayIn};
 use blocklog::RealDisk;
 use engine::Engine;
@@ -175,12 +176,13 @@ async fn open_doors(
         doors.spawn(consumer.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = api::router_with(
-        &api::ApiState::new(engine.clone(), doors::access(settings), Arc::new(Mutex::new(metrics))),
-        reports,
-    );
+    let api = ApiState::new(engine.clone(), doors::access(settings), Arc::new(Mutex::new(metrics)));
+    let api = api.testing_with(move |client| {
+        let tester = tester.clone();
+        Box::pin(async move { tester.test(&client).await })
+    });
     engine.intake(WayIn::Http).attend(true).await;
-    front.open(api);
+    front.open(api::router_with(&api, reports));
     Ok(())
 }
 
