@@ -35,9 +35,10 @@ pub enum Op {
     Sign(Sign),
     /// A device's state is now this.
     PutState(DeviceSlot, DeviceState),
-    /// A device is registered, or its profile is now this. Its links are its `clients`; the index by client follows them.
+    /// A device is registered, or its profile is now this. Its links are its `clients`; the indexes by client, label and kind
+    /// follow it.
     PutDevice(Box<DeviceProfile>),
-    /// A device is gone, with its state, pairs, readings and events.
+    /// A device is gone, with its state, ids of reports, pairs, readings and events.
     DeleteDevice(DeviceId, DeviceSlot),
     /// The ids that a device's latest reports carried are now these.
     PutReportIds(DeviceSlot, Box<ReportIds>),
@@ -49,7 +50,7 @@ pub enum Op {
     DeletePair(DeviceSlot, Incarnation),
     /// A delivery is new.
     PutDelivery(Box<Delivery>),
-    /// A delivery has come this far.
+    /// A delivery has come this far. Without effect, as an attempt is, on one that is kept no longer.
     PutProgress(DeliveryKey, DeliveryProgress),
     /// An attempt was made.
     PutAttempt(Attempt),

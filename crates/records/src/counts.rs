@@ -67,6 +67,12 @@ impl Counts {
             *count = count.saturating_add(more);
         }
     }
+
+    /// The count of the whole day.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().copied().map(u64::from).sum()
+    }
 }
 
 #[cfg(test)]
@@ -86,5 +92,14 @@ mod tests {
             assert_eq!(CountsKey::day_and_hour(Timestamp(at)), expect, "{at}");
         }
         assert_eq!(CountsKey::start_of(2), Timestamp(2 * DAY_MS));
+    }
+    #[test]
+    fn an_hour_counts_up_to_the_most_there_can_be() {
+        let mut counts = Counts::default();
+        for (hour, more) in [(0, 5), (0, u32::MAX), (23, 7), (24, 9)] {
+            counts.add(hour, more);
+        }
+        assert_eq!((counts.0[0], counts.0[23]), (u32::MAX, 7));
+        assert_eq!(counts.total(), u64::from(u32::MAX) + 7);
     }
 }

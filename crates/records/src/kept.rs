@@ -3,7 +3,7 @@
 use base::Timestamp;
 
 /// The earliest times that are kept. They only move forward.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFrom {
     /// Readings by their `ts`; the start of a UTC day.
     pub readings: Timestamp,
@@ -11,4 +11,16 @@ pub struct KeptFrom {
     pub events: Timestamp,
     /// Deliveries by when they were made, with their attempts; the start of a UTC day.
     pub deliveries: Timestamp,
+}
+
+impl KeptFrom {
+    /// Everything is kept, whatever its time.
+    pub const EVER: Self =
+        Self { readings: Timestamp(i64::MIN), events: Timestamp(i64::MIN), deliveries: Timestamp(i64::MIN) };
+}
+
+impl Default for KeptFrom {
+    fn default() -> Self {
+        Self::EVER
+    }
 }

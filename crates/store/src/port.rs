@@ -204,6 +204,15 @@ pub trait View: Send {
     ) -> Result<Vec<DeviceProfile>, StoreError>;
     /// A device's readings, ordered by [`ReadingKey`].
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError>;
+    /// Hands out the `ts` of each of a device's readings from `from` until before `to`, in any order: for counting, without
+    /// what was read.
+    fn reading_times(
+        &self,
+        slot: DeviceSlot,
+        from: Timestamp,
+        to: Timestamp,
+        each: &mut dyn FnMut(Timestamp),
+    ) -> Result<(), StoreError>;
     /// Events, ordered by [`EventKey`]; `keep` drops items before they count towards the limit.
     fn events(
         &self,

@@ -3,8 +3,11 @@
 use base::{Attended, Timestamp};
 use records::{AttendedReadings, KeptFrom, PartitionHead};
 
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{Reader, put_i64, put_option, put_u64};
 use super::{CodecError, Stored};
+
+/// What has no beginning takes one byte.
+const EVER: Timestamp = Timestamp(i64::MIN);
 
 /// Version 1: the fields in order.
 impl Stored for PartitionHead {
@@ -25,7 +28,7 @@ impl Stored for PartitionHead {
         put_u64(out, self.next_lease);
         put_u64(out, u64::from(self.next_quarantined));
         for from in [self.kept_from.readings, self.kept_from.events, self.kept_from.deliveries] {
-            put_i64(out, from.0);
+            put_option(out, (from != EVER).then_some(&from), |out, from| put_i64(out, from.0));
         }
     }
 
@@ -51,10 +54,15 @@ impl Stored for PartitionHead {
             next_lease: reader.u64("a number")?,
             next_quarantined: reader.u32("a number")?,
             kept_from: KeptFrom {
-                readings: Timestamp(reader.i64("a time")?),
-                events: Timestamp(reader.i64("a time")?),
-                deliveries: Timestamp(reader.i64("a time")?),
+                readings: get_from(reader)?,
+                events: get_from(reader)?,
+                deliveries: get_from(reader)?,
             },
         })
     }
+}
+
+fn get_from(reader: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
+    let from = reader.option("a time", |reader| reader.i64("a time"))?;
+    Ok(from.map_or(EVER, Timestamp))
 }

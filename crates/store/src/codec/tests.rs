@@ -2,12 +2,14 @@
 
 use base::random::Random;
 use base::{PartitionId, WayIn};
-use records::{Batch, DeviceSlot, Op, Seen, Sign, SignReading};
+use records::{
+    Batch, CountedOf, CountsKey, DeviceSlot, KeptFrom, Metric, Op, PartitionHead, Seen, Sign, SignReading,
+};
 
 use super::key::{self, BlobKey, Moment};
 use super::*;
 use crate::conformance::traffic::Traffic;
-use base::{Attended, Timestamp, Value};
+use base::{Attended, Incarnation, Kind, Timestamp, Value};
 
 fn batches(seed: u64) -> impl Iterator<Item = Batch> {
     let partition = if seed.is_multiple_of(5) { PartitionId::REGISTRY } else { PartitionId(seed as u16) };
@@ -160,4 +162,31 @@ fn the_order_of_keys_is_the_order_of_what_they_stand_for() {
     }
     assert!(Moment::at_end_of(b"short").is_err() && BlobKey::from_key(b"short").is_err());
     assert!(key::slot(DeviceSlot(255)) < key::slot(DeviceSlot(256)));
+}
+
+#[test]
+fn the_order_of_the_keys_of_counts_is_the_order_of_their_names() {
+    let of = [CountedOf::All, CountedOf::Client(Incarnation(0)), CountedOf::Client(Incarnation(256))];
+    let of = of.into_iter().chain([CountedOf::Label(0), CountedOf::Label(u64::MAX)]);
+    let metrics = [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries];
+    let of_day = |day| {
+        let each = move |of| metrics.map(|metric| CountsKey { day, of, metric });
+        of.clone().flat_map(each)
+    };
+    let names: Vec<_> = [0, 1, 255, 256, u32::MAX].into_iter().flat_map(of_day).collect();
+    assert!(names.is_sorted() && names.iter().map(|name| key::counts(*name)).is_sorted());
+}
+
+#[test]
+fn what_keeps_everything_says_so_in_a_byte() {
+    let size = |kept_from| PartitionHead { kept_from, ..PartitionHead::default() }.to_row().len();
+    let kept = KeptFrom { events: Timestamp(0), ..KeptFrom::EVER };
+    assert_eq!(size(kept), size(KeptFrom::EVER) + 1);
+}
+
+#[test]
+fn devices_of_a_kind_are_not_those_of_a_longer_one() {
+    let kind = |text| Kind::new(text).expect("a kind");
+    let keys = [("a", "z"), ("aa", "b"), ("b", "a")].map(|(of, id)| key::kind(&kind(of), id.as_bytes()));
+    assert!(keys.is_sorted() && !keys[1].starts_with(&key::kind(&kind("a"), b"")));
 }

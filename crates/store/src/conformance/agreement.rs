@@ -1,8 +1,8 @@
 //! Random traffic: the store must show what the model shows, whatever happens to it in between.
 
 use base::random::Random;
-use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp};
-use records::{DeliveryKey, DeliveryStatus, DeviceSlot, EventKey, EventKind, JobId};
+use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
+use records::{DeliveryKey, DeliveryStatus, DeviceSlot, EventKey, EventKind, JobId, QuarantineKey};
 
 use super::traffic::{CLIENTS, Traffic};
 use super::{Make, Subject, loaded, put};
@@ -70,6 +70,12 @@ fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {
         assert_eq!(read(view.delivery(key)), read(model.delivery(key)), "{context} {key:?}");
         assert_eq!(read(view.attempts(key)), read(model.attempts(key)), "{context} {key:?}");
     }
+    for key in traffic.quarantined() {
+        assert_eq!(read(view.quarantined_one(key)), read(model.quarantined_one(key)), "{context} {key:?}");
+    }
+    for key in traffic.counts() {
+        assert_eq!(read(view.counts(key)), read(model.counts(key)), "{context} {key:?}");
+    }
     for job in traffic.jobs().iter().copied().chain([JobId([0; 16])]) {
         assert_eq!(read(view.job_body(job)), read(model.job_body(job)), "{context} {job:?}");
     }
@@ -88,10 +94,21 @@ fn pages(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Rand
         let of = |view: &dyn View| read(view.devices_of(client, after, limit));
         assert_eq!(of(view), of(model), "{context} {client:?}");
     }
+    for (key, value) in Traffic::some_labels() {
+        let with = |view: &dyn View| read(view.devices_with((key, &value), after, limit));
+        assert_eq!(with(view), with(model), "{context} {key} {value}");
+    }
+    for kind in ["lock", "face", "loc"].into_iter().filter_map(Kind::new) {
+        let of = |view: &dyn View| read(view.devices_of_kind(&kind, after, limit));
+        assert_eq!(of(view), of(model), "{context} {kind}");
+    }
     let after = ClientId::new(&format!("client-{}", random.below(20)));
     let clients = |view: &dyn View| read(view.clients(after.as_ref(), limit));
     assert_eq!(clients(view), clients(model), "{context}");
+    feeds(view, model, traffic, random, context);
+}
 
+fn feeds(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Random, context: &str) {
     let slot = DeviceSlot(random.below(u64::from(traffic.slots()) + 1) as u32);
     let page = page(random, traffic, |ts, number| ReadingKey { ts, number });
     assert_eq!(
@@ -99,6 +116,14 @@ fn pages(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Rand
         read(model.readings(slot, page)),
         "{context} {slot:?} {page:?}"
     );
+
+    let times = |view: &dyn View| {
+        let mut times = Vec::new();
+        read(view.reading_times(slot, page.from, page.to, &mut |ts| times.push(ts)));
+        times.sort_unstable();
+        times
+    };
+    assert_eq!(times(view), times(model), "{context} {slot:?} {page:?}");
 
     let whose = Whose {
         device: (random.below(2) == 0).then_some(slot),
@@ -115,6 +140,8 @@ fn pages(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Rand
         read(view.deliveries(whose, page, &|delivery| all || pending(delivery.progress.status)))
     };
     assert_eq!(deliveries(view), deliveries(model), "{context} {whose:?} {page:?}");
+    let page = self::page(random, traffic, |at, number| QuarantineKey { at, number });
+    assert_eq!(read(view.quarantined(page)), read(model.quarantined(page)), "{context} {page:?}");
 }
 
 /// A page somewhere in the times of the traffic, or beyond.

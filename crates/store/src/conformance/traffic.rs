@@ -1,6 +1,8 @@
 //! Random batches that keep to the port's contract: slots are not used again, readings are counted, what is deleted
 //! was there. The same seed gives the same batches.
 
+mod keeping;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +13,8 @@ use base::{Value, WayIn};
 use records::{
     AliasKey, Attempt, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress,
     DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight, Holder, JobHead, JobId,
-    JobState, Op, Pair, PartitionHead, Process, QueueKey, Sign, SignReading, Starts, Successor, Waiting,
+    JobState, Op, Pair, PartitionHead, PreviousSecret, Process, QuarantineKey, QueueKey, Sign, SignReading,
+    Starts, Successor, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -25,6 +28,7 @@ pub struct Traffic {
     attempts: BTreeMap<DeliveryKey, u32>,
     jobs: Vec<JobId>,
     pairs: Vec<(DeviceSlot, Incarnation)>,
+    quarantined: Vec<QuarantineKey>,
 }
 
 /// A registered device.
@@ -57,6 +61,7 @@ impl Traffic {
             attempts: BTreeMap::new(),
             jobs: Vec::new(),
             pairs: Vec::new(),
+            quarantined: Vec::new(),
         }
     }
 
@@ -101,6 +106,7 @@ impl Traffic {
         for way in &mut self.head.attended.ways {
             way.0 += i64::try_from(self.random.below(1_000)).unwrap_or(0);
         }
+        self.move_kept_from();
         let mut ops = Vec::new();
         for _ in 0..self.below(changes) + 1 {
             if self.partition == PartitionId::REGISTRY {
@@ -121,7 +127,7 @@ impl Traffic {
     }
 
     fn change(&mut self, ops: &mut Vec<Op>) {
-        match self.below(24) {
+        match self.below(28) {
             0..=10 => self.sign(ops),
             11..=12 => self.put_device(ops),
             13 => self.put_state(ops),
@@ -132,6 +138,10 @@ impl Traffic {
             19 => self.put_delivery(ops),
             20 => self.put_attempt(ops),
             21..=22 => self.put_job(ops),
+            23 => self.put_report_ids(ops),
+            24 => self.put_counts(ops),
+            25 => self.put_quarantined(ops),
+            26 => self.delete_quarantined(ops),
             _ => self.delete_job(ops),
         }
     }
@@ -149,7 +159,10 @@ impl Traffic {
             name: "Ворота".to_owned(),
             url: "https://example.org/hook".to_owned(),
             secret: self.random.next_u64().to_le_bytes().to_vec(),
-            previous_secret: None,
+            previous_secret: self.maybe(|traffic| PreviousSecret {
+                secret: traffic.random.next_u64().to_le_bytes().to_vec(),
+                until: traffic.head.now,
+            }),
             enabled: self.below(2) == 0,
             created_at: self.head.now,
         })));
@@ -223,7 +236,7 @@ impl Traffic {
                 Kind::new("face").unwrap_or_else(Kind::lock)
             },
             address: self.maybe(|_| "Москва, Тверская 1".to_owned()),
-            labels: vec![("site".to_owned(), self.below(5).to_string())],
+            labels: self.labels(),
             report_interval_ms: self.maybe(|traffic| traffic.below(1 << 40)),
             registered_at: self.head.now,
             expected_from: Attended(self.below(1 << 40) as i64 - 1_000),

@@ -2,12 +2,13 @@
 
 mod feed;
 mod merged;
+mod reading_times;
 mod readings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation, Kind};
+use base::{ClientId, DeviceId, Incarnation, Kind, Timestamp};
 use records::{
     Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot,
     DeviceState, Event, EventKey, JobId, KeptFrom, PartitionHead, QuarantineKey, Quarantined, Reading, Seen,
@@ -282,6 +283,17 @@ impl View for EmbeddedView {
 
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
         self.reported(readings::page(self, &self.moment, slot, page.kept_from(self.kept().readings)))
+    }
+
+    fn reading_times(
+        &self,
+        slot: DeviceSlot,
+        from: Timestamp,
+        to: Timestamp,
+        each: &mut dyn FnMut(Timestamp),
+    ) -> Result<(), StoreError> {
+        let from = from.max(self.kept().readings);
+        self.reported(reading_times::each(self, &self.moment, slot, (from, to), each))
     }
 
     fn events(

@@ -98,18 +98,34 @@ impl<'a> Blob<'a> {
 
     /// The readings of one device, in the order of its feed.
     pub(crate) fn device(&self, wanted: u8) -> Result<Vec<Reading>, CodecError> {
+        self.of(wanted)?.map_or_else(|| Ok(Vec::new()), |mut section| self.section(&mut section))
+    }
+
+    /// The times of one device's readings.
+    pub(crate) fn times(&self, wanted: u8) -> Result<Vec<Timestamp>, CodecError> {
+        let Some(mut reader) = self.of(wanted)? else { return Ok(Vec::new()) };
+        let flags = reader.u8(WHAT)?;
+        if flags & SINGLE != 0 {
+            return Ok(vec![self.single(&mut reader, flags)?.ts]);
+        }
+        self.column().times(&mut Reader::new(reader.bytes(WHAT)?), flags)
+    }
+
+    /// The section of one device, behind its place.
+    fn of(&self, wanted: u8) -> Result<Option<Reader<'a>>, CodecError> {
         let mut sections = self.sections.clone();
         while !sections.is_at_end() {
-            let within = sections.u8(WHAT)?;
-            if within > wanted {
-                break;
+            match sections.u8(WHAT)? {
+                within if within == wanted => return Ok(Some(sections)),
+                within if within > wanted => break,
+                _ => self.skip(&mut sections)?,
             }
-            if within == wanted {
-                return self.section(&mut sections);
-            }
-            self.skip(&mut sections)?;
         }
-        Ok(Vec::new())
+        Ok(None)
+    }
+
+    fn column(&self) -> Column<'_> {
+        Column { base: self.base, texts: &self.texts, count_max: self.count }
     }
 
     /// Every reading, by device and then in the order of its feed.
@@ -130,8 +146,7 @@ impl<'a> Blob<'a> {
             return Ok(vec![self.single(reader, flags)?]);
         }
         let mut section = Reader::new(reader.bytes(WHAT)?);
-        let readings = Column { base: self.base, texts: &self.texts, count_max: self.count }
-            .readings(&mut section, flags)?;
+        let readings = self.column().readings(&mut section, flags)?;
         section.end()?;
         Ok(readings)
     }

@@ -16,6 +16,15 @@ impl Span {
     /// The span of no readings.
     pub(crate) const EMPTY: Self = Self { min: Timestamp::MAX, max: Timestamp(i64::MIN) };
 
+    pub(crate) fn contains(&self, ts: Timestamp) -> bool {
+        self.min <= ts && ts <= self.max
+    }
+
+    /// Whether any time is in both.
+    pub(crate) fn meets(&self, other: Self) -> bool {
+        self.min <= other.max && other.min <= self.max
+    }
+
     pub(crate) fn cover(&mut self, ts: Timestamp) {
         self.min = self.min.min(ts);
         self.max = self.max.max(ts);
@@ -55,7 +64,7 @@ impl ReadingPage {
     /// Whether a source with these times may hold something for the page.
     pub(crate) fn wants(&self, source: Span) -> bool {
         let open = self.open_span();
-        self.page.limit > 0 && open.min <= open.max && source.min <= open.max && source.max >= open.min
+        self.page.limit > 0 && open.min <= open.max && source.meets(open)
     }
 
     fn holds(&self, reading: &Reading) -> bool {

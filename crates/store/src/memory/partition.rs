@@ -34,18 +34,17 @@ pub(super) struct MemoryPartition {
 
 impl MemoryPartition {
     pub(super) fn apply(&mut self, batch: Batch) {
-        self.head = batch.head;
+        let before = std::mem::replace(&mut self.head, batch.head).kept_from;
         for op in batch.ops {
             self.change(op);
         }
-        if self.head.kept_from != KeptFrom::default() {
-            self.expire();
+        if self.head.kept_from != before {
+            self.expire(self.head.kept_from);
         }
     }
 
-    /// Drops what is too old to be kept.
-    fn expire(&mut self) {
-        let kept = self.head.kept_from;
+    /// Drops what is too old to be kept; what comes later with an old time is hidden by views until the next time.
+    fn expire(&mut self, kept: KeptFrom) {
         self.readings.retain(|(_, key), _| key.ts >= kept.readings);
         self.events.retain(|key, _| key.at >= kept.events);
         self.counts.retain(|key, _| CountsKey::start_of(key.day) >= kept.events);

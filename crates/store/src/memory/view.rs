@@ -3,16 +3,22 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation, Kind};
+use base::{ClientId, DeviceId, Incarnation, Kind, Timestamp};
 use records::{
     Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event,
-    EventKey, JobId, QuarantineKey, Quarantined, Reading, Seen,
+    EventKey, JobId, KeptFrom, QuarantineKey, Quarantined, Reading, Seen,
 };
 
 use super::partition::{FeedKey, MemoryPartition};
 use crate::port::{Page, ReadingKey, StoreError, View, Whose};
 
 pub(super) struct MemoryView(pub(super) Arc<MemoryPartition>);
+
+impl MemoryView {
+    fn kept(&self) -> KeptFrom {
+        self.0.head.kept_from
+    }
+}
 
 /// The keys that a page may hold, or nothing when there are none.
 fn bounds<K: FeedKey>(page: &Page<K>) -> Option<(Bound<K>, Bound<K>)> {
@@ -99,10 +105,21 @@ impl View for MemoryView {
     }
 
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
-        let Some((low, high)) = bounds(&page) else { return Ok(Vec::new()) };
+        let Some((low, high)) = bounds(&page.kept_from(self.kept().readings)) else { return Ok(Vec::new()) };
         let range = (low.map(|key| (slot, key)), high.map(|key| (slot, key)));
         let readings = self.0.readings.range(range).map(|(_, reading)| reading.clone());
         Ok(taken(readings, page.ascending, page.limit, |_| true))
+    }
+
+    fn reading_times(
+        &self,
+        slot: DeviceSlot,
+        from: Timestamp,
+        to: Timestamp,
+        each: &mut dyn FnMut(Timestamp),
+    ) -> Result<(), StoreError> {
+        let page = Page { from, to, ascending: true, after: None, limit: usize::MAX };
+        self.readings(slot, page).map(|readings| readings.iter().for_each(|reading| each(reading.ts)))
     }
 
     fn events(
@@ -111,7 +128,7 @@ impl View for MemoryView {
         page: Page<EventKey>,
         keep: &dyn Fn(&Event) -> bool,
     ) -> Result<Vec<Event>, StoreError> {
-        let Some(range) = bounds(&page) else { return Ok(Vec::new()) };
+        let Some(range) = bounds(&page.kept_from(self.kept().events)) else { return Ok(Vec::new()) };
         let events = self.0.events.range(range).map(|(_, event)| event.clone());
         let whose = |event: &Event| whose.device.is_none_or(|slot| event.slot == slot);
         Ok(taken(events, page.ascending, page.limit, |event| whose(event) && keep(event)))
@@ -123,7 +140,7 @@ impl View for MemoryView {
         page: Page<DeliveryKey>,
         keep: &dyn Fn(&Delivery) -> bool,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let Some(range) = bounds(&page) else { return Ok(Vec::new()) };
+        let Some(range) = bounds(&page.kept_from(self.kept().deliveries)) else { return Ok(Vec::new()) };
         let deliveries = self.0.deliveries.range(range).map(|(_, delivery)| delivery.clone());
         let whose = |delivery: &Delivery| {
             whose.device.is_none_or(|slot| delivery.slot == slot)
@@ -133,10 +150,14 @@ impl View for MemoryView {
     }
 
     fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError> {
-        Ok(self.0.deliveries.get(&key).cloned())
+        let found = self.0.deliveries.get(&key).filter(|_| key.at >= self.kept().deliveries);
+        Ok(found.cloned())
     }
 
     fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError> {
+        if key.at < self.kept().deliveries {
+            return Ok(Vec::new());
+        }
         Ok(self.0.attempts.range((key, 0)..=(key, u32::MAX)).map(|(_, attempt)| attempt.clone()).collect())
     }
 
@@ -151,7 +172,8 @@ impl View for MemoryView {
     }
 
     fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError> {
-        Ok(self.0.counts.get(&of).copied())
+        let found = self.0.counts.get(&of).filter(|_| CountsKey::start_of(of.day) >= self.kept().events);
+        Ok(found.copied())
     }
 
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {

@@ -1,6 +1,7 @@
 //! Removing what is too old to be kept: some rows of each table at a time, readings by whole blobs.
 //!
-//! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room back.
+//! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room back. What is written
+//! later with an older time is hidden too, and goes when `kept_from` moves again, which it does with every day.
 
 use std::ops::Bound;
 

@@ -10,7 +10,7 @@ use crate::codec::Stored;
 use crate::codec::key::BlobKey;
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::partition::Moment;
-use crate::embedded::tables::Table;
+use crate::embedded::tables::{Row, Table};
 use crate::history::{Blob, BlobIndex, ReadingPage, Span, day_of, span_of_day};
 use crate::port::{Page, ReadingKey, StoreError};
 use std::ops::Bound;
@@ -82,21 +82,13 @@ impl Gathering<'_> {
 
     fn blobs(&mut self) -> Result<(), StoreError> {
         let moment = self.moment;
-        let open = self.page.open_span();
-        let end = |day, sequence| BlobKey { slice: self.slot.slice(), day, sequence }.to_key();
-        let range = KeyRange {
-            low: Bound::Included(end(day_of(open.min), 0)),
-            high: Bound::Included(end(day_of(open.max), u32::MAX)),
-        };
-        if open.min > open.max || range.is_empty() {
-            return Ok(());
-        }
+        let Some(range) = blobs_of(self.slot.slice(), self.page.open_span()) else { return Ok(()) };
         let rows = moment.snapshot.range(Table::BlobIndex, moment.partition, &range)?;
         let mut rows: Box<dyn Iterator<Item = _>> =
             if self.page.is_ascending() { Box::new(rows) } else { Box::new(rows.rev()) };
         let mut day: Vec<(BlobKey, BlobIndex)> = Vec::new();
         loop {
-            let next = rows.next().transpose()?.map(|(key, row)| self.index(&key, &row)).transpose()?;
+            let next = rows.next().transpose()?.map(|row| index(moment, &row)).transpose()?;
             let is_next_day = match (&next, day.first()) {
                 (Some((key, _)), Some((first, _))) => key.day != first.day,
                 (None, _) => true,
@@ -115,11 +107,6 @@ impl Gathering<'_> {
         }
     }
 
-    fn index(&self, key: &[u8], row: &[u8]) -> Result<(BlobKey, BlobIndex), StoreError> {
-        let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
-        read().map_err(|error| damaged_row(self.moment.snapshot.name(), Table::BlobIndex, key, &error))
-    }
-
     /// The blobs of one day.
     fn day(&mut self, mut blobs: Vec<(BlobKey, BlobIndex)>) -> Result<(), StoreError> {
         self.sort(&mut blobs, |(_, index)| index.span);
@@ -136,4 +123,19 @@ impl Gathering<'_> {
         }
         Ok(())
     }
+}
+
+/// A row of the index of blobs.
+pub(super) fn index(moment: &Moment, (key, row): &Row) -> Result<(BlobKey, BlobIndex), StoreError> {
+    let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
+    read().map_err(|error| damaged_row(moment.snapshot.name(), Table::BlobIndex, key, &error))
+}
+
+/// Where the blobs of a slice with these times may be.
+pub(super) fn blobs_of(slice: u32, span: Span) -> Option<KeyRange> {
+    let end = |day, sequence| BlobKey { slice, day, sequence }.to_key();
+    let low = Bound::Included(end(day_of(span.min), 0));
+    let high = Bound::Included(end(day_of(span.max), u32::MAX));
+    let range = KeyRange { low, high };
+    (span.min <= span.max && !range.is_empty()).then_some(range)
 }

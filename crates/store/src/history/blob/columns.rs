@@ -189,20 +189,32 @@ pub(super) struct Column<'a> {
 
 impl Column<'_> {
     pub(super) fn readings(&self, reader: &mut Reader<'_>, flags: u8) -> Result<Vec<Reading>, CodecError> {
+        let (times, first_number) = self.times_and_first_number(reader, flags)?;
+        let count = times.len();
+        let numbers = get_numbers(reader, first_number, count, flags & CONSECUTIVE != 0)?;
+        let values = self.get_values(reader, count, flags >> VALUES_SHIFT & MODE)?;
+        let changed = get_changed(reader, &values, flags >> CHANGED_SHIFT & MODE)?;
+        let columns = times.into_iter().zip(numbers).zip(values).zip(changed);
+        Ok(columns.map(|(((ts, number), value), changed)| Reading { number, ts, value, changed }).collect())
+    }
+
+    /// The times alone; what follows them is not read.
+    pub(super) fn times(&self, reader: &mut Reader<'_>, flags: u8) -> Result<Vec<Timestamp>, CodecError> {
+        self.times_and_first_number(reader, flags).map(|(times, _)| times)
+    }
+
+    fn times_and_first_number(
+        &self,
+        reader: &mut Reader<'_>,
+        flags: u8,
+    ) -> Result<(Vec<Timestamp>, u32), CodecError> {
         let count = reader.length("a count")?;
         if count < 2 || count > self.count_max {
             return Err(reader.invalid("a count"));
         }
         let first_ts = self.base.wrapping_add(reader.u64("a time")?.cast_signed());
         let first_number = reader.u32("a number")?;
-        let times = get_times(reader, first_ts, count, flags & STEADY != 0)?;
-        let numbers = get_numbers(reader, first_number, count, flags & CONSECUTIVE != 0)?;
-        let values = self.get_values(reader, count, flags >> VALUES_SHIFT & MODE)?;
-        let changed = get_changed(reader, &values, flags >> CHANGED_SHIFT & MODE)?;
-        let columns = times.into_iter().zip(numbers).zip(values).zip(changed);
-        Ok(columns
-            .map(|(((ts, number), value), changed)| Reading { number, ts: Timestamp(ts), value, changed })
-            .collect())
+        Ok((get_times(reader, first_ts, count, flags & STEADY != 0)?, first_number))
     }
 
     fn get_values(&self, reader: &mut Reader<'_>, count: usize, mode: u8) -> Result<Vec<Value>, CodecError> {
@@ -231,8 +243,8 @@ fn get_times(
     first: i64,
     count: usize,
     steady: bool,
-) -> Result<Vec<i64>, CodecError> {
-    let mut times = vec![first];
+) -> Result<Vec<Timestamp>, CodecError> {
+    let mut times = vec![Timestamp(first)];
     let (mut last, mut step) = (first, 0_u64);
     for _ in 1..count {
         step = match steady {
@@ -240,7 +252,7 @@ fn get_times(
             false => reader.u64("a time")?,
         };
         last = last.wrapping_add(step.cast_signed());
-        times.push(last);
+        times.push(Timestamp(last));
     }
     Ok(times)
 }
