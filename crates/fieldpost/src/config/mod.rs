@@ -250,7 +250,7 @@ fn stays_on_loopback<T>(
     address: Option<SocketAddr>,
 ) {
     let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) else { return };
-    if from.is_written(list) {
+    if from.has_entries(list) {
         return;
     }
     from.refuse_at(

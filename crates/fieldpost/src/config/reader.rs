@@ -54,9 +54,12 @@ impl Reader {
         found.expect("the default file has a right value for every key, and every test reads it")
     }
 
-    /// Whether a key that is empty by default is written.
-    pub(super) fn is_written(&self, key: &str) -> bool {
-        self.layers.by_key.contains_key(key)
+    /// Whether a list has entries, right or wrong.
+    pub(super) fn has_entries(&self, key: &str) -> bool {
+        let given = self.layers.by_key.get(key).into_iter().flatten();
+        given
+            .map(|given| &given.value)
+            .any(|value| matches!(value, Written::List(items) if !items.is_empty()))
     }
 
     /// The entries of `[[section.key]]`, each with its fields.

@@ -10,6 +10,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use simulator::server::{Server, Site};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -274,17 +275,23 @@ async fn every_listener_speaks_tls() {
         let stream = timeout(PATIENCE, connect(address, &[&certificate])).await.expect("in time");
         assert_eq!(shown(&stream.expect("it speaks TLS")), certificate, "{address}");
     }
+    let mut plain = TcpStream::connect(http).await.expect("it listens");
+    plain.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.expect("it reads");
+    let mut answer = Vec::new();
+    timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("in time").expect("it ends");
+    assert!(!answer.starts_with(b"HTTP"), "plain HTTP is not answered");
     let stream = connect(http, &[&certificate]).await.expect("it speaks TLS");
     let headers = [("Authorization", "Bearer read")];
     let answer = wire::ask_over(stream, "GET", "/metrics", &headers, b"").await;
     assert_eq!(answer.status, 200);
     assert!(answer.body.contains("fieldpost_tls_certificate_expiry_seconds "), "{}", answer.body);
-    assert!(
-        answer.body.contains("fieldpost_http_tls_handshakes_total{result=\"agreed\"}"),
-        "{}",
-        answer.body
-    );
+    for result in ["agreed", "failed"] {
+        let counted = format!("fieldpost_http_tls_handshakes_total{{result=\"{result}\"}}");
+        assert!(answer.body.contains(&counted), "{}", answer.body);
+    }
+    let silent = TcpStream::connect(http).await.expect("it listens");
     guarded.stop().await;
+    drop(silent);
 }
 
 #[tokio::test]

@@ -212,6 +212,7 @@ fn a_listener_may_leave_loopback_once_it_is_said_who_may_do_what() {
         (format!("{http}{tokens}"), None),
         (format!("{mqtt}{logins}"), None),
         (format!("{http}{mqtt}{tokens}{logins}"), None),
+        (format!("{http}auth.tokens = []\n"), Some("f.toml:1:6: http.listen: 0.0.0.0:80 can be reached")),
         (format!("{http}{logins}"), Some("f.toml:1:6: http.listen: 0.0.0.0:80 can be reached")),
         (format!("{mqtt}{tokens}"), Some("f.toml:1:6: mqtt.listen: 0.0.0.0:1883 can be reached")),
     ] {
