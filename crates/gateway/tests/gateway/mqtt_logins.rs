@@ -101,6 +101,8 @@ async fn what_a_login_may_not_publish_is_no_sign_of_life() {
     assert!(String::from_utf8_lossy(&ack).contains("not_allowed: login \"device\""), "{ack:x?}");
     assert_eq!(rig.figure("fieldpost_mqtt_reports_total{result=\"not_allowed\"}"), 1);
     assert!(rig.last_seen("0xC").is_none() && rig.readings("0xC").is_empty());
+    let kept = ("not_allowed".to_owned(), "dev/lock/0xC/state".to_owned(), b"1".to_vec());
+    assert_eq!(rig.quarantines(1).await, [kept]);
 }
 
 #[tokio::test]

@@ -220,3 +220,91 @@ async fn subscriptions_are_granted_and_given_back() {
     old.send(PING).await;
     old.expect(PONG).await;
 }
+
+#[tokio::test]
+async fn a_refused_report_is_in_the_quarantine_when_it_is_acknowledged() {
+    let rig = Rig::start().await;
+    let mut kept = Vec::new();
+    for (version, qos_bits) in [(V311, 0x32), (V5, 0x32), (V311, 0x34), (V5, 0x34)] {
+        let mut client = RawClient::plain(rig.mqtt, version).await;
+        for (id, (topic, payload, code)) in (1..).zip([
+            ("dev/lock/0xA/state", "2", "value_not_allowed"),
+            ("anything", "\u{1}x", "unknown_topic"),
+            ("sensors", "{", "unreadable"),
+            ("dev/lock/0xF/heartbeat", "", "unknown_device"),
+        ]) {
+            let mut bytes = publish(version, id, topic, payload);
+            bytes[0] = qos_bits;
+            client.send(&bytes).await;
+            client.receive().await;
+            kept.push((code.to_owned(), topic.to_owned(), payload.as_bytes().to_vec()));
+            assert_eq!(rig.quarantines(kept.len()).await, kept);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_report_with_a_known_id_has_no_second_effect() {
+    let rig = Rig::start().await;
+    let with_property = |packet_id: u8, id: &str, payload: &str| {
+        let property = [&b"\x26\0\x02id"[..], &text(id)].concat();
+        let topic = text("dev/meter/m1/state");
+        let head = [&topic[..], &[0, packet_id, property.len() as u8], &property].concat();
+        packet(0x32, &[&head, payload.as_bytes()].concat())
+    };
+    let mut new = RawClient::plain(rig.mqtt, V5).await;
+    let within = |packet_id| publish(V5, packet_id, "dev/meter/m1/state", r#"{"data":3,"id":"b"}"#);
+    let said = [
+        with_property(1, "a", "1"),
+        with_property(2, "a", "2"),
+        within(3),
+        with_property(4, "b", "4"),
+        with_property(5, "c", r#"{"data":5,"id":"a"}"#),
+    ];
+    new.send(&said.concat()).await;
+    for id in 1..=5 {
+        new.expect(&puback(id)).await;
+    }
+    assert_eq!(rig.readings(METER), ["1", "3", "5"]);
+}
+
+#[tokio::test]
+async fn a_topic_alias_stands_for_its_topic() {
+    let rig = Rig::start().await;
+    let mut client = RawClient::plain(rig.mqtt, V5).await;
+    let aliased = |packet_id: u8, topic: &str, alias: u8, payload: &str| {
+        let head = [&text(topic)[..], &[0, packet_id, 3, 0x23, 0, alias]].concat();
+        packet(0x32, &[&head, payload.as_bytes()].concat())
+    };
+    let said = [
+        aliased(1, "dev/meter/m1/state", 16, "1"),
+        aliased(2, "", 16, "2"),
+        aliased(3, "dev/lock/0xA/state", 1, "1"),
+        aliased(4, "", 1, "0"),
+        aliased(5, "dev/meter/m1/heartbeat", 16, ""),
+        aliased(6, "", 16, "not a value"),
+    ];
+    client.send(&said.concat()).await;
+    for id in 1..=6 {
+        client.expect(&puback(id)).await;
+    }
+    assert_eq!(
+        (rig.readings(METER), rig.readings("0xA")),
+        (vec!["1".into(), "2".into()], vec!["1".into(), "0".into()])
+    );
+}
+
+#[tokio::test]
+async fn a_connection_holds_so_many_bytes_and_no_more() {
+    let rig = Rig::start().await;
+    let client = RawClient::plain(rig.mqtt, V311).await;
+    rig.store.hold();
+    let heartbeat = |id| publish(V311, id, "dev/lock/0xA/heartbeat", &"x".repeat(200_000));
+    let many: Vec<u8> = (1..=40).flat_map(heartbeat).collect();
+    let sending = tokio::spawn(async move { client.send_and_receive(&many, 40 * 4).await });
+    rig.store.holds(1).await;
+    // 1 MiB and what one more read adds, however much more has come.
+    rig.figure_becomes("fieldpost_mqtt_unacknowledged_reports", 6).await;
+    rig.store.release();
+    assert_eq!(sending.await.expect("no panic"), (1..=40).flat_map(puback).collect::<Vec<_>>());
+}

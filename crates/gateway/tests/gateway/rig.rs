@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use base::{DeviceId, PartitionId, SystemClock, Timestamp, hash};
+use engine::records::Quarantined;
 use engine::settings::{Retry, UnknownDevice};
 use engine::{Engine, NewDevice, Page, Settings};
 use gateway::mqtt::{Limits, MqttListener};
@@ -83,6 +84,29 @@ impl Rig {
         let id = DeviceId::new(device).expect("an id");
         let readings = self.engine.queries().readings(&id, page).expect("a device");
         readings.iter().map(|reading| reading.value.to_json()).collect()
+    }
+
+    /// What is in the quarantine, oldest first: code, topic and payload of each.
+    fn quarantined(&self) -> Vec<(String, String, Vec<u8>)> {
+        let page =
+            Page { from: Timestamp(0), to: Timestamp::MAX, ascending: true, after: None, limit: 1_000 };
+        let refused = self.engine.queries().quarantine(page).expect("readable");
+        let told = |report: Quarantined| (report.code, report.topic.unwrap_or_default(), report.payload);
+        refused.into_iter().map(|(_, report)| told(report)).collect()
+    }
+
+    /// Waits until the quarantine holds so many: a feed that was just read may be a few milliseconds late.
+    pub(crate) async fn quarantines(&self, reports: usize) -> Vec<(String, String, Vec<u8>)> {
+        let quarantined = async {
+            loop {
+                let all = self.quarantined();
+                if all.len() == reports {
+                    break all;
+                }
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, quarantined).await.expect("in time")
     }
 
     /// Waits until the figure is this.
