@@ -102,4 +102,9 @@ async fn what_is_exported_is_what_an_import_takes() {
          {\"id\":\"t1\",\"kind\":\"therm\",\"clients\":[]}\n"
     );
     assert_eq!(rig.out("device export --kind therm"), "{\"id\":\"t1\",\"kind\":\"therm\"}\n");
+    let exported = rig.out("device export --clients");
+    rig.out("device rm lock7");
+    let imported = rig.run_with("device import -", &exported);
+    assert_eq!((imported.code, imported.out.as_str()), (Some(0), "1 created, 1 updated, 0 rejected\n"));
+    assert_eq!(rig.out("device export --clients"), exported);
 }

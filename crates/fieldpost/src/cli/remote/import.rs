@@ -84,7 +84,6 @@ impl Tally {
     pub(super) fn tell_rejected(&self, from: usize, screen: &Screen) {
         let few = &self.rejected[..self.rejected.len().min(SHOWN_MAX)];
         for Rejected { line, code, detail } in few.iter().skip(from) {
-            screen.progress("");
             screen.note(&format!("line {line}: {} ({})", plain(detail), plain(code)));
         }
     }

@@ -65,6 +65,7 @@ impl Screen {
 
     /// A remark beside the result. When nobody can be told, the result still counts.
     pub(super) fn note(&self, text: &str) {
+        self.progress("");
         drop(writeln!(io::stderr(), "{text}"));
     }
 
