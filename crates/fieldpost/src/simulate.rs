@@ -35,15 +35,15 @@ const OTHER_FILES: u64 = 64;
 enum Failure {
     /// The order cannot be carried out on this machine.
     Wrong(String),
-    /// The server cannot be reached, or does not let in.
+    /// The server cannot be reached.
     Unreachable(io::Error),
-    /// Something of this machine.
-    Local(Box<dyn Error + Send + Sync>),
+    /// Anything else.
+    Other(Box<dyn Error + Send + Sync>),
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::Local(error.into())
+        Self::Other(error.into())
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn run(flags: Flags) -> ExitCode {
             eprintln!("{error}\nIs the server running there? --url and --http say where it is.");
             ExitCode::from(EXIT_UNREACHABLE)
         }
-        Err(Failure::Local(error)) => {
+        Err(Failure::Other(error)) => {
             eprintln!("the simulation could not be carried out: {error}");
             ExitCode::FAILURE
         }
@@ -98,7 +98,7 @@ async fn play(order: &Order) -> Result<Account, Failure> {
     let mut signals = Signals::listen()?;
     let imported = tokio::select! {
         imported = register(order, &mut screen) => imported?,
-        () = signals.next() => return Err(Failure::Local("interrupted while registering".into())),
+        () = signals.next() => return Err(Failure::Other("interrupted while registering".into())),
     };
     let mut run = Run::start(order).await.map_err(Failure::Unreachable)?;
     screen.line(&format!(
@@ -133,12 +133,12 @@ async fn register(order: &Order, screen: &mut Screen) -> Result<Option<Imported>
     let all = u64::from(order.devices.count());
     let advanced = |done: u32| screen.step("devices registered", done.into(), all);
     let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
-    let told = |error: io::Error| io::Error::other(format!("{address} does not register devices: {error}"));
-    let imported = imported.map_err(|error| Failure::Unreachable(told(error)))?;
+    let told = |error: io::Error| Failure::Other(format!("{address} registers no devices: {error}").into());
+    let imported = imported.map_err(told)?;
     let Imported { created, updated, rejected, first_rejection } = &imported;
     if *rejected == all {
         let why = first_rejection.as_deref().unwrap_or("no reason was given");
-        return Err(Failure::Local(format!("no device was registered, the first because of {why}").into()));
+        return Err(Failure::Other(format!("no device was registered, the first because of {why}").into()));
     }
     screen.line(&format!("devices: {created} registered, {updated} known before, {rejected} rejected"))?;
     Ok(Some(imported))

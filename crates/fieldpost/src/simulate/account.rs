@@ -91,7 +91,7 @@ impl Account {
         lines.push(format!("  {:<16}{} behind the timetable at most", "pace", ms(self.behind)));
         lines.extend(reasons("refused", &self.refusals));
         if figures.flawed > 0 {
-            lines.push(format!("  {:<16}{} bad on purpose", "", grouped(figures.flawed)));
+            lines.push(format!("  {:<16}{} on purpose", "bad reports", grouped(figures.flawed)));
         }
         lines.extend(reasons("trouble", &self.troubles));
         lines.push(format!("  {:<16}{}", "seed", self.seed));
@@ -263,7 +263,7 @@ mod tests {
         let account = account(HTTP, good());
         let (lines, json) = (account.lines().join("\n"), account.json());
         for part in
-            ["sent 1,010", "acknowledged 1,000", "503.5 answers/s", "p99 5.0 ms", "4 other", "7 bad on"]
+            ["sent 1,010", "acknowledged 1,000", "503.5 answers/s", "p99 5.0 ms", "4 other", "7 on purpose"]
         {
             assert!(lines.contains(part), "{part} is not in\n{lines}");
         }

@@ -3,6 +3,7 @@
 //! On a terminal a bar and the figures stay on one line that is written over; elsewhere a plain line comes every few
 //! seconds.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Stderr, Write, stderr};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use simulator::fleet::Progress;
 use simulator::grouped::grouped;
 
 const START_OF_LINE: &str = "\r\x1b[2K";
+
+/// So many kinds of trouble are told while it runs; the account has all.
+const TROUBLES_TOLD: usize = 5;
 
 const BAR_CELLS: usize = 20;
 
@@ -25,6 +29,8 @@ pub(super) struct Screen<W: Write = Stderr> {
     /// Whether the cursor stands behind figures that the next line is to replace.
     figures_shown: bool,
     before: Option<(Instant, u64)>,
+    /// Why connections broke, as far as it was told.
+    told: BTreeSet<String>,
 }
 
 impl Screen {
@@ -35,7 +41,7 @@ impl Screen {
 
 impl<W: Write> Screen<W> {
     const fn new(out: W, is_terminal: bool) -> Self {
-        Self { out, is_terminal, figures_shown: false, before: None }
+        Self { out, is_terminal, figures_shown: false, before: None, told: BTreeSet::new() }
     }
 
     /// How often figures are to be shown.
@@ -67,17 +73,29 @@ impl<W: Write> Screen<W> {
         progress: &Progress,
         behind: Duration,
     ) -> io::Result<()> {
-        let line = format!("{:6.1} s  {}", elapsed.as_secs_f64(), self.live(progress, behind));
+        self.tell_new_troubles(progress)?;
+        let line = format!("{:6.1} s  {}", elapsed.as_secs_f64(), self.live(elapsed, progress, behind));
         match share.filter(|_| self.is_terminal) {
             Some(share) => self.replace(&format!("{}  {line}", bar(share))),
             None => self.replace(&line),
         }
     }
 
-    fn live(&mut self, progress: &Progress, behind: Duration) -> String {
+    /// The first of each kind is told at once: whoever is not let in need not wait for the account.
+    fn tell_new_troubles(&mut self, progress: &Progress) -> io::Result<()> {
+        for trouble in progress.troubles().into_keys() {
+            if self.told.len() < TROUBLES_TOLD && self.told.insert(trouble.clone()) {
+                self.line(&format!("a connection broke: {trouble}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, elapsed: Duration, progress: &Progress, behind: Duration) -> String {
         let figures = progress.figures();
         let (now, done) = (Instant::now(), figures.acknowledged + figures.refused);
-        let (then, before) = self.before.replace((now, done)).unwrap_or((now, done));
+        let begun = now.checked_sub(elapsed).unwrap_or(now);
+        let (then, before) = self.before.replace((now, done)).unwrap_or((begun, 0));
         let seconds = now.duration_since(then).as_secs_f64();
         let rate = if seconds > 0.0 { (done - before) as f64 / seconds } else { 0.0 };
         let latency = progress.latencies().since_due;

@@ -11,10 +11,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::access::Access;
+use crate::address::Address;
 use crate::traffic::Flood;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -44,7 +50,7 @@ async fn mqtt_server(script: Arc<Script>) -> (Endpoint, JoinSet<()>) {
     (endpoint, tasks)
 }
 
-async fn mqtt_connection(mut stream: TcpStream, script: &Script) -> Option<()> {
+async fn mqtt_connection(mut stream: impl AsyncRead + AsyncWrite + Unpin, script: &Script) -> Option<()> {
     let break_after = script.break_after.lock().unwrap().pop();
     let mut publishes = 0;
     loop {
@@ -69,7 +75,7 @@ async fn mqtt_connection(mut stream: TcpStream, script: &Script) -> Option<()> {
     }
 }
 
-async fn mqtt_packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+async fn mqtt_packet(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, Vec<u8>)> {
     let kind = stream.read_u8().await.ok()?;
     let (mut length, mut shift) = (0, 0);
     loop {
@@ -189,4 +195,74 @@ async fn lines_are_settled_one_by_one() {
     assert_eq!((outcome.figures.acknowledged, outcome.figures.refused, outcome.unanswered), (30, 10, 0));
     assert!(outcome.sent.of(1).iter().all(|report| report.answer == crate::sent::Answer::Refused));
     assert!(outcome.sent.of(2).iter().all(|report| report.is_acknowledged()));
+}
+
+/// A certificate for `localhost` in a file of its own, and an acceptor that shows it.
+fn encryption() -> (tempfile::NamedTempFile, TlsAcceptor) {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), own.cert.pem()).unwrap();
+    let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key)
+        .unwrap();
+    (file, TlsAcceptor::from(Arc::new(config)))
+}
+
+#[tokio::test]
+async fn every_way_is_also_taken_under_tls() {
+    let (ca, acceptor) = encryption();
+    for (scheme, way) in [("mqtts", Way::LeanMqtt { in_flight: 8 }), ("https", Way::Http { lines: 10 })] {
+        let script = Arc::new(Script::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut server = JoinSet::new();
+        let acceptor = acceptor.clone();
+        server.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, script) = (acceptor.clone(), Arc::clone(&script));
+                connections.spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    if scheme == "mqtts" {
+                        mqtt_connection(stream, &script).await;
+                    } else {
+                        let serving = http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service_fn(take_lines));
+                        drop(serving.await);
+                    }
+                });
+            }
+        });
+        let address: Address = format!("{scheme}://localhost:{port}").parse().unwrap();
+        let endpoint = address.reach(Access::default(), Some(ca.path())).await.unwrap();
+        let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(2, 100));
+        let outcome = fleet.finish(PATIENCE).await;
+        let figures = outcome.figures;
+        assert_eq!((figures.acknowledged + figures.refused, figures.broken), (200, 0), "{scheme}");
+        server.abort_all();
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
+    let ((_, acceptor), (other_ca, _)) = (encryption(), encryption());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut server = JoinSet::new();
+    server.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            assert!(acceptor.accept(stream).await.is_err(), "the device hangs up");
+        }
+    });
+    let address: Address = format!("mqtts://localhost:{port}").parse().unwrap();
+    let endpoint = address.reach(Access::default(), Some(other_ca.path())).await.unwrap();
+    let fleet = Fleet::start(plan(MQTT_WAYS[1], endpoint, Payload::Dated), floods(1, 1));
+    let progress = fleet.progress();
+    assert!(fleet.until(PATIENCE, |figures| figures.broken > 0).await);
+    assert_eq!(fleet.finish(Duration::ZERO).await.figures.sent, 0);
+    assert!(progress.troubles().keys().any(|trouble| trouble.contains("certificate")), "{progress:?}");
 }

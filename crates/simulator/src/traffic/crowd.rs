@@ -294,7 +294,7 @@ mod tests {
         });
         assert_eq!(at_once.count(), 51, "turns 0 to 50");
         assert_eq!(timetable.take_behind(), Duration::from_millis(500));
-        assert_eq!(crowd.next(start + Duration::from_secs(1)), Next::Finished);
+        assert_eq!(crowd.next(start + Duration::from_secs(2)), Next::Finished);
     }
 
     #[test]

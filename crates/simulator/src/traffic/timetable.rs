@@ -16,7 +16,7 @@ use crate::wire_time::WallClock;
 pub struct End {
     /// After so many reports, shared out evenly among the lanes.
     pub reports: Option<u64>,
-    /// After so long; what was due by then and has not gone out never will.
+    /// After so long; what was due by then and has not gone out shortly after never will.
     pub after: Option<Duration>,
 }
 
@@ -41,6 +41,10 @@ struct Start {
 /// A lane that waits for the others looks again after so long, and after longer the more lanes there are.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_EVERY_PER_LANE: Duration = Duration::from_micros(20);
+
+/// A lane that keeps up says the last of what was due before the end this much later at most: timers are not exact, and
+/// on a machine that is busy less so.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 impl Timetable {
     /// A timetable for `lanes` lanes with so many turns a second, at least one in about three years.
@@ -100,7 +104,7 @@ impl Timetable {
     /// Whether nothing new is to be said, now being `now`.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let is_late = match (self.end.after, self.started()) {
-            (Some(time), Some(start)) => now.saturating_duration_since(start) >= time,
+            (Some(time), Some(start)) => now.saturating_duration_since(start) >= time + LAST_WORDS,
             (None, _) | (_, None) => false,
         };
         is_late || self.finishing.load(Ordering::Relaxed)
