@@ -264,11 +264,13 @@ async fn beyond_its_limit_a_token_is_told_when_to_come_back() {
         ..token(name, &["read"])
     };
     let rig = Rig::start(Access::of(vec![of("slow", 1), of("free", 0)])).await;
-    let mut answers = Vec::new();
-    for _ in 0..3 {
-        answers.push(rig.with("slow", "GET /v1/devices", "").await);
-    }
-    let limited = answers.iter().find(|answer| answer.status == 429).expect("three in a second");
+    let limited = loop {
+        let answer = rig.with("slow", "GET /v1/devices", "").await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(limited.status, 429);
     assert_eq!(limited.json["code"], "too_many_requests");
     assert_eq!(limited.headers["retry-after"], "1");
     assert_eq!(rig.with("slow", "GET /healthz", "").await.status, 200, "probes are not counted");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use base::Timestamp;
+use base::{Timestamp, hash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -53,16 +53,9 @@ pub(super) enum Unusable {
 pub(super) struct Certificate {
     files: config::Tls,
     served: TlsSource,
-    looked_at: [Option<Stamp>; 2],
+    /// Of what was in the files when they were last looked at.
+    looked_at: u64,
     figures: Figures,
-}
-
-/// What tells that a file is another than before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: Option<SystemTime>,
-    inode: u64,
-    bytes: u64,
 }
 
 /// A certificate that can be served.
@@ -88,8 +81,9 @@ impl Certificate {
     /// # Errors
     /// When a certificate and its key cannot be made of them.
     pub(super) fn load(files: &config::Tls) -> Result<Self, Unusable> {
-        let looked_at = stamps(files);
-        let usable = read(files)?;
+        let found = Found::look(files);
+        let looked_at = found.fingerprint();
+        let usable = found.use_it(files)?;
         let figures = Figures::default();
         figures.loaded(&usable);
         tell(files, &usable);
@@ -108,12 +102,13 @@ impl Certificate {
 
     /// Serves what is in the files now, if they have changed or it was asked for.
     fn look(&mut self, asked_for: bool) {
-        let stamps = stamps(&self.files);
-        if stamps == self.looked_at && !asked_for {
+        let found = Found::look(&self.files);
+        let fingerprint = found.fingerprint();
+        if fingerprint == self.looked_at && !asked_for {
             return;
         }
-        self.looked_at = stamps;
-        match read(&self.files) {
+        self.looked_at = fingerprint;
+        match found.use_it(&self.files) {
             Ok(usable) => {
                 self.figures.loaded(&usable);
                 tell(&self.files, &usable);
@@ -159,30 +154,39 @@ pub(super) async fn follow(
     }
 }
 
-fn stamps(files: &config::Tls) -> [Option<Stamp>; 2] {
-    use std::os::unix::fs::MetadataExt;
-    [&files.cert, &files.key].map(|path| {
-        // A file that is gone, or that may not be looked at, is another than before: reading it says why.
-        let found = std::fs::metadata(path).ok()?;
-        Some(Stamp { modified: found.modified().ok(), inode: found.ino(), bytes: found.len() })
-    })
+/// What is in the files. They are small, so they are read whenever they are looked at: times and sizes of files may stay as they
+/// were while what is in them changes.
+struct Found {
+    cert: Result<Vec<u8>, Unusable>,
+    key: Result<Vec<u8>, Unusable>,
 }
 
-fn read(files: &config::Tls) -> Result<Usable, Unusable> {
-    let chain = contents("tls.cert", &files.cert)?;
-    let chain = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
-    let chain = chain.map_err(without("tls.cert", &files.cert, "certificate"))?;
-    let own = chain.first().ok_or(pem::Error::NoItemsFound).map_err(without(
-        "tls.cert",
-        &files.cert,
-        "certificate",
-    ))?;
-    let expires = expiry(own).map_err(|error| Unusable::Certificate(files.cert.clone(), error))?;
-    let key = contents("tls.key", &files.key)?;
-    let key = PrivateKeyDer::from_pem_slice(&key).map_err(without("tls.key", &files.key, "private key"))?;
-    let config = server_config(chain, key);
-    let config = config.map_err(|error| Unusable::Pair(files.cert.clone(), files.key.clone(), error))?;
-    Ok(Usable { config: Arc::new(config), expires })
+impl Found {
+    fn look(files: &config::Tls) -> Self {
+        Self { cert: contents("tls.cert", &files.cert), key: contents("tls.key", &files.key) }
+    }
+
+    /// Tells it from what was there before; that a file cannot be read is something to tell, too.
+    fn fingerprint(&self) -> u64 {
+        let of = |seed, found: &Result<Vec<u8>, Unusable>| match found {
+            Ok(bytes) => hash::derived(seed, bytes),
+            Err(unusable) => hash::derived(seed, unusable.to_string().as_bytes()),
+        };
+        of(of(0, &self.cert), &self.key)
+    }
+
+    fn use_it(self, files: &config::Tls) -> Result<Usable, Unusable> {
+        let without_cert = || without("tls.cert", &files.cert, "certificate");
+        let chain = CertificateDer::pem_slice_iter(&self.cert?).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(without_cert())?;
+        let own = chain.first().ok_or(pem::Error::NoItemsFound).map_err(without_cert())?;
+        let expires = expiry(own).map_err(|error| Unusable::Certificate(files.cert.clone(), error))?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key?);
+        let key = key.map_err(without("tls.key", &files.key, "private key"))?;
+        let config = server_config(chain, key);
+        let config = config.map_err(|error| Unusable::Pair(files.cert.clone(), files.key.clone(), error))?;
+        Ok(Usable { config: Arc::new(config), expires })
+    }
 }
 
 fn without(key: &'static str, path: &Path, what: &'static str) -> impl FnOnce(pem::Error) -> Unusable {

@@ -45,7 +45,7 @@ fn pair(expires: i32) -> (String, String) {
     (params.self_signed(&key).expect("signed").pem(), key.serialize_pem())
 }
 
-/// 2 January 1970 would be a day; the beginning of a year in seconds, by the calendar.
+/// The beginning of a year, in seconds since 1970.
 fn year(year: &str) -> i64 {
     Timestamp::parse(&format!("{year}-01-01T00:00:00Z")).expect("a time").0 / 1_000
 }
