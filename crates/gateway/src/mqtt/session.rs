@@ -49,6 +49,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Runs until the connection is closed.
     pub(super) async fn run(mut self) {
         let ending = poll_fn(|cx| self.poll(cx)).await;
+        // Boxed so that a connection that goes on takes no room for its end.
+        Box::pin(self.end(ending)).await;
+    }
+
+    /// Settles what is under way, carries out the will, leaves the session to whom it belongs, and closes.
+    async fn end(mut self, ending: Ending) {
         let ending = self.changed_expiry(ending);
         let ending = self.settle(ending).await;
         let outliving = self.outliving(ending);
