@@ -186,6 +186,12 @@ pub struct Server {
 }
 
 impl Server {
+    /// Its process id, while it has not been seen to end.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Kills it with SIGKILL, in the middle of whatever it does, and waits until it is dead.
     ///
     /// # Errors

@@ -63,3 +63,20 @@ fn sync_times() -> Result<Vec<Duration>, Failure> {
 pub(super) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
+
+/// Memory that a process has in use now, in MiB.
+pub(super) fn resident_mib(process: u32) -> Result<u64, Failure> {
+    status_mib(process, "VmRSS:")
+}
+
+/// The most memory that a process had in use, in MiB.
+pub(super) fn peak_resident_mib(process: u32) -> Result<u64, Failure> {
+    status_mib(process, "VmHWM:")
+}
+
+fn status_mib(process: u32, field: &str) -> Result<u64, Failure> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).ok_or("no such field")?;
+    let kib: u64 = line.split_whitespace().next().ok_or("an empty field")?.parse()?;
+    Ok(kib / 1_024)
+}

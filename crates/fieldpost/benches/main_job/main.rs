@@ -10,6 +10,7 @@
 mod machine;
 mod mosquitto;
 mod mqtt_subscriber;
+mod registry;
 mod report;
 mod reports;
 mod sink;
@@ -42,5 +43,6 @@ async fn run() -> Result<(), Failure> {
     reports::http_lines(&mut report).await?;
     webhooks::deliveries(&mut report).await?;
     webhooks::report_to_webhook(&mut report).await?;
+    registry::a_million_devices(&mut report).await?;
     report.finish()
 }

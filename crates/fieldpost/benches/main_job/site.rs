@@ -27,6 +27,15 @@ impl Fieldpost {
         Ok(Self { site, server })
     }
 
+    /// Where its API is.
+    pub(super) async fn url(&self) -> String {
+        format!("http://{}", self.site.http.address().await)
+    }
+
+    pub(super) fn process_id(&self) -> Result<u32, Failure> {
+        Ok(self.server.process_id().ok_or("the server has ended")?)
+    }
+
     pub(super) async fn stop(self) -> Result<(), Failure> {
         let status = self.server.stop(PATIENCE).await?;
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
