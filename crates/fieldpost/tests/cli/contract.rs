@@ -74,6 +74,22 @@ fn rejected_reports_are_listed_shown_replayed_and_removed() {
 }
 
 #[test]
+fn a_report_that_is_refused_again_does_not_stop_the_others() {
+    let problem = r#"{"status":422,"code":"value_not_allowed","detail":"the value of a lock is 0 or 1"}"#;
+    let answers = || vec![answer("422 Unprocessable Content", "", problem), answer("200 OK", "", SUM_OF_ONE)];
+    let replay = ["report", "rejected", "replay", "q_1", "q_2"];
+    let scripted = Scripted::new(answers());
+    let people = run(&scripted.url, &replay, "");
+    assert_eq!((people.code, people.out.as_str()), (Some(1), "q_2: 1 accepted, 0 rejected\n"));
+    let says = "q_1: the value of a lock is 0 or 1 (422 value_not_allowed)\nerror: 1 of 2 not accepted\n";
+    assert_eq!(people.err, says);
+    let scripted = Scripted::new(answers());
+    let programs = run(&scripted.url, &[&replay[..], &["--json"]].concat(), "");
+    assert_eq!(programs.out, format!("{SUM_OF_ONE}\n"));
+    assert_eq!(programs.err.lines().next(), Some(problem));
+}
+
+#[test]
 fn counts_are_shown_with_bars() {
     let counts = r#"{"items":[{"from":"2026-11-21T00:00:00.000Z","count":1},{"from":"2026-11-21T01:00:00.000Z","count":4}]}"#;
     let (short, long) = ("█".repeat(10), "█".repeat(40));

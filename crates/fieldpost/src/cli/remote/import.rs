@@ -80,8 +80,11 @@ impl Tally {
         }
     }
 
-    /// Tells people the rejected lines from this one of the list on, while they are few.
+    /// Tells people the rejected lines from this one of the list on, while they are few. Programs have them in the sum.
     pub(super) fn tell_rejected(&self, from: usize, screen: &Screen) {
+        if screen.is_for_programs() {
+            return;
+        }
         let few = &self.rejected[..self.rejected.len().min(SHOWN_MAX)];
         for Rejected { line, code, detail } in few.iter().skip(from) {
             screen.note(&format!("line {line}: {} ({})", plain(detail), plain(code)));
@@ -116,9 +119,7 @@ pub(super) fn run(
         let listed = sum.rejected.len();
         sum.add(answer.map_err(settled)?, piece.lines_before);
         after_line = piece.lines_before + piece.lines;
-        if !screen.is_for_programs() {
-            sum.tell_rejected(listed, screen);
-        }
+        sum.tell_rejected(listed, screen);
         screen.progress(&format!("{} lines: {}", grouped(after_line), sum.sentence()));
     }
     screen.progress("");

@@ -78,19 +78,32 @@ impl Command {
     }
 }
 
-/// All of them are sent; one that is rejected again does not stop the others.
+/// All of them are sent; one that is refused again does not stop the others.
 fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-    let mut verdict = Ok(());
+    let mut refused = 0;
     for id in ids {
-        let answer = api.call(&Path::of(&["quarantine", id, "replay"]))?;
-        let tally: Tally = api.read(&answer)?;
-        screen.show(&answer, || Ok(format!("{}: {}\n", plain(id), tally.sentence())))?;
-        if !screen.is_for_programs() {
-            tally.tell_rejected(0, screen);
+        match api.call(&Path::of(&["quarantine", id, "replay"])) {
+            Ok(answer) => {
+                let tally: Tally = api.read(&answer)?;
+                screen.show(&answer, || Ok(format!("{}: {}\n", plain(id), tally.sentence())))?;
+                tally.tell_rejected(0, screen);
+                refused += u64::from(tally.verdict().is_err());
+            }
+            Err(failure @ Failure::Refused(_)) if !failure.may_pass() => {
+                screen.note(&told(id, &failure, screen.is_for_programs()));
+                refused += 1;
+            }
+            Err(failure) => return Err(failure),
         }
-        verdict = verdict.and(tally.verdict());
     }
-    verdict
+    match refused {
+        0 => Ok(()),
+        _ => Err(Failure::Incomplete(format!("{refused} of {} not accepted", ids.len()))),
+    }
+}
+
+fn told(id: &str, failure: &Failure, to_program: bool) -> String {
+    if to_program { failure.to_json() } else { format!("{}: {}", plain(id), plain(&failure.to_string())) }
 }
 
 fn of(id: &str) -> Path {
