@@ -413,3 +413,29 @@ async fn who_has_no_login_is_told_so() {
     let log = std::fs::read_to_string(rig.site.log_path()).expect("a log");
     assert!(log.contains("refused an MQTT login") && !log.contains("wrong"), "{log}");
 }
+
+#[tokio::test]
+async fn mosquitto_pub_reports_over_tls() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    std::fs::write(&cert, certified.cert.pem()).expect("written");
+    std::fs::write(&key, certified.signing_key.serialize_pem()).expect("written");
+    let (cert, key) = (cert.to_str().expect("a path"), key.to_str().expect("a path"));
+    let settings = [
+        ("FIELDPOST_TLS__CERT", cert),
+        ("FIELDPOST_TLS__KEY", key),
+        ("FIELDPOST_DEVICES__UNKNOWN", "register"),
+    ];
+    let site = Site::new(Path::new(BINARY), &settings).expect("a directory");
+    let _server = site.start(PATIENCE).await.expect("a server");
+    let port = site.mqtt.address().await.port().to_string();
+    for version in ["mqttv311", "mqttv5"] {
+        let published =
+            ["-h", "127.0.0.1", "-p", &port, "-V", version, "-q", "1", "-t", "dev/lock/0xA/state", "-m", "1"];
+        let ended = run("mosquitto_pub", &[&published[..], &["--cafile", cert]].concat(), "").await;
+        assert!(ended.success && ended.stderr.is_empty(), "{version}: {}", ended.stderr);
+        let plain = run("mosquitto_pub", &published, "").await;
+        assert!(!plain.success, "without TLS nobody is let in");
+    }
+}
