@@ -87,6 +87,41 @@ async fn events_and_deliveries_are_listed_shown_and_retried() {
 }
 
 #[tokio::test]
+async fn a_rejected_report_is_replayed_once_what_was_in_its_way_is_put_right() {
+    let rig = Rig::start(&[]).await;
+    for device in ["lock7", "lock8"] {
+        assert_eq!(rig.run(&format!("report send {device} 1")).code, Some(1));
+    }
+    let rejected = rig.feed("report rejected ls --order asc", 2);
+    let ids = [0, 1].map(|place: usize| rejected[place]["id"].as_str().expect("an id"));
+    assert!(rig.out(&format!("report rejected show {}", ids[0])).contains("unknown_device"));
+    rig.devices(&["lock7"]);
+    let replayed = rig.run(&format!("report rejected replay {} {}", ids[1], ids[0]));
+    assert_eq!(replayed.code, Some(1), "lock8 is still not registered: {replayed:?}");
+    assert_eq!(replayed.out, format!("{}: 1 accepted, 0 rejected\n", ids[0]));
+    assert_eq!(rig.feed("device readings lock7", 1)[0]["data"], 1);
+    let left = rig.feed("report rejected ls", 1);
+    rig.out(&format!("report rejected rm {}", left[0]["id"].as_str().expect("an id")));
+    rig.feed("report rejected ls", 0);
+}
+
+#[tokio::test]
+async fn reports_are_counted_by_the_hour() {
+    let rig = Rig::start(&[]).await;
+    rig.devices(&["lock7", "lock8"]);
+    for report in ["lock7 1", "lock7 1", "lock8 0"] {
+        rig.out(&format!("report send {report}"));
+    }
+    for (line, count) in
+        [("stats reports", 3), ("stats changes", 2), ("stats reports --device lock7 --by day", 2)]
+    {
+        let counts = rig.json(&format!("{line} --from 2h"));
+        let sum: u64 = counts.iter().filter_map(|count| count["count"].as_u64()).sum();
+        assert_eq!(sum, count, "{line}: {counts:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_device_is_watched_live_by_a_program() {
     let rig = Rig::start(&[]).await;
     rig.devices(&["lock7"]);

@@ -35,8 +35,9 @@ async fn the_examples_of_the_page_work_as_they_stand() {
         ("the secret", "whsec_"),
         ("the link", "acme is told of lock7\n"),
         ("the import", "2 accepted, 0 rejected\n"),
+        ("the replay", ": 1 accepted, 0 rejected\n"),
         ("an event for programs", "\"type\":\"device.changed\""),
-        ("what came back", "0 created, 3 updated, 0 rejected\n"),
+        ("what came back", "0 created, 4 updated, 0 rejected\n"),
         ("what is new", "1 created, 0 updated, 0 rejected\n"),
     ] {
         assert!(told.contains(part), "{what} is not in what the page prints:\n{told}\n{wrong}");

@@ -14,6 +14,10 @@ async fn clients_are_added_changed_switched_and_removed() {
     let made = rig.json("client add --name Beta --hook http://127.0.0.1:9/beta");
     assert!(made[0]["secret"].as_str().is_some_and(|secret| secret.starts_with("whsec_")), "{made:?}");
     assert!(!rig.out("client show acme").contains("whsec_"));
+    let rotated = rig.out("client rotate-secret acme");
+    let secret = |text: &str| text.split("whsec_").nth(1).map(|rest| rest[..8].to_owned()).expect("a secret");
+    assert_ne!(secret(&rotated), secret(&added));
+    assert!(rig.run("client test acme").out.starts_with("not taken: "), "nobody listens there");
     rig.out("client set acme --hook http://127.0.0.1:9/other");
     assert_eq!(rig.out("client disable acme"), "acme disabled\n");
     let list = rig.json("client ls");
