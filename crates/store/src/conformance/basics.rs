@@ -33,7 +33,7 @@ pub(super) fn device(text: &str, slot: u32, clients: &[u64]) -> DeviceProfile {
     }
 }
 
-pub(super) fn sign(slot: u32, readings: u32, value: f64) -> Op {
+pub(crate) fn sign(slot: u32, readings: u32, value: f64) -> Op {
     let reading = SignReading { ts: None, value: Value::Number(value), changed: readings == 1 };
     let (slot, way) = (DeviceSlot(slot), WayIn::Http);
     Op::Sign(Sign { slot, way, readings, newest_ts: None, reading: Some(reading) })
@@ -43,7 +43,7 @@ fn entity(at: i64, number: u32) -> EntityId {
     EntityId::derive(Lineage(1), 5, Incarnation(1), Timestamp(at), number, &[])
 }
 
-pub(super) fn event(slot: u32, at: i64, number: u32) -> Event {
+pub(crate) fn event(slot: u32, at: i64, number: u32) -> Event {
     Event {
         id: entity(at, number),
         slot: DeviceSlot(slot),
@@ -55,7 +55,7 @@ pub(super) fn event(slot: u32, at: i64, number: u32) -> Event {
     }
 }
 
-pub(super) fn delivery(slot: u32, client: u64, at: i64, number: u32) -> Delivery {
+pub(crate) fn delivery(slot: u32, client: u64, at: i64, number: u32) -> Delivery {
     let progress = DeliveryProgress {
         status: DeliveryStatus::Pending,
         attempts: 0,
@@ -102,7 +102,7 @@ fn job(number: u8) -> JobHead {
     }
 }
 
-pub(super) fn all<K>() -> Page<K> {
+pub(crate) fn all<K>() -> Page<K> {
     Page { from: Timestamp(i64::MIN), to: Timestamp::MAX, ascending: true, after: None, limit: 100 }
 }
 

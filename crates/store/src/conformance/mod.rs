@@ -17,6 +17,8 @@ pub use basics::{
     an_open_view_shows_the_moment_it_was_opened, every_method_shows_what_was_committed,
     outcomes_come_in_the_order_of_commits, what_was_committed_is_there_after_a_restart,
 };
+#[cfg(test)]
+pub(crate) use basics::{all, delivery, event, sign};
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
 pub use keeping::{
     counts_are_what_was_put_last, devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,

@@ -76,6 +76,14 @@ fn readings(store: &dyn Store, slot: DeviceSlot, page: Page<ReadingKey>) -> Vec<
     found.iter().map(|reading| ReadingKey { ts: reading.ts, number: reading.number }).collect()
 }
 
+fn reading_times(store: &dyn Store, slot: DeviceSlot, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
+    let view = store.view(PARTITION).expect("opens");
+    let mut times = Vec::new();
+    view.reading_times(slot, from, to, &mut |ts| times.push(ts)).expect("reads");
+    times.sort_unstable();
+    times
+}
+
 fn first_page<K>(ascending: bool, limit: usize) -> Page<K> {
     Page { ascending, limit, ..all() }
 }
@@ -186,5 +194,10 @@ pub fn pages_stay_within_their_times(make: Make<'_>) {
         let page = Page { from, to, ascending, after: key, limit: 10 };
         let found = readings(subject.store(), DeviceSlot(0), page);
         assert!(found.iter().map(|key| i64::from(key.number)).eq(expect.iter().copied()), "{context}");
+        if after.is_none() {
+            let mut expect: Vec<_> = expect.iter().map(|n| at(*n)).collect();
+            expect.sort_unstable();
+            assert_eq!(reading_times(subject.store(), DeviceSlot(0), from, to), expect, "{context}");
+        }
     }
 }

@@ -5,6 +5,7 @@ mod conformance;
 mod crashes;
 mod damage;
 mod driver;
+mod expiring;
 mod opening;
 
 use std::sync::Arc;
