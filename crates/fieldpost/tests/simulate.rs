@@ -1,5 +1,8 @@
 //! `fieldpost simulate` as its users run it: the real program against a real server.
 
+#[expect(dead_code, reason = "shared with the tests of the consumer, which also break it")]
+mod rabbitmq;
+
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -22,7 +25,11 @@ struct Rig {
 
 impl Rig {
     async fn start() -> Self {
-        let site = Site::new(Path::new(BINARY), &[]).expect("a directory");
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let site = Site::new(Path::new(BINARY), settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");
         let api = Api::new(site.http.clone(), PATIENCE);
         Self { site, api, _server: server }
@@ -110,6 +117,40 @@ async fn over_http_every_good_report_is_in_the_history_and_every_bad_one_is_refu
     assert!(number(&account, "/refused") > 50, "{account}");
     assert!(account.pointer("/latency_ms/since_due/p99").is_some_and(Value::is_number), "{account}");
     assert_eq!(rig.readings_of("h", 8).await, number(&account, "/acknowledged"));
+}
+
+#[tokio::test]
+async fn over_amqp_every_good_report_is_in_the_history_once() {
+    let rabbitmq = rabbitmq::in_use().await;
+    let url = rabbitmq::url_at(rabbitmq.broker.address());
+    let queue = "simulated";
+    let rig =
+        Rig::start_with(&[("FIELDPOST_AMQP__URL", url.as_str()), ("FIELDPOST_AMQP__QUEUE", queue)]).await;
+    let http = rig.site.http.address().await;
+    let flags = format!(
+        "--url {url} --queue {queue} --http http://{http} --devices 8 --id-prefix q --rate 400 --reports 400 \
+         --seed 7 --bad-payloads 0.1 --reconnects 0.005 --ids --json"
+    );
+    let account = account(&ended(simulate(&flags)).await, 0);
+    assert_eq!((number(&account, "/acknowledged"), number(&account, "/refused")), (400, 0), "{account}");
+    let good = 400 - number(&account, "/bad/sent");
+    assert!(number(&account, "/reconnects") > 0 && good < 400, "{account}");
+    let stats = "/v1/stats?metric=reports&by=hour";
+    let counted = |list: &Value| {
+        let items = list["items"].as_array().into_iter().flatten();
+        items.filter_map(|item| item["count"].as_u64()).sum::<u64>() >= good
+    };
+    let _: Value = rig.api.until(stats, PATIENCE, counted).await.expect("the queue is emptied");
+    assert_eq!(rig.readings_of("q", 8).await, good);
+}
+
+#[tokio::test]
+async fn a_queue_that_nobody_made_takes_no_report() {
+    let rabbitmq = rabbitmq::in_use().await;
+    let url = rabbitmq::url_at(rabbitmq.broker.address());
+    let flags = format!("--url {url} --queue nobodyMadeIt --no-register --rate 1000 --reports 20 --json");
+    let account = account(&ended(simulate(&flags)).await, 1);
+    assert_eq!(number(&account, "/refused_by_reason/no queue takes it"), 20, "{account}");
 }
 
 #[tokio::test]
