@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, timeout};
 
 use rabbitmq::proxy::Proxy;
 use rabbitmq::{RabbitMq, url_at, waiting_in};
@@ -110,13 +110,14 @@ impl Rig {
     }
 }
 
-/// Asks until there is an answer.
+/// Asks at intervals until there is an answer.
 async fn eventually<T>(what: &str, ask: impl AsyncFn() -> Option<T>) -> T {
     let asking = async {
+        let mut again = interval(LOOK_EVERY);
         loop {
-            match ask().await {
-                Some(answer) => return answer,
-                None => sleep(LOOK_EVERY).await,
+            again.tick().await;
+            if let Some(answer) = ask().await {
+                return answer;
             }
         }
     };
@@ -205,14 +206,12 @@ impl Stubborn {
 /// Every number is in the history of its meter, each for the first time after the one before.
 async fn check_history(rig: &Rig, numbers: usize) {
     for (place, meter) in METERS.into_iter().enumerate() {
-        let expect: Vec<u64> =
-            (0..numbers).filter(|number| number % METERS.len() == place).map(|n| n as u64).collect();
-        let last = *expect.last().expect("some for each");
-        let readings = eventually("the last number comes", async || {
-            let readings = rig.readings(meter).await;
-            readings.iter().any(|reading| *reading == json!(last)).then_some(readings)
-        })
-        .await;
+        let numbers = (0..numbers as u64).filter(|number| *number as usize % METERS.len() == place);
+        let expect: Vec<u64> = numbers.collect();
+        let newest = format!("/v1/devices/{meter}/readings?limit=1");
+        let is_last = |list: &Value| list["items"][0]["data"].as_u64() == expect.last().copied();
+        rig.api.until(&newest, PATIENCE, is_last).await.expect("the last number comes");
+        let readings = rig.readings(meter).await;
         let mut seen = Vec::new();
         for reading in readings {
             let number = reading.as_u64().expect("a number");
