@@ -8,7 +8,7 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit lint fmt bench clean
+.PHONY: help setup build run demo test unit lint deny fmt bench clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ lint: ## format check and clippy alone
 	@scripts/setup build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- --deny warnings
+
+deny: ## licences, sources and known advisories of every dependency (fetches the advisories)
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check
 
 fmt: ## format every Rust file
 	$(CARGO) fmt --all

@@ -1,4 +1,5 @@
-//! The quick start of `README.md`, run as it stands there: only the ports are others, because tests share a machine.
+//! Pages that a newcomer follows, run as they stand: the quick start of `README.md` and the tutorial. Only the ports are others,
+//! because tests share a machine.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -10,14 +11,18 @@ use std::time::Duration;
 /// What a newcomer would wait for, and then some for a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The fenced block below the mark.
-fn block() -> String {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    let text = std::fs::read_to_string(readme).expect("README.md is there");
-    let (_, after) =
-        text.split_once("<!-- quickstart -->\n```sh\n").expect("the mark is above a block of shell");
-    let (block, _) = after.split_once("\n```").expect("the block ends");
-    block.to_owned()
+/// The fenced blocks below a mark, in order, as one script.
+fn blocks(page: &str, mark: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+    let text = std::fs::read_to_string(path).expect("the page is there");
+    let mut script = String::new();
+    for after in text.split(&format!("<!-- {mark} -->\n```sh\n")).skip(1) {
+        let (block, _) = after.split_once("\n```").expect("the block ends");
+        script.push_str(block);
+        script.push('\n');
+    }
+    assert!(!script.is_empty(), "{page} has blocks below the mark {mark}");
+    script
 }
 
 /// Three ports that nobody has at this moment.
@@ -52,6 +57,7 @@ fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
         .env("TMPDIR", folder.path())
         .env("FIELDPOST_HTTP__LISTEN", format!("127.0.0.1:{http}"))
         .env("FIELDPOST_MQTT__LISTEN", format!("127.0.0.1:{mqtt}"))
+        .env("FIELDPOST_URL", format!("http://127.0.0.1:{http}"))
         .current_dir(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -73,18 +79,36 @@ fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
     output
 }
 
-#[test]
-fn the_quick_start_of_the_readme_works_as_it_stands() {
+/// Runs a page, which must end well and print these parts.
+fn check(page: &str, mark: &str, parts: &[(&str, &str)]) {
     let ports = free_ports();
-    let output = run(&at_ports(&block(), ports), ports);
+    let output = run(&at_ports(&blocks(page, mark), ports), ports);
     let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{told}\n{log}", output.status);
-    for (what, part) in [
+    for (what, part) in parts {
+        assert!(told.contains(part), "{what} is not in what {page} prints:\n{told}\n{log}");
+    }
+}
+
+#[test]
+fn the_quick_start_of_the_readme_works_as_it_stands() {
+    let parts = [
         ("the webhook", "\"type\":\"device.changed\""),
         ("its value", "\"value\":1"),
         ("the reading", "\"changed\":true"),
         ("the delivery", "\"status\":\"delivered\""),
-    ] {
-        assert!(told.contains(part), "{what} is not in what the quick start prints:\n{told}\n{log}");
-    }
+    ];
+    check("README.md", "quickstart", &parts);
+}
+
+#[test]
+fn the_tutorial_works_as_it_stands() {
+    let parts = [
+        ("the first change", "device.changed lock1 1 skipped 0"),
+        ("the folded change", "device.changed lock1 0 skipped"),
+        ("the loss", "device.lost cellar"),
+        ("the refused report", "unknown_device"),
+        ("the events as CSV", "device.restored"),
+    ];
+    check("docs/tutorial.md", "run", &parts);
 }
