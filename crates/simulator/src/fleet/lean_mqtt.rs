@@ -152,10 +152,28 @@ impl Connection {
         }
     }
 
-    /// Hands each answer that has come to the lane.
+    /// Hands each answer that has come to the lane. What was read is moved once for all of them, not for each.
     fn take_answers<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
+        let mut input = std::mem::take(&mut self.input);
+        let mut rest = input.as_slice();
         let mut accepted = 0;
-        while let Some(packet) = self.take_packet()? {
+        let taken = self.settle_all(lane, &mut rest, &mut accepted);
+        // Also what came before something that ends the connection: it needs no repeat.
+        lane.outbox.acknowledge(accepted, Instant::now());
+        let taken_bytes = input.len() - rest.len();
+        input.drain(..taken_bytes);
+        self.input = input;
+        taken
+    }
+
+    /// Settles what `input` begins with, and leaves in `accepted` how many of the newest are still to be acknowledged.
+    fn settle_all<T: Traffic>(
+        &mut self,
+        lane: &mut Lane<T>,
+        input: &mut &[u8],
+        accepted: &mut usize,
+    ) -> io::Result<()> {
+        while let Some(packet) = take_packet(input, self.dialect.version)? {
             match packet {
                 Packet::Reply { step, packet_id, refusal } => self.answer(lane, step, packet_id, refusal)?,
                 Packet::Pingresp => {}
@@ -166,15 +184,14 @@ impl Connection {
             }
             while let Some(settled) = self.window.pop_settled() {
                 match settled {
-                    Settled::Accepted => accepted += 1,
+                    Settled::Accepted => *accepted += 1,
                     Settled::Refused(reason) => {
-                        lane.outbox.acknowledge(std::mem::take(&mut accepted), Instant::now());
+                        lane.outbox.acknowledge(std::mem::take(accepted), Instant::now());
                         lane.outbox.refuse_oldest(&reason);
                     }
                 }
             }
         }
-        lane.outbox.acknowledge(accepted, Instant::now());
         Ok(())
     }
 
