@@ -13,9 +13,12 @@ use records::{
 };
 use store::{Page, ReadingKey, StoreError, View, Whose};
 
+mod merge;
 mod stats;
 
 pub use stats::{StatsOf, StatsQuery};
+
+use merge::merge;
 
 use crate::Engine;
 use crate::refusals::{unknown_client, unknown_device};
@@ -155,9 +158,7 @@ impl Queries {
         after: Option<&DeviceId>,
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
-        self.merge_devices(limit, |view| {
-            matching(view, filter, after, limit, |after| filter.read(view, after))
-        })
+        self.merge_devices(after, limit, |view, after, limit| matching(view, filter, after, limit))
     }
 
     /// Devices linked to a client, in order of id.
@@ -171,7 +172,9 @@ impl Queries {
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
         let client = self.known_client(client)?;
-        self.merge_devices(limit, |view| view.devices_of(client, after, limit).map_err(unreadable))
+        self.merge_devices(after, limit, |view, after, limit| {
+            view.devices_of(client, after, limit).map_err(unreadable)
+        })
     }
 
     /// The clients that a device is linked to, in order of id.
@@ -277,39 +280,47 @@ impl Queries {
     ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
         let to = page.to.min(self.engine.feed_horizon());
         let page = Page { to, ..page };
-        let mut items = Vec::new();
-        let mut gather = |view: &dyn View, partition, whose| -> Result<(), Problem> {
-            let found = read(view, whose, part_of(&page, partition)).map_err(unreadable)?;
-            items.extend(found.into_iter().map(|(key, item)| (FeedKey { key, partition }, item)));
-            Ok(())
-        };
+        let mut sources = Vec::new();
+        let mut device_slot = None;
         if let Some(id) = device {
             let (view, profile) = self.known_device(id)?;
-            gather(&*view, self.partition_of(id), Whose { device: Some(profile.slot), client })?;
+            device_slot = Some(profile.slot);
+            sources.push((self.partition_of(id), view));
         } else {
             for partition in self.partitions() {
-                gather(&*self.view(partition)?, partition, Whose { device: None, client })?;
+                sources.push((partition, self.view(partition)?));
             }
         }
-        items.sort_by(|(a, _), (b, _)| if page.ascending { a.cmp(b) } else { b.cmp(a) });
-        items.truncate(page.limit);
-        Ok(items)
+        let whose = Whose { device: device_slot, client };
+        let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
+        let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
+            let (partition, view) = &sources[at];
+            let part = part_of(&page, *partition);
+            let part = Page { after: last.map(|last| last.key).or(part.after), limit, ..part };
+            let found = read(&**view, whose, part).map_err(unreadable)?;
+            Ok(found.into_iter().map(|(key, item)| (FeedKey { key, partition: *partition }, item)).collect())
+        })?;
+        Ok(merged.into_iter().map(|(_, key, item)| (key, item)).collect())
     }
 
     /// A page of devices over all partitions; what is known of a device is read only if it is on the page.
     fn merge_devices(
         &self,
+        after: Option<&DeviceId>,
         limit: usize,
-        read: impl Fn(&dyn View) -> Result<Vec<DeviceProfile>, Problem>,
+        read: impl Fn(&dyn View, Option<&DeviceId>, usize) -> Result<Vec<DeviceProfile>, Problem>,
     ) -> Result<Vec<Device>, Problem> {
         let views = self.partitions().map(|partition| self.view(partition)).collect::<Result<Vec<_>, _>>()?;
-        let mut profiles = Vec::new();
-        for view in &views {
-            profiles.extend(read(&**view)?.into_iter().map(|profile| (view, profile)));
-        }
-        profiles.sort_by(|(_, a), (_, b)| a.id.cmp(&b.id));
-        profiles.truncate(limit);
-        profiles.into_iter().map(|(view, profile)| with_state(&**view, profile)).collect()
+        let merged = merge(
+            views.len(),
+            limit,
+            |a, b| a < b,
+            |at, last: Option<&DeviceId>, limit| {
+                let profiles = read(&*views[at], last.or(after), limit)?;
+                Ok(profiles.into_iter().map(|profile| (profile.id.clone(), profile)).collect())
+            },
+        )?;
+        merged.into_iter().map(|(at, _, profile)| with_state(&*views[at], profile)).collect()
     }
 
     fn known_client(&self, id: &ClientId) -> Result<Incarnation, Problem> {
@@ -346,14 +357,14 @@ fn matching(
     filter: &DeviceFilter,
     after: Option<&DeviceId>,
     limit: usize,
-    read: impl Fn(Option<&DeviceId>) -> Result<Vec<DeviceProfile>, StoreError>,
 ) -> Result<Vec<DeviceProfile>, Problem> {
+    let at_once = if filter.is_indexed() { limit } else { SCANNED_PER_READ };
     let mut found = Vec::new();
     let mut after = after.cloned();
     loop {
-        let profiles = read(after.as_ref()).map_err(unreadable)?;
+        let profiles = filter.read(view, after.as_ref(), at_once).map_err(unreadable)?;
         after = profiles.last().map(|profile| profile.id.clone());
-        let read_to_the_end = profiles.len() < SCANNED_PER_READ;
+        let read_to_the_end = profiles.len() < at_once;
         for profile in profiles.into_iter().filter(|profile| filter.suits(profile)) {
             let suits = match filter.connection {
                 None => true,
@@ -374,12 +385,23 @@ fn matching(
 
 impl DeviceFilter {
     /// Devices that may match: by label or by kind, as far as there is an index for what is asked.
-    fn read(&self, view: &dyn View, after: Option<&DeviceId>) -> Result<Vec<DeviceProfile>, StoreError> {
+    fn read(
+        &self,
+        view: &dyn View,
+        after: Option<&DeviceId>,
+        limit: usize,
+    ) -> Result<Vec<DeviceProfile>, StoreError> {
         match (self.labels.first(), &self.kind) {
-            (Some((key, value)), _) => view.devices_with((key, value), after, SCANNED_PER_READ),
-            (None, Some(kind)) => view.devices_of_kind(kind, after, SCANNED_PER_READ),
-            (None, None) => view.devices(after, SCANNED_PER_READ),
+            (Some((key, value)), _) => view.devices_with((key, value), after, limit),
+            (None, Some(kind)) => view.devices_of_kind(kind, after, limit),
+            (None, None) => view.devices(after, limit),
         }
+    }
+
+    /// Whether an index, or the order of ids, answers all that is asked: nothing is read in vain.
+    fn is_indexed(&self) -> bool {
+        let asked = self.labels.len() + usize::from(self.kind.is_some());
+        asked <= 1 && self.connection.is_none()
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {
