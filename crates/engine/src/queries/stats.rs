@@ -117,13 +117,10 @@ impl Queries {
             query.start_of(Timestamp(query.to.0.saturating_add(query.span_ms() - 1))),
         );
         match query.metric {
-            Metric::Reports => each(span, add, |page| {
-                let readings = view.readings(profile.slot, page).map_err(unreadable)?;
-                Ok(readings
-                    .iter()
-                    .map(|reading| (reading.ts, store::ReadingKey { ts: reading.ts, number: reading.number }))
-                    .collect())
-            }),
+            Metric::Reports => {
+                let each = &mut |at| add(at, 1);
+                view.reading_times(profile.slot, span.0, span.1, each).map_err(unreadable)
+            }
             Metric::Changes => each_event(&*view, whose, EventKind::Changed, span, add),
             Metric::Losses => each_event(&*view, whose, EventKind::Lost, span, add),
             Metric::Deliveries => each(span, add, |page| {
