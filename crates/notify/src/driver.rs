@@ -13,6 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
+use tracing::{Instrument, debug_span};
 
 use crate::connector::Connector;
 use crate::guard::Guard;
@@ -143,7 +144,8 @@ impl Driver {
             Some(_) => Standing::Enabled,
         };
         while let Some(lease) = self.lanes.next(standing) {
-            self.tasks.spawn(see_through(Arc::clone(&self.shared), lease));
+            let span = debug_span!("notify", client = lease.client.0, partition = %lease.partition);
+            self.tasks.spawn(see_through(Arc::clone(&self.shared), lease).instrument(span));
         }
         self.metrics.in_flight.set(self.lanes.in_flight() as i64);
         self.metrics.lanes_due.set(self.lanes.due() as i64);

@@ -11,6 +11,7 @@ use records::Process;
 use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tracing::{Instrument, debug_span};
 
 use super::Door;
 use crate::Settings;
@@ -84,7 +85,8 @@ impl Starting {
         let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&self.outside));
         let writing_since = runner.writing_since();
         let (stop, outside) = (self.stop.subscribe(), Arc::clone(&self.outside));
-        self.tasks.spawn(Driver { runner, inbox: inputs, stop, outside }.run());
+        let driver = Driver { runner, inbox: inputs, stop, outside };
+        self.tasks.spawn(driver.run().instrument(debug_span!("partition", %id)));
         Door { inbox, writing_since }
     }
 

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
-use tracing::{debug, warn};
+use tracing::{Instrument, debug, debug_span, warn};
 
 use super::tls::TlsSource;
 
@@ -205,7 +205,10 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, 
 
 async fn answer(State(front): State<Arc<Front>>, request: Request) -> Result<Response, Infallible> {
     match front.api.get() {
-        Some(api) => api.clone().call(request).await,
+        Some(api) => {
+            let span = debug_span!("http", method = %request.method(), path = request.uri().path());
+            api.clone().call(request).instrument(span).await
+        }
         None => Ok(front.starting(request.uri().path())),
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{Instrument, debug_span};
 
 use super::Shared;
 use super::absence::Room;
@@ -162,7 +163,7 @@ async fn accept_all(
     let mut patience = Patience::new();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 patience.restore();
                 let Some(place) = places.take() else {
                     // Closed without a word: answering would take room that is not there.
@@ -175,7 +176,8 @@ async fn accept_all(
                     shared: Arc::clone(shared),
                     shutdown: shutdown.clone(),
                 };
-                tokio::spawn(serve(stream, tls.map(|source| source.load_full()), greeting, place));
+                let served = serve(stream, tls.map(|source| source.load_full()), greeting, place);
+                tokio::spawn(served.instrument(debug_span!("mqtt", %peer)));
             }
             Err(error) => {
                 shared.figures.accept_errors.inc();
