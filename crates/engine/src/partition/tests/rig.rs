@@ -58,7 +58,7 @@ impl Rig {
         let outside = Outside::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
         outside.directory.put(client());
         let now = Timestamp(1_795_000_000_000);
-        let partition = load(&*store, &settings, &outside.directory, now, 1);
+        let partition = load(&store, &settings, &outside.directory, now, 1);
         let mut rig = Self { partition, store, settings, outside, now, processes: 1 };
         rig.attend();
         rig.create("0xA").expect("registered");
@@ -120,7 +120,7 @@ impl Rig {
     pub(super) fn restart(&mut self) {
         self.processes += 1;
         self.partition =
-            load(&*self.store, &self.settings, &self.outside.directory, self.now, self.processes);
+            load(&self.store, &self.settings, &self.outside.directory, self.now, self.processes);
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
