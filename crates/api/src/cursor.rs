@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
 use engine::queries::FeedKey;
-use engine::records::{DeliveryKey, EventKey};
+use engine::records::{DeliveryKey, EventKey, QuarantineKey};
 
 /// Changes with the layout of any key.
 const VERSION: u8 = 1;
@@ -113,7 +113,7 @@ macro_rules! feed_key {
         }
     )*};
 }
-feed_key!(EventKey, DeliveryKey);
+feed_key!(EventKey, DeliveryKey, QuarantineKey);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
-use base::limits::PAGE_ITEMS_MAX;
+use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 
 use crate::cursor::{self, Key};
@@ -103,12 +103,34 @@ impl Params {
         self.take(name, "a client's id: ASCII letters, digits, '_' and '-'", ClientId::new)
     }
 
-    /// All parameters whose names begin with `prefix`, without it. `shown` stands for them where parameters are listed.
-    pub(crate) fn prefixed(&mut self, prefix: &str, shown: &'static str) -> Vec<(String, String)> {
-        self.known.push(shown);
-        let taken =
-            self.given.extract_if(.., |(name, _)| name.len() > prefix.len() && name.starts_with(prefix));
-        taken.map(|(name, value)| (name[prefix.len()..].to_owned(), value)).collect()
+    /// Labels: the parameters whose names are `label.` and a key.
+    ///
+    /// # Errors
+    /// `invalid_parameter` for what no label can be.
+    pub(crate) fn labels(&mut self) -> Result<Vec<(String, String)>, Problem> {
+        const PREFIX: &str = "label.";
+        self.known.push("label.KEY");
+        let named = |name: &str| name.len() > PREFIX.len() && name.starts_with(PREFIX);
+        let taken: Vec<_> = self.given.extract_if(.., |(name, _)| named(name)).collect();
+        for (name, value) in &taken {
+            if !is_label_key(&name[PREFIX.len()..]) {
+                let right = "a lower-case letter and up to 31 of a-z 0-9 _ . - behind \"label.\"";
+                return Err(invalid(format!("{} names no label; it must be {right}", quoted(name))));
+            }
+            if value.len() > LABEL_VALUE_BYTES_MAX {
+                let right = format!("at most {LABEL_VALUE_BYTES_MAX} bytes");
+                return Err(invalid(format!("{name} has {} bytes; it must have {right}", value.len())));
+            }
+        }
+        Ok(taken.into_iter().map(|(name, value)| (name[PREFIX.len()..].to_owned(), value)).collect())
+    }
+
+    /// `from` and `to`.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn span(&mut self) -> Result<(Option<Timestamp>, Option<Timestamp>), Problem> {
+        Ok((self.time("from")?, self.time("to")?))
     }
 
     /// `from`, `to` and `order`: newest first unless it is asked for otherwise.
@@ -116,7 +138,7 @@ impl Params {
     /// # Errors
     /// `invalid_parameter`.
     pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
-        let (from, to) = (self.time("from")?, self.time("to")?);
+        let (from, to) = self.span()?;
         let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
         Ok(Feed { from, to, order })
     }
@@ -136,7 +158,11 @@ impl Params {
         Ok(PageOf { limit, after, fingerprint: self.fingerprint, form: self.form })
     }
 
-    fn end(&self) -> Result<(), Problem> {
+    /// What was not taken by now is unknown.
+    ///
+    /// # Errors
+    /// `unknown_parameter`.
+    pub(crate) fn end(&self) -> Result<(), Problem> {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
         let known = self.known.join(", ");
         let detail = format!("there is no parameter {} here; known are {known}", quoted(name));
@@ -152,6 +178,12 @@ impl Params {
 fn moment(text: &str) -> Option<Timestamp> {
     let unescaped = || text.rsplit_once(' ').map(|(moment, offset)| format!("{moment}+{offset}"));
     Timestamp::parse(text).ok().or_else(|| Timestamp::parse(&unescaped()?).ok())
+}
+
+fn is_label_key(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-');
+    let begins = text.bytes().next().is_some_and(|first| first.is_ascii_lowercase());
+    begins && text.len() <= LABEL_KEY_CHARS_MAX && text.bytes().all(plain)
 }
 
 fn invalid(detail: String) -> Problem {

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use base::id::DELIVERY_ID_PREFIX;
+use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Problem};
 
 use crate::problem::{Refused, quoted};
@@ -22,6 +22,10 @@ pub(crate) struct LinkInPath(pub DeviceId, pub ClientId);
 /// `/v1/deliveries/{id}`
 #[derive(Debug)]
 pub(crate) struct DeliveryInPath(pub EntityId);
+
+/// `/v1/quarantine/{id}`
+#[derive(Debug)]
+pub(crate) struct QuarantinedInPath(pub EntityId);
 
 impl<S: Send + Sync> FromRequestParts<S> for ClientInPath {
     type Rejection = Refused;
@@ -57,6 +61,22 @@ impl<S: Send + Sync> FromRequestParts<S> for DeliveryInPath {
         let id: String = in_path(parts, state).await?;
         EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_delivery(&id)))
     }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for QuarantinedInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id: String = in_path(parts, state).await?;
+        EntityId::from_text(QUARANTINE_ID_PREFIX, &id)
+            .map(Self)
+            .ok_or_else(|| Refused(unknown_quarantined(&id)))
+    }
+}
+
+/// A refused report that is not there.
+pub(crate) fn unknown_quarantined(id: &str) -> Problem {
+    Problem::unknown("unknown_quarantined", format!("there is no refused report {}", quoted(id)))
 }
 
 /// A delivery that is not there.

@@ -8,6 +8,8 @@ mod history;
 mod import;
 mod links;
 mod openapi;
+mod quarantine;
+pub(crate) mod stats;
 
 use axum::Router;
 use axum::handler::Handler;
@@ -58,7 +60,9 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(links::routes())
         .merge(history::routes())
         .merge(import::routes())
-        .merge(deliveries::routes());
+        .merge(deliveries::routes())
+        .merge(quarantine::routes())
+        .merge(stats::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));
     let health = health::routes();

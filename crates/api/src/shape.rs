@@ -5,11 +5,14 @@ mod delivery;
 mod device;
 mod event;
 mod import;
+mod quarantined;
 mod reading;
+mod stats;
 mod text;
 
 pub(crate) use client::{
-    ClientShape, NewClientShape, change_of_client, client_changes_schema, new_client, new_client_schema,
+    ClientShape, NewClientShape, SecretShape, change_of_client, client_changes_schema, new_client,
+    new_client_schema,
 };
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
 pub(crate) use device::{
@@ -18,4 +21,6 @@ pub(crate) use device::{
 };
 pub(crate) use event::EventShape;
 pub(crate) use import::ImportedShape;
+pub(crate) use quarantined::QuarantinedShape;
 pub(crate) use reading::ReadingShape;
+pub(crate) use stats::StatsShape;

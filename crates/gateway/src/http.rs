@@ -1,7 +1,7 @@
-//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON.
+//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and the replay of refused ones.
 //!
 //! The answer comes when everything that is accepted is durable. A body that has begun is never answered "too busy": when
-//! the engine is behind, the body is read more slowly. This module has a route, not a listener; who has the listener tells
+//! the engine is behind, the body is read more slowly. This module has routes, not a listener; who has the listener tells
 //! the engine that this way in is attended.
 
 use std::sync::Arc;
@@ -27,17 +27,21 @@ mod answer;
 mod body;
 mod lines;
 mod ndjson;
+mod replay;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
 
-/// The route, for the router that serves the API. Its figures go into `registry`.
+/// The routes, for the router that serves the API. Its figures go into `registry`.
 pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
     let figures = Figures::default();
     figures.register(registry);
     let intake = engine.intake(WayIn::Http);
     let shared = Shared { engine: engine.clone(), intake, figures, large_bodies: LargeBodies::default() };
-    Router::new().route("/v1/reports", post(take).fallback(wrong_method)).with_state(Arc::new(shared))
+    Router::new()
+        .route("/v1/reports", post(take).fallback(wrong_method))
+        .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
+        .with_state(Arc::new(shared))
 }
 
 /// What every request needs.
@@ -103,7 +107,7 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
 }
 
 async fn wrong_method() -> impl IntoResponse {
-    let problem = Problem::new(405, "method_not_allowed", "reports are sent with POST");
+    let problem = Problem::new(405, "method_not_allowed", "this route takes POST only");
     ([(ALLOW, "POST")], answer::problem(&problem))
 }
 

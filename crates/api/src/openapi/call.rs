@@ -6,7 +6,7 @@ use axum::http::Method;
 use base::limits::{JSON_BODY_BYTES_MAX, NDJSON_LINE_BYTES_MAX, PAGE_ITEMS_MAX};
 use serde_json::json;
 use utoipa::ToSchema;
-use utoipa::openapi::path::{Operation, Parameter, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn, ParameterStyle};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::openapi::{
@@ -58,10 +58,20 @@ impl Call {
         self.refuses(refusals::OF_PARAMETERS)
     }
 
+    /// A query parameter that has to be there.
+    pub(crate) fn required_query(mut self, name: &str, schema: Schema) -> Self {
+        self = self.query(name, schema);
+        if let Some(last) = self.parameters.last_mut() {
+            last.required = Required::True;
+        }
+        self
+    }
+
     /// `label.KEY=VALUE`, any number of them.
     pub(crate) fn labels(mut self) -> Self {
-        let mut labels = parameter(ParameterIn::Query, "label.KEY", words::label_value());
-        labels.description = Some("KEY is the key of a label; may be there for several".to_owned());
+        let mut labels = parameter(ParameterIn::Query, "label.KEY", words::label_parameters());
+        labels.description = Some("label.site=12, and others of the same form".to_owned());
+        (labels.style, labels.explode) = (Some(ParameterStyle::Form), Some(true));
         self.parameters.push(labels);
         self
     }
@@ -249,6 +259,7 @@ fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
             "devices" => words::device_id(),
             "clients" => words::client_id(),
             "deliveries" => words::delivery_id(),
+            "quarantine" => words::quarantined_id(),
             _ => words::any(),
         };
         Some(parameter(ParameterIn::Path, name, schema))

@@ -58,3 +58,4 @@ pub(crate) const OF_A_PATCH: &[Coded] = &[(422, "cannot_change"), (422, "cannot_
 pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
 pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");
+pub(crate) const UNKNOWN_QUARANTINED: Coded = (404, "unknown_quarantined");

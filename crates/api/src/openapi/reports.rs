@@ -1,4 +1,4 @@
-//! What is said of `POST /v1/reports`, which another crate answers.
+//! What is said of `POST /v1/reports` and of the replay of a refused report, which another crate answers.
 
 use axum::http::Method;
 use serde::Serialize;
@@ -52,5 +52,12 @@ pub(crate) fn calls() -> Vec<Documented> {
         .takes_lines(&report)
         .gives::<TallyShape>(200, "what became of it")
         .refuses(OF_A_REPORT);
-    vec![Documented { method: Method::POST, path: "/v1/reports", call }]
+    let again = Call::new("Hands a refused report in once more; one that is accepted leaves the quarantine")
+        .gives::<TallyShape>(200, "it was accepted, with the time of its receipt if it has no ts")
+        .refuses(OF_A_REPORT)
+        .refuses(&[refusals::UNKNOWN_QUARANTINED, (422, "line_too_long"), (422, "unknown_topic")]);
+    vec![
+        Documented { method: Method::POST, path: "/v1/reports", call },
+        Documented { method: Method::POST, path: "/v1/quarantine/{id}/replay", call: again },
+    ]
 }

@@ -1,5 +1,6 @@
 //! The schemas of single texts, numbers and bodies, with the limits that the code keeps.
 
+use base::WayIn;
 use base::limits::{
     CLIENT_ID_CHARS_MAX, CLIENTS_PER_DEVICE_MAX, DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX,
     LABEL_VALUE_BYTES_MAX, LABELS_MAX, REPORT_ID_CHARS_MAX, TEXT_CHARS_MAX, URL_CHARS_MAX,
@@ -10,6 +11,8 @@ use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
+
+use crate::routes::stats::{By, METRICS, name_of};
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
@@ -79,6 +82,14 @@ pub(crate) fn event_id() -> Schema {
 
 pub(crate) fn delivery_id() -> Schema {
     entity_id(base::id::DELIVERY_ID_PREFIX)
+}
+
+pub(crate) fn quarantined_id() -> Schema {
+    entity_id(base::id::QUARANTINE_ID_PREFIX)
+}
+
+pub(crate) fn way_in() -> Schema {
+    one_of(WayIn::ALL.map(WayIn::as_str))
 }
 
 pub(crate) fn time() -> Schema {
@@ -153,6 +164,14 @@ pub(crate) fn attempt_error() -> Schema {
     or_null(one_of(errors.map(AttemptError::as_str)))
 }
 
+pub(crate) fn metric() -> Schema {
+    one_of(METRICS.map(name_of))
+}
+
+pub(crate) fn by() -> Schema {
+    one_of(By::ALL.map(By::as_str))
+}
+
 pub(crate) fn order() -> Schema {
     one_of(crate::page::Order::ALL.map(crate::page::Order::as_str))
 }
@@ -184,6 +203,15 @@ pub(crate) fn problem() -> Schema {
         problem = problem.property(name, schema).required(name);
     }
     problem.into()
+}
+
+/// Query parameters that are each a label: their names are `label.` and the key.
+pub(crate) fn label_parameters() -> Schema {
+    let key = text().pattern(Some(format!("^label\\.[a-z][a-z0-9_.-]{{0,{}}}$", LABEL_KEY_CHARS_MAX - 1)));
+    ObjectBuilder::new()
+        .property_names(Some(key))
+        .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(label_value()))))
+        .into()
 }
 
 /// Labels in a merge patch.

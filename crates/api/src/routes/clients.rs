@@ -19,7 +19,7 @@ use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_C
 use crate::params::Params;
 use crate::path::{ClientInPath, unknown_client};
 use crate::problem::Refused;
-use crate::shape::{self, AttemptShape, ClientShape, NewClientShape};
+use crate::shape::{self, AttemptShape, ClientShape, NewClientShape, SecretShape};
 
 pub(super) fn routes() -> Routes {
     let created = Call::new("Registers a client; its secret is shown only here")
@@ -36,6 +36,10 @@ pub(super) fn routes() -> Routes {
         .gives::<ClientShape<'_>>(200, "the client as it is now")
         .refuses(OF_A_PATCH)
         .refuses(OF_A_CLIENT)
+        .refuses(&[UNKNOWN_CLIENT]);
+    let rotated = Call::new("Gives the client another secret; for 24 hours the one before signs too")
+        .once()
+        .gives::<SecretShape>(200, "the new secret, which is shown only here")
         .refuses(&[UNKNOWN_CLIENT]);
     let tested = Call::new("Sends one client.test, which is not repeated")
         .once()
@@ -54,6 +58,7 @@ pub(super) fn routes() -> Routes {
         .get("/v1/clients/{id}", show, shown)
         .patch("/v1/clients/{id}", change, changed)
         .delete("/v1/clients/{id}", remove, removed)
+        .post("/v1/clients/{id}/rotate-secret", rotate_secret, rotated)
         .post("/v1/clients/{id}/test", test, tested)
         .post("/v1/clients/{id}/resend", resend, told_again)
 }
@@ -107,6 +112,18 @@ async fn change(
 async fn remove(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Answer, Refused> {
     api.engine().delete_client(id).await?;
     Ok(Answer::nothing())
+}
+
+async fn rotate_secret(
+    State(api): State<ApiState>,
+    ClientInPath(id): ClientInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let rotate = async move |api: ApiState, _: String| {
+        let client = api.engine().rotate_secret(id).await?;
+        Ok(Answer::ok(&SecretShape::from(&client)))
+    };
+    creation.once(&api, rotate).await
 }
 
 /// A test goes out also to a client that is disabled: that is when one wants to know.

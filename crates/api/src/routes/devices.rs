@@ -91,7 +91,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     let right = "a kind: a lower-case letter, then those, digits, '_' and '-'";
     let filter = DeviceFilter {
         kind: params.take("kind", right, Kind::new)?,
-        labels: params.prefixed("label.", "label.KEY"),
+        labels: params.labels()?,
         connection: params.word("connection", &connections, Connection::as_str)?,
     };
     list::answer(&api, params.page()?, Matching { queries: api.queries(), filter }).await

@@ -1,4 +1,4 @@
-//! A client in requests and answers. Its secret is in the answer to its registration and in no other.
+//! A client in requests and answers. Its secret is in the answer to its registration and to its rotation, and in no other.
 
 use base::Problem;
 use base64::Engine as _;
@@ -62,9 +62,26 @@ impl<'a> From<&'a Client> for ClientShape<'a> {
 
 impl<'a> From<&'a Client> for NewClientShape<'a> {
     fn from(client: &'a Client) -> Self {
-        let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(&client.secret));
-        Self { client: client.into(), secret }
+        Self { client: client.into(), secret: secret_of(client) }
     }
+}
+
+/// A client's new secret.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Secret)]
+pub(crate) struct SecretShape {
+    #[schema(schema_with = words::secret)]
+    secret: String,
+}
+
+impl From<&Client> for SecretShape {
+    fn from(client: &Client) -> Self {
+        Self { secret: secret_of(client) }
+    }
+}
+
+fn secret_of(client: &Client) -> String {
+    format!("{SECRET_PREFIX}{}", STANDARD.encode(&client.secret))
 }
 
 impl Row for ClientShape<'_> {

@@ -145,7 +145,7 @@ async fn a_feed_read_forwards_shows_what_comes() {
 #[tokio::test]
 async fn a_feed_backwards_is_the_feed_forwards_reversed() {
     let server = with_events(5).await;
-    server.report_at("a", 0, Some(Timestamp(0))).await;
+    server.report_at("a", 0, Some(Timestamp(server.clock.now().0 - 3_600_000))).await;
     for path in ["/v1/events?limit=4", "/v1/deliveries?limit=4", "/v1/devices/a/readings?limit=2"] {
         let member = if path.contains("readings") { "ts" } else { "id" };
         let (mut backwards, _) = walk(&server, path, member, async |_| {}).await;

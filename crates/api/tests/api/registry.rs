@@ -186,3 +186,14 @@ async fn a_link_is_seen_from_both_sides() {
     server.check("PUT /v1/devices/0xB/clients/gate", "", 404, "unknown_device").await;
     server.check("DELETE /v1/devices/0xB/clients/gate", "", 404, "unknown_device").await;
 }
+
+#[tokio::test]
+async fn a_rotated_secret_is_shown_once() {
+    let server = Server::start().await;
+    server.add_client("c").await;
+    let first = server.check("POST /v1/clients/c/rotate-secret", "", 200, r#"{"secret":"*"}"#).await;
+    let second = server.check("POST /v1/clients/c/rotate-secret", "", 200, r#"{"secret":"*"}"#).await;
+    assert_ne!(first, second);
+    assert_eq!(server.get("/v1/clients/c").await.get("secret"), None);
+    server.check("POST /v1/clients/none/rotate-secret", "", 404, "unknown_client").await;
+}

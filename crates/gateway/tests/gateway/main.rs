@@ -13,6 +13,7 @@ mod mqtt_sessions;
 mod mqtt_tls;
 mod mqtt_wills;
 mod raw_client;
+mod replays;
 mod rig;
 
 /// Nothing on this machine takes longer; a test that waits so long has failed.

@@ -1,0 +1,86 @@
+//! `/v1/quarantine`: reports that were refused, as they were received. Handing one in again is a route of the way in.
+
+use axum::extract::State;
+use axum::response::Response;
+use base::Problem;
+use base::id::QUARANTINE_ID_PREFIX;
+use engine::Queries;
+use engine::queries::FeedKey;
+use engine::records::{QuarantineKey, Quarantined};
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::list::{self, List};
+use crate::openapi::Call;
+use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
+use crate::page::Feed;
+use crate::params::Params;
+use crate::path::{QuarantinedInPath, unknown_quarantined};
+use crate::problem::Refused;
+use crate::shape::QuarantinedShape;
+
+pub(super) fn routes() -> Routes {
+    let listed =
+        Call::new("Refused reports by the time of their refusal").feed().lists::<QuarantinedShape<'_>>();
+    let shown = Call::new("A refused report")
+        .gives::<QuarantinedShape<'_>>(200, "the report")
+        .refuses(&[UNKNOWN_QUARANTINED])
+        .refuses(OF_A_READ);
+    let discarded = Call::new("Keeps a refused report no longer")
+        .gives_nothing(204, "it is gone")
+        .refuses(&[UNKNOWN_QUARANTINED]);
+    Routes::default().get("/v1/quarantine", list, listed).get("/v1/quarantine/{id}", show, shown).delete(
+        "/v1/quarantine/{id}",
+        discard,
+        discarded,
+    )
+}
+
+struct Refusals {
+    queries: Queries,
+    feed: Feed,
+}
+
+impl List for Refusals {
+    type Key = FeedKey<QuarantineKey>;
+    type Found = (FeedKey<QuarantineKey>, Quarantined);
+    type Shown<'a> = QuarantinedShape<'a>;
+
+    fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+        self.queries.quarantine(self.feed.page(after, limit))
+    }
+
+    fn key((key, _): &Self::Found) -> Self::Key {
+        *key
+    }
+
+    fn show((_, report): &Self::Found) -> QuarantinedShape<'_> {
+        report.into()
+    }
+}
+
+async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+    let feed = params.feed()?;
+    let page = params.page()?;
+    let feed = feed.ending(page.form, api.engine().clock().now());
+    list::answer(&api, page, Refusals { queries: api.queries(), feed }).await
+}
+
+async fn show(
+    State(api): State<ApiState>,
+    QuarantinedInPath(id): QuarantinedInPath,
+) -> Result<Answer, Refused> {
+    let queries = api.queries();
+    let unknown = move || unknown_quarantined(&id.to_text(QUARANTINE_ID_PREFIX));
+    let report = api.shared.lookups.run(move || queries.quarantined(id)?.ok_or_else(unknown)).await?;
+    Ok(Answer::ok(&QuarantinedShape::from(&report)))
+}
+
+async fn discard(
+    State(api): State<ApiState>,
+    QuarantinedInPath(id): QuarantinedInPath,
+) -> Result<Answer, Refused> {
+    api.engine().discard_quarantined(id).await?;
+    Ok(Answer::nothing())
+}

@@ -1,0 +1,123 @@
+//! `/v1/stats`: how often something happened, by hour or by day, as a chart wants it.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use base::{Problem, Timestamp};
+use engine::queries::{StatsOf, StatsQuery};
+use engine::records::Metric;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::problem::Refused;
+use crate::shape::StatsShape;
+
+/// Most hours or days in an answer: over a year of hours.
+const COUNTS_MAX: usize = 10_000;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long the spans are that are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Hour,
+    Day,
+}
+
+impl By {
+    pub(crate) const ALL: [Self; 2] = [Self::Hour, Self::Day];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+        }
+    }
+
+    /// What is counted when `from` is not given: a day of hours, thirty days.
+    fn usual(self) -> Duration {
+        match self {
+            Self::Hour => 24 * HOUR,
+            Self::Day => 30 * DAY,
+        }
+    }
+}
+
+/// What can be counted.
+pub(crate) const METRICS: [Metric; 4] =
+    [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries];
+
+/// The name that the contract uses.
+pub(crate) fn name_of(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Reports => "reports",
+        Metric::Changes => "changes",
+        Metric::Losses => "losses",
+        Metric::Deliveries => "deliveries",
+    }
+}
+
+pub(super) fn routes() -> Routes {
+    let call = Call::new("How often something happened, by hour or by UTC day")
+        .required_query("metric", words::metric())
+        .query("by", words::by())
+        .query("device", words::device_id())
+        .query("client", words::client_id())
+        .labels()
+        .span()
+        .gives::<StatsShape>(200, "a count for each hour or day")
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE])
+        .refuses(OF_A_READ);
+    Routes::default().get("/v1/stats", stats, call)
+}
+
+async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
+    let query = query(params, api.engine().clock().now())?;
+    let queries = api.queries();
+    let counts = api.shared.lists.run(move || queries.stats(&query)).await?;
+    Ok(Answer::ok(&StatsShape::from(counts)))
+}
+
+fn query(mut params: Params, now: Timestamp) -> Result<StatsQuery, Problem> {
+    let metric = params.word("metric", &METRICS, name_of)?;
+    let by = params.word("by", &By::ALL, By::as_str)?.unwrap_or(By::Hour);
+    let of = whose(&mut params)?;
+    let (from, to) = params.span()?;
+    params.end()?;
+    let to = to.unwrap_or(now);
+    let from = from.unwrap_or(Timestamp(to.0.saturating_sub(base::time::millis(by.usual()))));
+    let metric = metric.ok_or_else(|| {
+        let names = METRICS.map(name_of).join(", ");
+        invalid(format!("metric has to be there; it must be one of {names}"))
+    })?;
+    let query = StatsQuery { metric, by_day: by == By::Day, of, from, to };
+    if from > to {
+        return Err(invalid(format!("from {from} is after to {to}")));
+    }
+    if query.len() > COUNTS_MAX {
+        let detail = format!("from {from} to {to} has {} counts; it may have {COUNTS_MAX}", query.len());
+        return Err(invalid(detail));
+    }
+    Ok(query)
+}
+
+fn whose(params: &mut Params) -> Result<StatsOf, Problem> {
+    let (device, client) = (params.device("device")?, params.client("client")?);
+    let labels = params.labels()?;
+    match (device, client, labels.as_slice()) {
+        (None, None, []) => Ok(StatsOf::All),
+        (Some(device), None, []) => Ok(StatsOf::Device(device)),
+        (None, Some(client), []) => Ok(StatsOf::Client(client)),
+        (None, None, [(key, value)]) => Ok(StatsOf::Label(key.clone(), value.clone())),
+        _ => Err(invalid("of device, client and label.KEY at most one may be there".to_owned())),
+    }
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::not_allowed("invalid_parameter", detail)
+}

@@ -1,0 +1,94 @@
+//! Handing a refused report in once more: decoded from what was received, as its way in would, when what was in its way is put
+//! right.
+//!
+//! A report without a `ts` gets the time at which it was received, so that it is not taken for news. One that is accepted
+//! leaves the quarantine; one that is refused again is kept as the engine keeps every refused report, with the reason of
+//! today, in place of the entry that was asked for.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use base::id::QUARANTINE_ID_PREFIX;
+use base::{EntityId, Problem};
+use engine::intake::{Received, Slice};
+use engine::records::Quarantined;
+use engine::{Report, Said};
+
+use super::answer::{self, Tally};
+use super::{Refused, Shared};
+use crate::decode::{self, Rules};
+
+/// `POST /v1/quarantine/{id}/replay`
+pub(super) async fn replay(
+    State(shared): State<Arc<Shared>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Response {
+    let id = match id {
+        Ok(Path(id)) => id,
+        Err(rejection) => return answer::problem(&Problem::unreadable(format!("the path: {rejection}"))),
+    };
+    match hand_in_again(&shared, &id).await {
+        Ok(tally) => answer::tally(&tally),
+        Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => answer::problem(&problem),
+    }
+}
+
+async fn hand_in_again(shared: &Shared, id: &str) -> Result<Tally, Refused> {
+    let quarantined = find(shared, id).await.map_err(Refused::Report)?;
+    let outcome =
+        shared.intake.submit(slice_of(&quarantined, Rules::of(&shared.engine))).await?.durable().await?;
+    match shared.engine.discard_quarantined(quarantined.id).await {
+        // Somebody else has discarded it meanwhile.
+        Err(problem) if problem.status != 404 => return Err(Refused::Report(problem)),
+        _ => {}
+    }
+    if let Some(rejection) = outcome.rejected.into_iter().next() {
+        shared.figures.reports.refused(&rejection.problem, "a replay");
+        return Err(Refused::Report(rejection.problem));
+    }
+    shared.figures.reports.accepted(outcome.accepted.into());
+    let mut tally = Tally::default();
+    tally.accept(outcome.accepted.into());
+    Ok(tally)
+}
+
+async fn find(shared: &Shared, id: &str) -> Result<Quarantined, Problem> {
+    let unknown = || {
+        let detail = format!("there is no refused report {}", decode::quoted(id));
+        Problem::unknown("unknown_quarantined", detail)
+    };
+    let entity = EntityId::from_text(QUARANTINE_ID_PREFIX, id).ok_or_else(unknown)?;
+    let queries = shared.engine.queries();
+    let reading = tokio::task::spawn_blocking(move || queries.quarantined(entity));
+    match reading.await {
+        Ok(read) => read?.ok_or_else(unknown),
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => Err(Problem::unavailable("the server is stopping")),
+    }
+}
+
+fn slice_of(quarantined: &Quarantined, rules: Rules) -> Slice {
+    let Quarantined { topic, payload, .. } = quarantined;
+    let decoded = match topic {
+        Some(topic) => decode::publish(topic, payload, None, rules),
+        None => decode::object(payload, None, rules),
+    };
+    let received = Received { payload, topic: topic.as_deref() };
+    let mut slice = Slice::new();
+    match decoded {
+        Ok(report) => slice.push(as_of_then(report, quarantined), received),
+        Err(problem) => slice.push_refused(problem, received),
+    }
+    slice
+}
+
+/// The report with the time at which it was received, if it has no time of its own.
+fn as_of_then(report: Report, quarantined: &Quarantined) -> Report {
+    let said = match report.said {
+        Said::Value { value, ts: None } => Said::Value { value, ts: Some(quarantined.id.at) },
+        said => said,
+    };
+    Report { said, ..report }
+}
