@@ -36,6 +36,7 @@
 
 mod checkers;
 mod clock;
+mod counts;
 mod meant;
 mod model;
 mod plan;

@@ -1,8 +1,9 @@
 //! What was handed in, as the model understands it: the same content as the production input, without its replies.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, WayIn};
+use engine::input::RefusedMessage;
 use engine::records::DeviceSlot;
-use engine::{Answer, ClientPatch, DevicePatch, NewClient, NewDevice, Report};
+use engine::{Answer, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Report};
 
 /// A call from outside, numbered.
 pub(crate) type CallId = u64;
@@ -20,8 +21,20 @@ pub(crate) enum Meant {
     Lease { call: CallId, client: Incarnation, max: usize },
     Ended { attempt: AttemptRef, at: Timestamp, took_ms: u32, answer: Answer },
     Retry { call: CallId, id: EntityId },
+    Import { call: CallId, lines: Vec<ImportLine> },
+    Quarantine { call: CallId, way: WayIn, messages: Vec<RefusedMessage> },
+    Discard { call: CallId, id: EntityId },
     TellStale { client: Incarnation, probe: bool },
     Resend { call: CallId, client: Incarnation, after: Option<DeviceSlot> },
+}
+
+/// A line of an import, its clients looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct ImportLine {
+    pub(crate) index: u32,
+    pub(crate) id: DeviceId,
+    pub(crate) asked: ImportDevice,
+    pub(crate) clients: Option<Vec<Incarnation>>,
 }
 
 /// An attempt, as everybody outside knows it.
@@ -37,8 +50,9 @@ pub(crate) struct AttemptRef {
 /// An input to the registry partition.
 #[derive(Clone, Debug)]
 pub(crate) enum MeantClient {
-    Create { call: CallId, client: NewClient },
+    Create { call: CallId, client: NewClient, secret: [u8; 32] },
     Patch { call: CallId, id: ClientId, patch: ClientPatch },
+    Rotate { call: CallId, id: ClientId, secret: [u8; 32] },
     Disable { call: CallId, client: Incarnation },
     Delete { call: CallId, id: ClientId },
 }

@@ -29,6 +29,8 @@ pub(crate) struct Weights {
     pub(crate) attend: u64,
     pub(crate) time: u64,
     pub(crate) leap: u64,
+    /// Most of a day passes, or more.
+    pub(crate) day: u64,
     pub(crate) wall: u64,
     pub(crate) mood: u64,
     pub(crate) crash: u64,
@@ -90,12 +92,28 @@ impl Plan {
         match random.below(40) {
             0 => plan.with_a_crowd(),
             1 => plan.with_long_reports(),
+            2..=9 => plan.with_moods_that_last(&mut random),
             _ => plan,
         }
     }
 
     fn with_long_reports(self) -> Self {
         Self { long_reports: true, steps: STEPS_WITH_LONG_REPORTS, devices: self.devices.max(3), ..self }
+    }
+
+    /// Receivers fail for longer than notifications are tried, so that many are given up.
+    fn with_moods_that_last(self, random: &mut Random) -> Self {
+        let mut settings = (*self.settings).clone();
+        settings.retry = Retry {
+            base: Duration::from_secs(1),
+            attempts_max: 1 + random.below(2) as u32,
+            ..settings.retry
+        };
+        settings.stale_probe = Duration::from_secs(5 + random.below(20));
+        // Few reports: a newer event would take the place of what is given up.
+        let weights =
+            Weights { mood: 5, day: 0, leap: 0, reports: 20, registry: 20, time: 400, ..self.weights };
+        Self { settings: Arc::new(settings), reconfigures: false, weights, ..self }
     }
 
     fn with_a_crowd(self) -> Self {
@@ -136,10 +154,27 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         retry,
         attempt_timeout,
         stale_probe,
-        keep: Keep::default(),
+        keep: keep(random),
         allow_private: false,
         render: Arc::new(notify::render),
     }
+}
+
+/// For how long things are kept: half of the time so long that nothing goes.
+fn keep(random: &mut Random) -> Keep {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let mut keep = Keep::default();
+    if random.chance(1, 2) {
+        let mut days = || DAY * (1 + random.below(2) as u32);
+        (keep.readings, keep.events, keep.deliveries) = (days(), days(), days());
+    }
+    if random.chance(1, 2) {
+        keep.quarantine_bytes_max = 2_000 + random.below(30_000);
+    }
+    if random.chance(1, 2) {
+        keep.quarantined = Duration::from_secs(60 + random.below(7_200));
+    }
+    keep
 }
 
 fn weights(random: &mut Random) -> Weights {
@@ -148,6 +183,7 @@ fn weights(random: &mut Random) -> Weights {
     Weights {
         attend: fault(20),
         leap: fault(8),
+        day: if fault(3) > 0 { fault(6) } else { 0 },
         wall: fault(6),
         mood: fault(40),
         crash: fault(10),

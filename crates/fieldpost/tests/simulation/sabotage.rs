@@ -23,6 +23,8 @@ pub(crate) enum Sabotage {
     SilentDoor,
     /// The reports of a slice are handed in backwards.
     SwappedReports,
+    /// Reports that were said before lose the id by which that could be known.
+    RepeatsTakenForNew,
     /// Bodies never say what was skipped.
     NothingSkipped,
     /// A client may have one more in flight than is set.

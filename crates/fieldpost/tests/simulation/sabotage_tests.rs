@@ -86,6 +86,12 @@ fn reports_in_another_order_are_found() {
 }
 
 #[test]
+fn a_repeat_that_has_an_effect_is_found() {
+    let expected = [Invariant::OneEffectPerCause, Invariant::OrderPerDevice, Invariant::AsTheModel];
+    check(Sabotage::RepeatsTakenForNew, Storage::Memory, &expected);
+}
+
+#[test]
 fn a_body_that_hides_what_was_skipped_is_found() {
     check(Sabotage::NothingSkipped, Storage::Memory, &[Invariant::NewestWins]);
 }

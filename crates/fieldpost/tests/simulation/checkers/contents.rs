@@ -1,34 +1,23 @@
 //! What the store holds at some batch against what the model has at the same batch: resident records, lists, history.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use base::{Incarnation, PartitionId, Timestamp};
 use engine::records::{DeliveryKey, EventKey};
 use records::DeviceSlot;
-use store::{Page, ReadingKey, Resident, Store, StoreError, View, Whose};
+use store::{Page, ReadingKey, Resident, Store, View, Whose};
 
+use super::feed::{both_ways, paged, unreadable};
+use super::kept;
 use crate::model::device::{Device, Event, Reading, Shown};
 use crate::model::partition::Partition;
 use crate::model::registry::{KnownClient, Registry};
 use crate::model::telling::{Attempt, Delivery};
 use crate::model::track::Track;
-use crate::violation::{Checked, Invariant, Violation};
-
-/// Items of a page: few, so that pages meet.
-const PAGE_ITEMS: usize = 7;
-/// Items of the later pages of a long list.
-const LATER_PAGE_ITEMS: usize = 500;
-/// So many pages are short.
-const SHORT_PAGES: usize = 12;
+use crate::violation::{Checked, Invariant};
 
 /// A delivery as it is compared: who, what, how far.
 type DeliveryLine = (base::EntityId, String, Incarnation, String, u64, String, u32, Option<Timestamp>);
-
-#[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
-fn unreadable(error: StoreError) -> Violation {
-    Invariant::DurableBeforeAcknowledged.broken(format!("what is stored cannot be read: {error}"))
-}
 
 /// Compares a device partition; at which batch it is.
 pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<Partition>) -> Checked<u64> {
@@ -47,12 +36,14 @@ pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<
         let seen = view.seen(profile.slot).map_err(unreadable)?;
         let what = format!("view of device {}", profile.id);
         Invariant::AsTheModel.same(what, &Shown::of(profile, &state, seen), &device.shown())?;
-        check_history(&*view, device)?;
+        check_history(&*view, model, device)?;
     }
     let found: Vec<_> = profiles.iter().map(|profile| &profile.id).collect();
     Invariant::AsTheModel.same("list of devices", &found, &model.devices.keys().collect())?;
     check_events(&*view, model)?;
     check_deliveries(&*view, model)?;
+    kept::check_quarantine(&*view, model)?;
+    kept::check_counts(&*view, model)?;
     Ok(head.seq)
 }
 
@@ -70,40 +61,10 @@ pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>) -> Chec
     Ok(head.seq)
 }
 
-/// Reads a list page by page, by the key of the last item.
-fn paged<K: Clone, T>(read: impl Fn(Option<K>, usize) -> Result<Vec<(K, T)>, StoreError>) -> Checked<Vec<T>> {
-    let mut all = Vec::new();
-    let mut after = None;
-    loop {
-        let limit = if all.len() < SHORT_PAGES * PAGE_ITEMS { PAGE_ITEMS } else { LATER_PAGE_ITEMS };
-        let page = read(after.clone(), limit).map_err(unreadable)?;
-        let full = page.len() >= limit;
-        after = page.last().map(|(key, _)| key.clone());
-        all.extend(page.into_iter().map(|(_, item)| item));
-        if !full {
-            return Ok(all);
-        }
-    }
-}
-
-fn page<K>(ascending: bool, after: Option<K>, limit: usize) -> Page<K> {
-    Page { from: Timestamp(0), to: Timestamp::MAX, ascending, after, limit }
-}
-
-/// Reads a feed in both directions, and gives it oldest first.
-fn both_ways<K: Clone, T: PartialEq + Debug>(
-    read: impl Fn(Page<K>) -> Result<Vec<(K, T)>, StoreError>,
-) -> Checked<Vec<T>> {
-    let oldest_first = paged(|after, limit| read(page(true, after, limit)))?;
-    let mut newest_first = paged(|after, limit| read(page(false, after, limit)))?;
-    newest_first.reverse();
-    Invariant::AsTheModel.same("the same feed read backwards", &newest_first, &oldest_first)?;
-    Ok(oldest_first)
-}
-
 fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
     let mut devices = BTreeMap::new();
     let (mut pairs, mut jobs) = (Vec::new(), 0);
+    let (mut report_ids, mut quarantined) = (BTreeMap::new(), Vec::new());
     for resident in residents {
         match resident {
             Resident::Device(profile, state, seen) => {
@@ -111,7 +72,8 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
             }
             Resident::Pair(pair) => pairs.push((pair.slot, pair.client)),
             Resident::Job(_) => jobs += 1,
-            Resident::ReportIds(..) | Resident::Quarantined(..) => {}
+            Resident::ReportIds(slot, ids) => drop(report_ids.insert(slot, ids.as_slice().to_vec())),
+            Resident::Quarantined(key, cost) => quarantined.push((key, cost)),
             Resident::Client(client) => {
                 let detail = format!("client {} is in a device partition", client.id);
                 return Err(Invariant::AsTheModel.broken(detail));
@@ -121,6 +83,8 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
     let expected: BTreeMap<_, _> =
         model.devices.iter().map(|(id, device)| (id.clone(), device.shown())).collect();
     Invariant::AsTheModel.same("resident devices", &devices, &expected)?;
+    Invariant::AsTheModel.same("resident ids of reports", &report_ids, &kept::report_ids(model))?;
+    Invariant::AsTheModel.same("resident quarantine", &quarantined, &kept::costs(model))?;
     pairs.sort_unstable();
     let of_device =
         |device: &Device| device.pairs.keys().map(|client| (device.slot, *client)).collect::<Vec<_>>();
@@ -132,7 +96,7 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
     Invariant::OneEffectPerCause.same("resident jobs", &jobs, &waiting)
 }
 
-fn check_history(view: &dyn View, device: &Device) -> Checked {
+fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked {
     let read = |page: Page<ReadingKey>| {
         let found = view.readings(device.slot, page)?;
         Ok(found
@@ -144,7 +108,8 @@ fn check_history(view: &dyn View, device: &Device) -> Checked {
     let mut by_number: Vec<_> = found.iter().collect();
     by_number.sort_by_key(|reading| reading.number);
     let numbers: Vec<u32> = by_number.iter().map(|reading| reading.number).collect();
-    let expected: Vec<u32> = (1..=device.readings.len() as u32).collect();
+    let listed = (1..).zip(&device.readings).filter(|(_, reading)| reading.ts >= model.kept.readings);
+    let (expected, readings): (Vec<u32>, Vec<Reading>) = listed.map(|(n, of)| (n, of.clone())).unzip();
     Invariant::OneEffectPerCause.same(
         format_args!("numbers of readings of {}", device.id),
         &numbers,
@@ -156,7 +121,7 @@ fn check_history(view: &dyn View, device: &Device) -> Checked {
         changed: reading.changed,
     };
     let lines: Vec<Reading> = by_number.into_iter().map(line).collect();
-    Invariant::OrderPerDevice.same(format_args!("readings of {}", device.id), &lines, &device.readings)?;
+    Invariant::OrderPerDevice.same(format_args!("readings of {}", device.id), &lines, &readings)?;
     let keys: Vec<_> = found.iter().map(|reading| (reading.ts, reading.number)).collect();
     Invariant::AsTheModel.check(keys.is_sorted(), || format!("readings of {} are out of order", device.id))
 }
@@ -178,13 +143,17 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
     for device in model.devices.values() {
         let found = read(Whose { device: Some(device.slot), client: None })?;
         let lines: Vec<Event> = found.iter().map(line).collect();
-        Invariant::OneEffectPerCause.same(format_args!("events of {}", device.id), &lines, &device.events)?;
+        Invariant::OneEffectPerCause.same(
+            format_args!("events of {}", device.id),
+            &lines,
+            &model.events_of(device).to_vec(),
+        )?;
     }
     let all = read(Whose::default())?;
     let mut of_slots: BTreeMap<DeviceSlot, usize> = BTreeMap::new();
     all.iter().for_each(|event| *of_slots.entry(event.slot).or_default() += 1);
-    let expected = model.devices.values().filter(|device| !device.events.is_empty());
-    let expected = expected.map(|device| (device.slot, device.events.len())).collect();
+    let expected = model.devices.values().filter(|device| !model.events_of(device).is_empty());
+    let expected = expected.map(|device| (device.slot, model.events_of(device).len())).collect();
     Invariant::OneEffectPerCause.same("events by device", &of_slots, &expected)
 }
 
@@ -197,11 +166,12 @@ fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
     };
     let all = read(Whose::default())?;
     let found: Vec<DeliveryLine> = all.iter().map(found_line).collect();
-    let mut expected: Vec<DeliveryLine> = model.deliveries.iter().map(expected_line).collect();
+    let listed = || model.deliveries.iter().filter(|delivery| model.lists(delivery.id));
+    let mut expected: Vec<DeliveryLine> = listed().map(expected_line).collect();
     expected.sort_by_key(|line| (line.0.at, line.0.number));
     Invariant::OneEffectPerCause.same("deliveries", &found, &expected)?;
     for delivery in &model.deliveries {
-        check_attempts(view, delivery)?;
+        check_attempts(view, model, delivery)?;
     }
     let mut places: Vec<_> =
         model.deliveries.iter().map(|delivery| (delivery.slot, delivery.client)).collect();
@@ -215,8 +185,7 @@ fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
                 device.is_none_or(|slot| delivery.slot == slot)
                     && client.is_none_or(|client| delivery.client == client)
             };
-            let mut expected: Vec<_> =
-                model.deliveries.iter().filter(fits).map(|delivery| delivery.id).collect();
+            let mut expected: Vec<_> = listed().filter(fits).map(|delivery| delivery.id).collect();
             expected.sort_by_key(|id| (id.at, id.number));
             let what = format!("deliveries of device {device:?} to client {client:?}");
             Invariant::AsTheModel.same(what, &found, &expected)?;
@@ -251,10 +220,11 @@ fn expected_line(delivery: &Delivery) -> DeliveryLine {
     )
 }
 
-fn check_attempts(view: &dyn View, delivery: &Delivery) -> Checked {
+fn check_attempts(view: &dyn View, model: &Partition, delivery: &Delivery) -> Checked {
+    let listed = model.lists(delivery.id);
     let key = DeliveryKey::from(delivery.id);
     let stored = view.delivery(key).map_err(unreadable)?.map(|stored| found_line(&stored));
-    Invariant::AsTheModel.same("delivery by key", &stored, &Some(expected_line(delivery)))?;
+    Invariant::AsTheModel.same("delivery by key", &stored, &listed.then(|| expected_line(delivery)))?;
     let attempts = view.attempts(key).map_err(unreadable)?;
     let line = |attempt: &records::Attempt| Attempt {
         number: attempt.number,
@@ -264,5 +234,6 @@ fn check_attempts(view: &dyn View, delivery: &Delivery) -> Checked {
         error: attempt.error,
     };
     let found: Vec<Attempt> = attempts.iter().map(line).collect();
-    Invariant::AsTheModel.same(format_args!("attempts of {:?}", delivery.id), &found, &delivery.log)
+    let log = if listed { delivery.log.clone() } else { Vec::new() };
+    Invariant::AsTheModel.same(format_args!("attempts of {:?}", delivery.id), &found, &log)
 }

@@ -2,4 +2,6 @@
 //! of a step is checked there: by the model, and where attempts begin.
 
 pub(crate) mod contents;
+mod feed;
+mod kept;
 pub(crate) mod newest;

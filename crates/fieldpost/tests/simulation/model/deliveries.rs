@@ -67,6 +67,7 @@ impl Partition {
             log: Vec::new(),
         });
         self.moves.insert(number, self.now..=self.now);
+        self.count_delivery(id, client, made.id.at);
         self.stamped(id, made.id.at)
     }
 
@@ -104,6 +105,7 @@ impl Partition {
         let mut pair = device.pairs.remove(&client).expect("it waits");
         let number = pair.take_off(self.now, self.process).expect("it waits");
         let delivery = &mut self.deliveries[number];
+        self.counts.attempts_unlisted += u64::from(delivery.id.at < self.kept.deliveries);
         let due = delivery.due.take();
         Invariant::NeverEarlyHardlyLate.check(due.is_some_and(|due| due <= self.now), || {
             format!("{:?} of {id} was leased at {}, due at {due:?}", delivery.id, self.now)
@@ -305,14 +307,15 @@ impl Partition {
         evidence: &mut Evidence,
     ) -> Checked<Result<(), &'static str>> {
         let found = self.deliveries.iter().position(|delivery| delivery.id == id);
-        let Some(number) = found else { return Ok(Err("unknown_delivery")) };
+        let Some(number) = found.filter(|_| self.lists(id)) else { return Ok(Err("unknown_delivery")) };
         let Delivery { slot, client, kind, sequence, device, .. } = self.deliveries[number].clone();
+        let previous = self.devices.get(&device).and_then(|device| self.events_of(device).last());
+        let previous = previous.and_then(|event| event.previous.clone());
         let known = self.devices.get_mut(&device).filter(|device| device.slot == slot);
         let Some(known) = known.filter(|device| device.links.contains(&client)) else {
             return Ok(Err("not_linked"));
         };
-        let (newest_event, previous) =
-            (known.sequence, known.events.last().and_then(|event| event.previous.clone()));
+        let newest_event = known.sequence;
         let pair = known.pairs.entry(client).or_default();
         let flight = pair.flight.as_ref().map(|flight| flight.delivery);
         let of_pair = |delivery: &Delivery| (delivery.slot, delivery.client) == (slot, client);

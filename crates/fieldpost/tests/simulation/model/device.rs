@@ -1,6 +1,6 @@
 //! One device as the contract describes it: what it said last, what is known of it, and who is to be told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{DeviceId, Incarnation, Timestamp, Value, WayIn};
 use engine::records::{Connection, DeviceProfile, DeviceState, Seen};
@@ -8,6 +8,7 @@ use records::{DeviceSlot, EventKind};
 
 use super::listening::Mark;
 use super::telling::Pair;
+use crate::meant::CallId;
 
 /// A device.
 #[derive(Clone, Debug)]
@@ -16,8 +17,13 @@ pub(crate) struct Device {
     pub(crate) slot: DeviceSlot,
     pub(crate) kind: String,
     pub(crate) address: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
     pub(crate) interval_ms: Option<u64>,
     pub(crate) registered_at: Timestamp,
+    /// On the clock of devices never heard of.
+    pub(crate) expected_from: i64,
+    /// An import named the time from which it is missed.
+    pub(crate) is_named_time: bool,
     pub(crate) links: Vec<Incarnation>,
     pub(crate) value: Option<Value>,
     pub(crate) changed_at: Option<Timestamp>,
@@ -26,9 +32,21 @@ pub(crate) struct Device {
     pub(crate) sequence: u64,
     pub(crate) seen: Option<(Timestamp, WayIn)>,
     pub(crate) silent_from: Mark,
+    /// The ids of its latest reports, oldest first.
+    pub(crate) report_ids: VecDeque<KnownId>,
+    /// All that its reports ever had.
+    pub(crate) ids_ever: BTreeSet<u64>,
     pub(crate) readings: Vec<Reading>,
     pub(crate) events: Vec<Event>,
     pub(crate) pairs: BTreeMap<Incarnation, Pair>,
+}
+
+/// The id of a report with effect: by which call it came, and in which life of the process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownId {
+    pub(crate) id: u64,
+    pub(crate) call: CallId,
+    pub(crate) process: u64,
 }
 
 /// A reading.
@@ -59,8 +77,10 @@ pub(crate) struct Shown {
     slot: DeviceSlot,
     kind: String,
     address: Option<String>,
+    labels: Vec<(String, String)>,
     interval_ms: Option<u64>,
     registered_at: Timestamp,
+    expected_from: i64,
     links: Vec<Incarnation>,
     state: DeviceState,
     seen: Option<ShownSeen>,
@@ -74,8 +94,10 @@ impl Shown {
             slot: profile.slot,
             kind: profile.kind.to_string(),
             address: profile.address.clone(),
+            labels: profile.labels.clone(),
             interval_ms: profile.report_interval_ms,
             registered_at: profile.registered_at,
+            expected_from: profile.expected_from.0,
             links: profile.clients.clone(),
             state: state.clone(),
             seen: seen.map(|seen| (seen.at, seen.way, seen.attended.0, seen.readings, seen.newest_ts)),
@@ -98,8 +120,10 @@ impl Device {
             slot: self.slot,
             kind: self.kind.clone(),
             address: self.address.clone(),
+            labels: self.labels.clone().into_iter().collect(),
             interval_ms: self.interval_ms,
             registered_at: self.registered_at,
+            expected_from: self.expected_from,
             links: self.links.clone(),
             state,
             seen: self.seen.map(|(at, way)| (at, way, self.silent_from.counted, readings, self.newest_ts)),
@@ -110,6 +134,7 @@ impl Device {
     pub(crate) fn greet(&mut self, now: Timestamp, way: WayIn, mark: Mark) -> bool {
         self.seen = Some((now, way));
         self.silent_from = mark;
+        self.is_named_time = false;
         std::mem::replace(&mut self.connection, Connection::Online) == Connection::Lost
     }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{DeviceId, EntityId, Incarnation};
-use records::{Batch, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, Event, Op, PartitionHead};
+use records::{
+    Batch, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, Event, Op, PartitionHead, Quarantined,
+};
 
 /// A notification that took off: device, client, delivery, attempts.
 type TakenOff = (DeviceSlot, Incarnation, EntityId, u32);
@@ -15,6 +17,7 @@ pub(crate) struct Evidence {
     pub(crate) events: VecDeque<Event>,
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) progress: BTreeMap<DeliveryKey, DeliveryProgress>,
+    pub(crate) quarantined: VecDeque<Quarantined>,
     /// Signs of life.
     pub(crate) signs: usize,
     taken_off: BTreeSet<TakenOff>,
@@ -30,6 +33,7 @@ impl Evidence {
                 Op::Sign(_) => evidence.signs += 1,
                 Op::PutEvent(event) => evidence.events.push_back(*event),
                 Op::PutDelivery(delivery) => evidence.deliveries.push_back(*delivery),
+                Op::PutQuarantined(report) => evidence.quarantined.push_back(*report),
                 Op::PutProgress(key, progress) => drop(evidence.progress.insert(key, progress)),
                 Op::PutDevice(profile) => evidence.profiles.push((profile.id, profile.slot)),
                 Op::PutPair(pair) => {

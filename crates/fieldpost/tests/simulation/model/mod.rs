@@ -3,11 +3,15 @@
 //! It shares ids and the types of inputs with production, never its code. It follows every step as it is made, and goes back
 //! with the store when batches are lost, so that it never has to guess what became of an input.
 
+mod counting;
 mod deliveries;
 pub(crate) mod device;
 pub(crate) mod evidence;
+mod importing;
+mod keeping;
 mod listening;
 pub(crate) mod partition;
+pub(crate) mod quarantine;
 pub(crate) mod registry;
 mod reports;
 mod stale;
@@ -15,7 +19,7 @@ pub(crate) mod telling;
 pub(crate) mod track;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
-
+use engine::input::Imported;
 use records::DeviceSlot;
 
 use device::Shown;
@@ -33,6 +37,10 @@ pub(crate) enum Expected {
     /// A client was told again of some devices: where to go on.
     Resent(Option<DeviceSlot>),
     Leased(Vec<ExpectedAttempt>),
+    /// What became of each line of an import, by its place.
+    Imported(Vec<(u32, Result<Imported, &'static str>)>),
+    /// Refused reports are in quarantine.
+    Kept,
 }
 
 /// An attempt that was leased.

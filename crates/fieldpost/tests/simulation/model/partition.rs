@@ -1,19 +1,22 @@
 //! The naive model of a device partition: the inputs of each step, one after the other, by the words of the contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use base::{DeviceId, Incarnation, Timestamp};
 use engine::{DevicePatch, NewDevice, Patch, Settings};
-use records::{Connection, DeviceSlot, EventKind};
+use records::{Connection, DeviceSlot, EventKind, KeptFrom, Metric};
 
+use super::counting::Counted;
 use super::device::{Device, Event, Shown};
 use super::evidence::Evidence;
 use super::listening::{EVERY, Listening};
+use super::quarantine::Quarantine;
 use super::reports::Unfinished;
 use super::telling::Delivery;
 use super::{Expected, ExpectedAttempt};
+use crate::counts::Counts;
 use crate::meant::{CallId, Meant};
 use crate::violation::{Checked, Invariant};
 
@@ -34,6 +37,13 @@ pub(crate) struct Partition {
     pub(crate) devices: BTreeMap<DeviceId, Device>,
     /// All that were ever made, in that order.
     pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) quarantine: Quarantine,
+    pub(crate) counted: Counted,
+    /// From when on history is in the lists.
+    pub(crate) kept: KeptFrom,
+    pub(crate) counts: Counts,
+    /// How many partitions there are: what they share, they share alike.
+    pub(super) partitions: u16,
     /// Deliveries whose next attempt was put somewhere in this step, and where it may be.
     pub(super) moves: BTreeMap<usize, RangeInclusive<Timestamp>>,
     unused_slot: DeviceSlot,
@@ -51,13 +61,18 @@ pub(crate) struct Partition {
 pub(crate) type Answers = Vec<(CallId, Expected)>;
 
 impl Partition {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, partitions: u16) -> Self {
         Self {
             listening: Listening::new(settings.ways_configured),
             settings,
             now: Timestamp(0),
             devices: BTreeMap::new(),
             deliveries: Vec::new(),
+            quarantine: Quarantine::default(),
+            counted: Counted::default(),
+            kept: KeptFrom::EVER,
+            counts: Counts::default(),
+            partitions,
             moves: BTreeMap::new(),
             unused_slot: DeviceSlot(0),
             unfinished: None,
@@ -87,9 +102,13 @@ impl Partition {
         }
         self.notice_silence(evidence, more)?;
         self.lapse(more)?;
+        self.shrink_quarantine();
         self.follow_times(evidence)?;
         Invariant::OneEffectPerCause.check(evidence.deliveries.is_empty(), || {
             format!("deliveries that nothing caused: {:?}", evidence.deliveries)
+        })?;
+        Invariant::OneEffectPerCause.check(evidence.quarantined.is_empty(), || {
+            format!("reports that nobody refused: {:?}", evidence.quarantined)
         })?;
         Invariant::OneEffectPerCause.same("signs of life that nobody gave", &evidence.signs, &0)?;
         if !more {
@@ -128,6 +147,12 @@ impl Partition {
             Meant::Resend { call, client, after } => {
                 Some((*call, Expected::Resent(self.resend(*client, *after, evidence)?)))
             }
+            Meant::Import { call, lines } => Some((*call, Expected::Imported(self.import(lines, evidence)?))),
+            Meant::Quarantine { call, way, messages } => {
+                self.quarantine(*way, messages, evidence)?;
+                Some((*call, Expected::Kept))
+            }
+            Meant::Discard { call, id } => Some((*call, Expected::Done(self.discard(*id)))),
             Meant::Retry { call, id } => Some((*call, Expected::Done(self.retry(*id, evidence)?))),
         })
     }
@@ -181,8 +206,14 @@ impl Partition {
         invariant.same(format_args!("event of {id}"), &found, &event)?;
         let at = event.at;
         device.events.push(event);
+        let metric = match kind {
+            EventKind::Changed => Some(Metric::Changes),
+            EventKind::Lost => Some(Metric::Losses),
+            EventKind::Restored => None,
+        };
         let clients = device.links.clone();
         self.stamped(id, at)?;
+        metric.into_iter().for_each(|metric| self.count(id, metric, at));
         for client in clients {
             let device = self.devices.get_mut(id).expect("it is there");
             device.pairs.entry(client).or_default().events.push((kind, previous.cloned()));
@@ -192,11 +223,11 @@ impl Partition {
     }
 
     /// What was made now is stamped now, or a little later, and behind everything that was made before.
-    pub(super) fn stamped(&mut self, id: &DeviceId, at: Timestamp) -> Checked {
+    pub(super) fn stamped(&mut self, what: impl std::fmt::Display, at: Timestamp) -> Checked {
         let ahead = at.0 - self.now.0;
         let behind = self.last_stamp;
         Invariant::AsTheModel.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead) && at >= behind, || {
-            format!("what happened to {id} at {} is stamped {ahead} ms later, behind {behind}", self.now)
+            format!("{what} at {} is stamped {ahead} ms later, behind {behind}", self.now)
         })?;
         self.last_stamp = at;
         Ok(())
@@ -211,6 +242,13 @@ impl Partition {
         if self.devices.contains_key(&id) {
             return Ok(Err("exists"));
         }
+        self.register(device, evidence)?;
+        Ok(Ok(self.devices[&id].shown()))
+    }
+
+    /// A device that is not registered is.
+    pub(super) fn register(&mut self, device: &NewDevice, evidence: &Evidence) -> Checked {
+        let id = DeviceId::new(&device.id).expect("the workload makes ids that may be");
         let Some(slot) = evidence.new_slot(&id, self.unused_slot) else {
             return Err(
                 Invariant::OneEffectPerCause.broken(format!("device {id} was registered without a record"))
@@ -222,8 +260,11 @@ impl Partition {
             slot,
             kind: device.kind.clone().unwrap_or_else(|| "lock".to_owned()),
             address: device.address.clone(),
+            labels: device.labels.iter().cloned().collect(),
             interval_ms: device.report_interval.map(|interval| interval.as_millis() as u64),
             registered_at: self.now,
+            expected_from: self.listening.mark(EVERY).counted,
+            is_named_time: false,
             links: Vec::new(),
             value: None,
             changed_at: None,
@@ -232,13 +273,14 @@ impl Partition {
             sequence: 0,
             seen: None,
             silent_from: self.listening.mark(EVERY),
+            report_ids: VecDeque::new(),
+            ids_ever: BTreeSet::new(),
             readings: Vec::new(),
             events: Vec::new(),
             pairs: BTreeMap::new(),
         };
-        let shown = registered.shown();
         self.devices.insert(id, registered);
-        Ok(Ok(shown))
+        Ok(())
     }
 
     fn patch(&mut self, id: &DeviceId, patch: &DevicePatch) -> Result<Shown, &'static str> {
@@ -253,6 +295,16 @@ impl Partition {
             Patch::Clear => device.interval_ms = None,
             Patch::Set(interval) => device.interval_ms = Some(interval.as_millis() as u64),
         }
+        let labels = device.labels.clone();
+        match &patch.labels {
+            Patch::Keep => {}
+            Patch::Clear => device.labels.clear(),
+            Patch::Set(changes) => changes.iter().for_each(|(key, value)| match value {
+                Some(value) => drop(device.labels.insert(key.clone(), value.clone())),
+                None => drop(device.labels.remove(key)),
+            }),
+        }
+        self.counts.relabelled += u64::from(device.labels != labels);
         Ok(device.shown())
     }
 
@@ -295,7 +347,9 @@ impl Partition {
             let lost = event.kind == EventKind::Lost && self.devices.contains_key(&id);
             Invariant::OneEffectPerCause.check(lost, || format!("nothing caused {event:?}"))?;
             self.check_may_be_lost(&id)?;
-            self.devices.get_mut(&id).expect("it is there").connection = Connection::Lost;
+            let device = self.devices.get_mut(&id).expect("it is there");
+            device.connection = Connection::Lost;
+            self.counts.lost_as_expected += u64::from(std::mem::take(&mut device.is_named_time));
             self.happened(&id, EventKind::Lost, evidence)?;
         }
         if more {

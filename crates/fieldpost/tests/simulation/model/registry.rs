@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use base::{ClientId, Incarnation};
+use base::{ClientId, Incarnation, Timestamp};
 use engine::Patch;
 use records::{Batch, Client, Op};
 
 use super::Expected;
+use crate::counts::Counts;
 use crate::meant::{CallId, MeantClient};
 use crate::violation::{Checked, Invariant};
+
+/// For how long a secret that was rotated away is still good, in milliseconds.
+const SECRETS_OVERLAP_MS: i64 = 24 * 3_600_000;
 
 /// A client, as far as anybody asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,9 @@ pub(crate) struct KnownClient {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) enabled: bool,
+    pub(crate) secret: Vec<u8>,
+    /// The one before it, and until when attempts are signed with it too.
+    pub(crate) previous: Option<(Vec<u8>, Timestamp)>,
 }
 
 impl KnownClient {
@@ -29,30 +36,40 @@ impl KnownClient {
             name: client.name.clone(),
             url: client.url.clone(),
             enabled: client.enabled,
+            secret: client.secret.clone(),
+            previous: client.previous_secret.as_ref().map(|old| (old.secret.clone(), old.until)),
         }
     }
 }
 
 /// The clients.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Registry {
     pub(crate) clients: BTreeMap<ClientId, KnownClient>,
     unused: u64,
+    now: Timestamp,
+    pub(crate) counts: Counts,
 }
 
 impl Registry {
+    pub(crate) fn new() -> Self {
+        Self { clients: BTreeMap::new(), unused: 0, now: Timestamp(0), counts: Counts::default() }
+    }
+
     /// One step: `inputs` in order.
     pub(crate) fn step(
         &mut self,
+        now: Timestamp,
         inputs: &[MeantClient],
         batch: Option<&Batch>,
     ) -> Checked<Vec<(CallId, Expected)>> {
+        self.now = now.max(self.now);
         inputs.iter().map(|input| self.apply(input, batch)).collect()
     }
 
     fn apply(&mut self, input: &MeantClient, batch: Option<&Batch>) -> Checked<(CallId, Expected)> {
         Ok(match input {
-            MeantClient::Create { call, client } => {
+            MeantClient::Create { call, client, secret } => {
                 let id = client.id.clone().expect("the workload names its clients");
                 let id = ClientId::new(&id).expect("the workload makes ids that may be");
                 if self.clients.contains_key(&id) {
@@ -65,6 +82,8 @@ impl Registry {
                     name: client.name.clone(),
                     url: client.url.clone(),
                     enabled: true,
+                    secret: secret.to_vec(),
+                    previous: None,
                 };
                 self.clients.insert(id, known.clone());
                 (*call, Expected::Client(Ok(known)))
@@ -84,6 +103,7 @@ impl Registry {
                 });
                 (*call, Expected::Client(patched.ok_or("unknown_client")))
             }
+            MeantClient::Rotate { call, id, secret } => (*call, Expected::Client(self.rotate(id, secret))),
             MeantClient::Disable { call, client } => {
                 let known = self.clients.values_mut().find(|known| known.incarnation == *client);
                 if let Some(known) = known {
@@ -95,6 +115,17 @@ impl Registry {
                 (*call, Expected::Client(self.clients.remove(id).ok_or("unknown_client")))
             }
         })
+    }
+
+    /// The secret before is good for another while; the one before that no longer.
+    fn rotate(&mut self, id: &ClientId, secret: &[u8]) -> Result<KnownClient, &'static str> {
+        let client = self.clients.get_mut(id).ok_or("unknown_client")?;
+        let overlaps = client.previous.as_ref().is_some_and(|(_, until)| *until > self.now);
+        self.counts.rotations += 1;
+        self.counts.rotations_within_overlap += u64::from(overlaps);
+        let before = std::mem::replace(&mut client.secret, secret.to_vec());
+        client.previous = Some((before, Timestamp(self.now.0 + SECRETS_OVERLAP_MS)));
+        Ok(client.clone())
     }
 
     /// The number that a client got, which nobody had before.

@@ -5,15 +5,20 @@
 use std::collections::VecDeque;
 
 use base::WayIn;
+use engine::intake::ReportId;
 use engine::settings::UnknownDevice;
 use engine::{NewDevice, Report, Said};
-use records::EventKind;
+use records::{EventKind, Metric};
 
 use super::Expected;
+use super::device::KnownId;
 use super::evidence::Evidence;
 use super::partition::Partition;
 use crate::meant::CallId;
 use crate::violation::Checked;
+
+/// So many of a device's latest ids are known.
+const IDS_KNOWN: usize = 8;
 
 /// A slice, or what is left of it.
 #[derive(Clone)]
@@ -52,7 +57,7 @@ impl Partition {
                 }
                 None => {
                     evidence.signs -= 1;
-                    self.report(slice.way, &report, evidence)?
+                    self.report((slice.call, slice.way), &report, evidence)?
                 }
             };
             slice.refused.extend(code.map(|code| (index, code)));
@@ -74,7 +79,7 @@ impl Partition {
     /// A report of a device that is registered, or is so by it; why it is refused, if it is.
     fn report(
         &mut self,
-        way: WayIn,
+        (call, way): (CallId, WayIn),
         report: &Report,
         evidence: &mut Evidence,
     ) -> Checked<Option<&'static str>> {
@@ -96,13 +101,38 @@ impl Partition {
         if device.greet(now, way, mark) {
             self.happened(&report.device, EventKind::Restored, evidence)?;
         }
-        if let (None, Said::Value { value, ts }) = (refusal, &report.said) {
+        if let (None, Said::Value { value, ts }) = (refusal, &report.said)
+            && !self.is_repeated(call, report)
+        {
+            self.count(&report.device, Metric::Reports, ts.unwrap_or(now));
             let device = self.devices.get_mut(&report.device).expect("it is there");
             if let Some(previous) = device.take(now, value, *ts) {
                 self.changed(&report.device, previous.as_ref(), evidence)?;
             }
         }
         Ok(refusal)
+    }
+
+    /// Whether the report's id is one of the latest of its device; if not, it is from now on.
+    fn is_repeated(&mut self, call: CallId, report: &Report) -> bool {
+        let Some(ReportId(id)) = report.id else { return false };
+        let process = self.process;
+        let device = self.devices.get_mut(&report.device).expect("it is there");
+        if let Some(known) = device.report_ids.iter().find(|known| known.id == id) {
+            let count = match known {
+                known if known.process != process => &mut self.counts.repeats_after_restart,
+                known if known.call != call => &mut self.counts.repeats_later,
+                _ => &mut self.counts.repeats_in_slice,
+            };
+            *count += 1;
+            return true;
+        }
+        self.counts.ids_forgotten += u64::from(!device.ids_ever.insert(id));
+        device.report_ids.push_back(KnownId { id, call, process });
+        if device.report_ids.len() > IDS_KNOWN {
+            device.report_ids.pop_front();
+        }
+        false
     }
 }
 

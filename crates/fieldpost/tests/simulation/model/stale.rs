@@ -27,6 +27,8 @@ impl Partition {
         let most = if probe { 1 } else { TOLD_AT_ONCE };
         for id in self.stale(client).into_iter().take(most) {
             self.tell_again(&id, client, evidence)?;
+            let count = if probe { &mut self.counts.told_by_probe } else { &mut self.counts.told_by_success };
+            *count += 1;
         }
         Ok(())
     }
@@ -53,16 +55,21 @@ impl Partition {
     }
 
     fn send_again(&mut self, id: &DeviceId, client: Incarnation, evidence: &mut Evidence) -> Checked {
+        let newest = self.events_of(&self.devices[id]).last();
+        let newest = newest.map(|newest| (newest.kind, newest.previous.clone()));
         let device = self.devices.get_mut(id).expect("it is there");
-        let Some(newest) = device.events.last() else { return Ok(()) };
-        let newest = (newest.kind, newest.previous.clone());
+        if newest.is_none() && !device.pairs.contains_key(&client) {
+            // Nothing ever happened to it, or so long ago that nobody knows any more what.
+            return Ok(());
+        }
         let pair = device.pairs.entry(client).or_default();
         if let Some(number) = pair.pending {
             self.due_now(number);
         } else if pair.flight.is_none() {
             if pair.is_told() {
-                pair.events.push(newest);
+                pair.events.extend(newest);
             }
+            self.counts.resent += 1;
             self.tell_again(id, client, evidence)?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
+use engine::input::Imported;
 use engine::queries::Device;
 use engine::{AttemptDue, Outcome, Pending, Report};
 use notify::lanes::Lease;
@@ -12,7 +13,7 @@ use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::meant::CallId;
+use crate::meant::{CallId, ImportLine};
 use crate::model::Expected;
 use crate::model::device::Shown;
 use crate::model::registry::KnownClient;
@@ -27,6 +28,8 @@ pub(crate) enum Waiting {
     Swept(Receiver<bool>),
     Resent(Receiver<Option<DeviceSlot>>),
     Leased(Receiver<Vec<AttemptDue>>),
+    Imported(Receiver<Vec<(u32, Result<Imported, Problem>)>>),
+    Kept(Receiver<()>),
 }
 
 /// What follows from the answer.
@@ -36,6 +39,8 @@ pub(crate) enum Then {
     Repeat(WayIn, Vec<Report>),
     /// A device, or its link to a client, is gone once this is answered well.
     Cut(DeviceId, Option<Incarnation>),
+    /// The devices of an import may have lost links.
+    Imported(Vec<ImportLine>),
     /// A client is gone: its links are swept.
     Gone,
     /// The next partition is swept.
@@ -66,6 +71,8 @@ pub(crate) enum Answer {
     Swept(bool),
     Resent(Option<DeviceSlot>),
     Leased(Vec<AttemptDue>),
+    Imported(Vec<(u32, Result<Imported, Problem>)>),
+    Kept,
 }
 
 /// Whether an answer has come.
@@ -93,6 +100,8 @@ impl Waiting {
             Self::Swept(receiver) => received(receiver, Answer::Swept),
             Self::Resent(receiver) => received(receiver, Answer::Resent),
             Self::Leased(receiver) => received(receiver, Answer::Leased),
+            Self::Imported(receiver) => received(receiver, Answer::Imported),
+            Self::Kept(receiver) => received(receiver, |()| Answer::Kept),
         }
     }
 }
@@ -165,6 +174,13 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(PartitionId, u
         ),
         Answer::Client(client) => Expected::Client(client.as_ref().map_err(code).map(|c| KnownClient::of(c))),
         Answer::Done(done) => Expected::Done(done.as_ref().map_err(code).copied()),
+        Answer::Imported(outcomes) => {
+            let outcome = |(index, outcome): &(u32, Result<Imported, Problem>)| {
+                (*index, outcome.as_ref().map_err(code).copied())
+            };
+            Expected::Imported(outcomes.iter().map(outcome).collect())
+        }
+        Answer::Kept => Expected::Kept,
         Answer::Swept(more) => Expected::Swept(*more),
         Answer::Resent(next) => Expected::Resent(*next),
     };

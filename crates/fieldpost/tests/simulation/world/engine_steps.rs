@@ -8,6 +8,7 @@ use store::StoreError;
 use super::World;
 use super::calls::{Answer, Call, Polled, Then, Waiting, compare};
 use super::server::Outcome;
+use crate::counts::Counts;
 use crate::meant::Meant;
 use crate::model::Expected;
 use crate::model::evidence::Evidence;
@@ -18,6 +19,7 @@ impl World {
     /// One step of a partition over some of its inbox.
     pub(super) fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked {
         let now = self.now();
+        self.withdraw_what_is_uncertain(partition);
         let Some(server) = &mut self.server else { return Ok(()) };
         let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
         let port = server.port(partition);
@@ -42,6 +44,7 @@ impl World {
         Invariant::Bounded.check(has_unfinished || !track.present.has_unfinished(), || {
             "reports were dropped in silence".to_owned()
         })?;
+        track.present.move_kept(head.as_ref().map(|head| head.kept_from), track.latest() == 0)?;
         if let Some(head) = head {
             let model = &track.present;
             Invariant::AsTheModel.same("time of a batch", &head.now, &model.now)?;
@@ -65,6 +68,7 @@ impl World {
 
     /// One step of the registry.
     pub(super) fn step_registry(&mut self, count: usize) -> Checked {
+        let now = self.now();
         let Some(server) = &mut self.server else { return Ok(()) };
         let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
         let inputs = match server.registry.step(count, &tap, &outcomes) {
@@ -77,7 +81,7 @@ impl World {
         let batch = tap.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
         self.trace.note(format_args!("the registry steps over {}: {line:?}", inputs.len()));
-        let answers = self.registry.present.step(&inputs, batch.as_ref())?;
+        let answers = self.registry.present.step(now, &inputs, batch.as_ref())?;
         self.know_clients();
         if let Some(batch) = batch {
             self.registry.made(batch.head.seq)?;
@@ -180,7 +184,11 @@ impl World {
             self.shown(*partition, *seq);
         }
         match (call.then, answer) {
-            (Then::Nothing | Then::Repeat(..), _) => {}
+            (Then::Repeat(way, reports), Answer::Slice(outcome)) => {
+                self.keep_refused(way, &reports, outcome.rejected);
+            }
+            (Then::Imported(lines), Answer::Imported(outcomes)) => self.imported(call.id, &lines, &outcomes),
+            (Then::Nothing | Then::Repeat(..) | Then::Imported(_), _) => {}
             (Then::Cut(device, client), Answer::Done(Ok(()))) => self.sending.cut(&device, client, call.id),
             (Then::Gone, Answer::Client(Ok(client))) => self.sweep(client.incarnation, PartitionId(0)),
             (Then::SweepOn(client, partition), Answer::Swept(more)) => {
@@ -239,7 +247,7 @@ impl World {
     }
 }
 
-fn count_events(counts: &mut super::Counts, evidence: &Evidence, inputs: &[Meant]) {
+fn count_events(counts: &mut Counts, evidence: &Evidence, inputs: &[Meant]) {
     counts.events += evidence.events.len() as u64;
     let lost = |event: &&records::Event| event.kind == records::EventKind::Lost;
     counts.losses += evidence.events.iter().filter(lost).count() as u64;

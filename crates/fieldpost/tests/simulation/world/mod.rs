@@ -4,8 +4,11 @@
 
 mod calls;
 mod engine_steps;
+mod importing;
 mod lives;
 mod quiet;
+mod refusals;
+mod reports;
 mod schedule;
 mod sender;
 mod server;
@@ -22,6 +25,7 @@ use engine::{Report, Settings};
 
 use crate::checkers::contents;
 use crate::clock::VirtualClock;
+use crate::counts::Counts;
 use crate::meant::{CallId, Meant, MeantClient};
 use crate::model::partition::Partition;
 use crate::model::registry::Registry;
@@ -62,72 +66,18 @@ pub(crate) struct World {
     pub(crate) counts: Counts,
 }
 
-/// What a run saw.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) batches: u64,
-    pub(crate) reports: u64,
-    pub(crate) events: u64,
-    pub(crate) losses: u64,
-    pub(crate) attempts: u64,
-    pub(crate) delivered: u64,
-    pub(crate) crashes: u64,
-    pub(crate) kills: u64,
-    pub(crate) stops: u64,
-    pub(crate) reloads: u64,
-    pub(crate) refused_opens: u64,
-    pub(crate) audits: u64,
-}
-
-impl Counts {
-    /// Whether everything that can be counted was.
-    pub(crate) fn is_everything_seen(&self) -> bool {
-        let counts = [
-            self.batches,
-            self.reports,
-            self.events,
-            self.losses,
-            self.attempts,
-            self.delivered,
-            self.crashes,
-            self.kills,
-            self.stops,
-            self.reloads,
-            self.refused_opens,
-            self.audits,
-        ];
-        counts.iter().all(|count| *count > 0)
-    }
-
-    /// Both together.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.batches += other.batches;
-        self.reports += other.reports;
-        self.events += other.events;
-        self.losses += other.losses;
-        self.attempts += other.attempts;
-        self.delivered += other.delivered;
-        self.crashes += other.crashes;
-        self.kills += other.kills;
-        self.stops += other.stops;
-        self.reloads += other.reloads;
-        self.refused_opens += other.refused_opens;
-        self.audits += other.audits;
-    }
-}
-
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let settings = &plan.settings;
         let clock = Arc::new(VirtualClock::new());
-        let partition = || Track::new(Partition::new(Arc::clone(settings)));
+        let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions));
         Self {
             random: Random::new(plan.seed),
             storage: crate::storage::of(&plan, &clock),
             clock,
             server: None,
             model: (0..plan.partitions).map(|_| partition()).collect(),
-            registry: Track::new(Registry::default()),
+            registry: Track::new(Registry::new()),
             expectations: Expectations::default(),
             calls: Vec::new(),
             sending: Sending::default(),
@@ -157,6 +107,8 @@ impl World {
         self.become_quiet()?;
         self.counts.attempts = self.sending.begun;
         self.counts.delivered = self.sending.delivered;
+        self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
+        self.counts.add(&self.registry.present.counts);
         Ok(())
     }
 

@@ -24,6 +24,7 @@ enum Step {
     Attend,
     Time,
     Leap,
+    Day,
     Wall,
     Mood,
     End(End),
@@ -37,6 +38,8 @@ enum Step {
 
 /// How far the wall clock is set at most, and how far it may be off for it to be set at all.
 const WALL_STEP_MS: u64 = 3_600_000;
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 3_600_000;
 
 impl World {
     /// One step of the run.
@@ -73,6 +76,7 @@ impl World {
             (Step::Attend, weights.attend),
             (Step::Time, weights.time),
             (Step::Leap, weights.leap),
+            (Step::Day, weights.day),
             (Step::Wall, weights.wall),
             (Step::Mood, weights.mood),
             (Step::End(End::Crash), weights.crash),
@@ -91,6 +95,7 @@ impl World {
             (Step::Start, 60),
             (Step::Time, 30),
             (Step::Leap, 5),
+            (Step::Day, weights.day),
             (Step::Wall, weights.wall),
             (Step::Mood, weights.mood),
             (Step::StorageFault, weights.storage_fault),
@@ -166,6 +171,10 @@ impl World {
             Step::Time => self.let_time_pass(),
             Step::Leap => {
                 let ms = 10_000 + self.random.below(7_200_000) as i64;
+                self.pass(ms);
+            }
+            Step::Day => {
+                let ms = (DAY_MS / 4 + self.random.below(DAY_MS)) as i64;
                 self.pass(ms);
             }
             Step::Wall => {

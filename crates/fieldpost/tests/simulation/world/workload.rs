@@ -1,134 +1,25 @@
-//! What is asked of the server: slices of reports, and calls to the registry.
+//! Calls to the registry: devices, their links, clients, and what is to be told again.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base::{
-    ClientId, Clock, DeviceId, EntityId, Incarnation, Kind, PartitionId, Problem, Timestamp, Value, WayIn,
-    hash,
-};
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, hash};
 use engine::effect::Reply;
-use engine::input::{Addressed, Input, LinkedClient};
-use engine::intake::SlicePart;
+use engine::input::{Input, LinkedClient};
 use engine::registry::RegistryInput;
-use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch, Report, Said};
+use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
 use fleet::Made;
 
 use super::World;
 use super::calls::{Then, Waiting};
 use crate::meant::{CallId, Meant, MeantClient};
-use crate::sabotage::Sabotage;
 use crate::violation::Checked;
 
-/// Reports of a slice at most.
-const SLICE_REPORTS: u64 = 8;
-/// Reports of a long one.
-const LONG_SLICE_REPORTS: u64 = base::limits::SLICE_REPORTS_MAX as u64;
-/// Characters of a large value: with its quotes it is just allowed.
-const LARGE_VALUE_CHARS: usize = base::limits::VALUE_BYTES_MAX - 2;
-/// Slices that wait to be handed in again at most.
-const REPEATS_MAX: usize = 8;
 /// Registrations handed in at once while a fleet is made.
 const FLEET_STEP: u64 = 100;
 
 impl World {
-    /// A way in hands in what it read together.
-    pub(super) fn hand_in_reports(&mut self) {
-        if !self.repeats.is_empty() && self.random.chance(1, 3) {
-            let again = self.random.below(self.repeats.len() as u64) as usize;
-            let (way, reports) = self.repeats.swap_remove(again);
-            return self.submit(way, reports);
-        }
-        let ways: Vec<WayIn> = self.ways().collect();
-        let way = ways[self.random.below(ways.len() as u64) as usize];
-        let long = self.plan.long_reports && self.random.chance(1, 8);
-        let count = 1 + self.random.below(if long { LONG_SLICE_REPORTS } else { SLICE_REPORTS });
-        let reports = (0..count).map(|_| self.any_report()).collect();
-        self.submit(way, reports);
-    }
-
-    /// Whoever handed in a slice and was not answered does so again, sooner or later, or gives up.
-    pub(super) fn repeat_later(&mut self, then: Then) {
-        if let Then::Repeat(way, reports) = then
-            && self.repeats.len() < REPEATS_MAX
-        {
-            self.repeats.push((way, reports));
-        }
-    }
-
-    /// Splits a slice by partition, as the intake does.
-    fn submit(&mut self, way: WayIn, reports: Vec<Report>) {
-        let room =
-            |server: &super::server::Server| server.partitions.iter().all(super::server::Port::has_room);
-        if !self.server.as_ref().is_some_and(room) {
-            // The way in waits for room.
-            return;
-        }
-        let count = reports.len() as u32;
-        let again = reports.clone();
-        let mut split: BTreeMap<PartitionId, Vec<Addressed>> = BTreeMap::new();
-        for (index, report) in (0..).zip(reports) {
-            let hash = hash::device_hash(report.device.as_str());
-            let partition = hash::partition_of(hash::routing_hash(hash), self.plan.partitions);
-            split.entry(partition).or_default().push(Addressed { index, hash, report });
-        }
-        let call = self.next_call();
-        self.trace.note(format_args!("call {call}: {count} reports by {}", way.as_str()));
-        let (pending, parts) = SlicePart::split(count, split.len());
-        let asked = split.keys().copied().collect();
-        for ((partition, mut reports), part) in split.into_iter().zip(parts) {
-            let meant = reports.iter().map(|addressed| (addressed.index, addressed.report.clone())).collect();
-            if self.plan.sabotage == Some(Sabotage::SwappedReports) {
-                reports.reverse();
-            }
-            let input = Input::Reports { way, reports, part };
-            let _has_room = self.hand_in(partition, input, Meant::Reports { call, way, reports: meant });
-        }
-        self.await_answer(call, Waiting::Slice(Some(pending)), asked, Then::Repeat(way, again));
-    }
-
-    fn any_report(&mut self) -> Report {
-        let (device, kind) = self.any_device();
-        let claimed = match self.random.below(12) {
-            0 => Kind::new(if kind == "lock" { "meter" } else { "lock" }),
-            1..=5 => Kind::new(&kind),
-            _ => None,
-        };
-        let said = match self.random.below(20) {
-            0..=1 => Said::Alive,
-            2 => Said::Refused(Box::new(Problem::not_allowed("ts_ahead", "the ts is too far ahead"))),
-            _ => Said::Value { value: self.any_value(&kind), ts: self.any_ts() },
-        };
-        Report { device, kind: claimed, said, id: None }
-    }
-
-    fn any_value(&mut self, kind: &str) -> Value {
-        let number = |number: u64| Value::number(number as f64).expect("finite");
-        if kind == "lock" {
-            return number(if self.random.chance(1, 30) { 2 } else { self.random.below(2) });
-        }
-        if self.plan.long_reports {
-            let letter = (b'a' + self.random.below(26) as u8) as char;
-            return Value::from_canonical(&format!("\"{}\"", letter.to_string().repeat(LARGE_VALUE_CHARS)));
-        }
-        match self.random.below(5) {
-            0 => Value::from_canonical(r#"{"open":true,"why":"\"\u0001"}"#),
-            1 => Value::from_canonical("null"),
-            n => number(n),
-        }
-    }
-
-    /// Most reports say nothing of the time; those that do may be late, or a little ahead.
-    fn any_ts(&mut self) -> Option<Timestamp> {
-        if self.random.chance(2, 3) {
-            return None;
-        }
-        let offset = self.random.below(300_000) as i64 - 240_000;
-        Some(Timestamp(self.clock.wall().0 + offset))
-    }
-
     /// A device of the run's fleet, registered or not, and its kind.
-    fn any_device(&mut self) -> (DeviceId, String) {
+    pub(super) fn any_device(&mut self) -> (DeviceId, String) {
         device(self.random.below(self.plan.devices + 1))
     }
 
@@ -179,7 +70,7 @@ impl World {
         if self.random.chance(1, 6) && self.enable_somebody() {
             return;
         }
-        match self.random.below(32) {
+        match self.random.below(40) {
             0..=5 => self.create_device(),
             6..=7 => self.patch_device(),
             8 => self.delete_device(),
@@ -189,11 +80,15 @@ impl World {
             24..=27 => self.patch_client(),
             28 => self.delete_client(),
             29 => self.tell_again(),
+            30..=33 => self.import(),
+            34 => self.refuse_what_nobody_sent(),
+            35..=36 => self.discard(),
+            37 => self.rotate(),
             _ => self.retry_delivery(),
         }
     }
 
-    fn partition_of(&self, device: &DeviceId) -> PartitionId {
+    pub(super) fn partition_of(&self, device: &DeviceId) -> PartitionId {
         hash::device_partition(device, self.plan.partitions)
     }
 
@@ -209,7 +104,7 @@ impl World {
             id: id.to_string(),
             kind: (kind != "lock" || self.random.chance(1, 2)).then_some(kind),
             address,
-            labels: vec![("site".to_owned(), self.random.below(3).to_string())],
+            labels: self.any_labels(),
             report_interval: interval,
         };
         let checked = device.clone().check(&self.settings.registry_rules());
@@ -239,6 +134,11 @@ impl World {
                 1 => Patch::Clear,
                 _ => Patch::Set(Duration::from_secs(1 + self.random.below(90))),
             },
+            labels: match self.random.below(6) {
+                0 => Patch::Clear,
+                1..=3 => Patch::Set(self.any_label_changes()),
+                _ => Patch::Keep,
+            },
             ..DevicePatch::default()
         };
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
@@ -248,6 +148,23 @@ impl World {
         if self.hand_in(partition, input, Meant::Patch { call, id, patch }) {
             self.await_answer(call, Waiting::Device(receiver), vec![partition], Then::Nothing);
         }
+    }
+
+    /// Of a site, or none; of a floor besides, sometimes.
+    pub(super) fn any_labels(&mut self) -> Vec<(String, String)> {
+        let changes = self.any_label_changes();
+        changes.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+
+    fn any_label_changes(&mut self) -> Vec<(String, Option<String>)> {
+        let mut changes = Vec::new();
+        for (key, values) in [("floor", 2), ("site", 3)] {
+            if self.random.chance(2, 3) {
+                let value = self.random.chance(3, 4).then(|| self.random.below(values).to_string());
+                changes.push((key.to_owned(), value));
+            }
+        }
+        changes
     }
 
     fn delete_device(&mut self) {
@@ -308,11 +225,26 @@ impl World {
         let id = self.any_client_id();
         let client =
             NewClient { name: format!("owner of {id}"), url: self.any_url(&id), id: Some(id), secret: None };
-        let made = Box::new(Made { id: [7; 8], secret: [self.random.below(256) as u8; 32] });
+        let secret = self.any_secret();
+        let made = Box::new(Made { id: [7; 8], secret });
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: create {client:?}"));
         let input = RegistryInput::Create { client: Box::new(client.clone()), made, reply };
-        let meant = MeantClient::Create { call, client };
+        let meant = MeantClient::Create { call, client, secret };
+        self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
+    }
+
+    fn any_secret(&mut self) -> [u8; 32] {
+        [self.random.below(256) as u8; 32]
+    }
+
+    fn rotate(&mut self) {
+        let id = ClientId::new(&self.any_client_id()).expect("letters and digits");
+        let (call, (reply, receiver)) = (self.next_call(), Reply::new());
+        let secret = self.any_secret();
+        self.trace.note(format_args!("call {call}: give {id} another secret"));
+        let input = RegistryInput::Rotate { id: id.clone(), secret: Box::new(secret), reply };
+        let meant = MeantClient::Rotate { call, id, secret };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
     }
 

@@ -1,0 +1,80 @@
+//! What a run saw of each kind. The seeds of CI must see everything once, or they prove less than they seem to.
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a run saw.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Counts {
+            $($(#[$doc])* pub(crate) $name: u64,)*
+        }
+
+        impl Counts {
+            /// Adds what another run, or another part of this one, saw.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// What was never seen.
+            pub(crate) fn unseen(&self) -> Vec<&'static str> {
+                let all = [$((stringify!($name), self.$name)),*];
+                all.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+            }
+        }
+    };
+}
+
+counts! {
+    batches,
+    reports,
+    events,
+    losses,
+    attempts,
+    delivered,
+    crashes,
+    kills,
+    stops,
+    reloads,
+    refused_opens,
+    audits,
+    /// Notifications of stale devices, queued after a success or an enabling.
+    told_by_success,
+    /// The same, queued to find out whether the client is reached.
+    told_by_probe,
+    /// Notifications sent again because somebody asked for all of a client's.
+    resent,
+    /// Reports without effect: their id was known from the same slice,
+    repeats_in_slice,
+    /// from an earlier one,
+    repeats_later,
+    /// or from an earlier life of the process.
+    repeats_after_restart,
+    /// Reports with effect although their id was known once.
+    ids_forgotten,
+    /// Slices handed in again because nobody said what became of them.
+    slices_again,
+    quarantined,
+    /// Refused reports that went because there were too many,
+    quarantine_overflows,
+    /// or because they were too old.
+    quarantine_expiries,
+    discards,
+    discards_in_vain,
+    imports_new,
+    imports_known,
+    imports_refused,
+    expected_from_past,
+    expected_from_future,
+    /// Never heard of, and lost after the time that its line named.
+    lost_as_expected,
+    /// Links that a line took away.
+    imports_unlinked,
+    relabelled,
+    readings_expired,
+    events_expired,
+    deliveries_expired,
+    /// Attempts at notifications that are kept in no list any more.
+    attempts_unlisted,
+    rotations,
+    /// Secrets rotated away before the one before them was over.
+    rotations_within_overlap,
+}
