@@ -39,6 +39,18 @@ const REFUSALS: &[Row] = &[
     ("GET", "/v1/devices/0xA/readings?from=2026-01-01", JSON, "", 422, "invalid_parameter"),
     ("GET", "/v1/events?type=changed", JSON, "", 422, "invalid_parameter"),
     ("GET", "/v1/deliveries?status=done", JSON, "", 422, "invalid_parameter"),
+    ("GET", "/v1/devices?label.Site=1", JSON, "", 422, "invalid_parameter"),
+    ("GET", "/v1/quarantine/none", JSON, "", 404, "unknown_quarantined"),
+    ("DELETE", "/v1/quarantine/none", JSON, "", 404, "unknown_quarantined"),
+    ("POST", "/v1/quarantine/none/replay", JSON, "", 404, "unknown_quarantined"),
+    ("GET", "/v1/quarantine/none/replay", JSON, "", 405, "method_not_allowed"),
+    ("GET", "/v1/quarantine?cursor=abc", JSON, "", 400, "invalid_cursor"),
+    ("GET", "/v1/stats", JSON, "", 422, "invalid_parameter"),
+    ("GET", "/v1/stats?metric=reports&limit=1", JSON, "", 422, "unknown_parameter"),
+    ("POST", "/v1/clients/none/rotate-secret", JSON, "", 404, "unknown_client"),
+    ("POST", "/v1/clients/none/test", JSON, "", 404, "unknown_client"),
+    ("POST", "/v1/clients/none/resend", JSON, "", 404, "unknown_client"),
+    ("POST", "/v1/deliveries/none/retry", JSON, "", 404, "unknown_delivery"),
 ];
 
 #[tokio::test]

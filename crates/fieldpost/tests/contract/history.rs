@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use crate::rig::{Rig, each};
 
 const DEVICES: usize = 20;
+/// Reports that carry a `ts` of long ago are still there.
+pub(crate) const FOR_YEARS: (&str, &str) = ("FIELDPOST_HISTORY__READINGS", "3650d");
 
 fn id(at: usize) -> String {
     format!("d{at:02}")
@@ -74,7 +76,7 @@ async fn what_happens_between_two_pages_disturbs_neither() {
 
 #[tokio::test]
 async fn from_is_included_and_to_is_not() {
-    let rig = Rig::start(&[]).await;
+    let rig = Rig::start(&[FOR_YEARS]).await;
     rig.device(&json!({"id": "m1", "kind": "meter"})).await;
     for second in 0..5 {
         let report = json!({"device_id": "m1", "data": second, "ts": format!("2026-01-01T00:00:0{second}Z")});

@@ -4,9 +4,12 @@
 //! become.
 
 mod access;
+mod document;
+mod fleets;
 mod habits;
 mod history;
 mod program;
+mod quarantine;
 mod registry;
 mod reports;
 mod rig;

@@ -118,6 +118,23 @@ async fn a_secret_is_shown_once() {
 }
 
 #[tokio::test]
+async fn a_rotated_secret_is_shown_once_and_a_key_repeats_its_answer() {
+    let rig = Rig::start(&[]).await;
+    let client = json!({"id": "acme", "name": "n", "url": "https://example.com/"});
+    let made = rig.json("POST", "/v1/clients", &client.to_string()).await.text("secret");
+    let address = rig.site.http.address().await;
+    let rotate = async || {
+        let key = [("Idempotency-Key", "k")];
+        crate::wire::ask(address, "POST", "/v1/clients/acme/rotate-secret", &key, b"").await
+    };
+    let (first, again) = (rotate().await, rotate().await);
+    assert!(first.status == 200 && first.text("secret").starts_with("whsec_"), "{first:?}");
+    assert_eq!(first.body, again.body);
+    assert_ne!(first.text("secret"), made);
+    assert_eq!(rig.get("/v1/clients/acme").await.get("secret"), None);
+}
+
+#[tokio::test]
 async fn devices_are_found_by_what_they_are() {
     let rig = Rig::start(&[]).await;
     rig.device(&json!({"id": "b", "labels": {"site": "12", "floor": "1"}})).await;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::history::FOR_YEARS;
 use crate::rig::{Rig, each};
 
 const JSON: &str = "application/json";
@@ -110,7 +111,8 @@ async fn values_come_back_canonical_and_equal_ones_change_nothing() {
 
 #[tokio::test]
 async fn a_report_older_than_the_newest_ts_is_history_only() {
-    let rig = rig().await;
+    let rig = Rig::start(&[FOR_YEARS]).await;
+    rig.device(&json!({"id": "0xA"})).await;
     let newest = "2026-01-02T05:04:05.678+02:00";
     for (ts, data, value) in [
         (Some(newest), 1, 1),

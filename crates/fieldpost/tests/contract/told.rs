@@ -271,3 +271,29 @@ async fn only_the_newest_is_sent_again_by_hand() {
     assert_ne!(first.webhook_id, second.webhook_id);
     assert_eq!(second.notification.value, first.notification.value);
 }
+
+#[tokio::test]
+async fn a_client_is_tested_and_told_again_by_hand() {
+    let rig = Rig::start_telling(&[]).await;
+    let receiver = lock(&rig).await;
+    rig.report("0xA", 1).await;
+    rig.last_of(1, "0xA", has_status("delivered")).await;
+    assert_eq!(rig.json("POST", "/v1/clients/acme/resend", "").await.status, 202);
+    let again = rig.last_of(2, "0xA", has_status("delivered")).await;
+    receiver.until(PATIENCE, arrived(2)).await.expect("told again");
+    assert_eq!(again["type"], "device.changed");
+
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("bound"));
+    rig.api.patch("/v1/clients/acme", &json!({"url": url, "enabled": false})).await.expect("changed");
+    let taken = tokio::spawn(one_request(listener));
+    let attempt = rig.json("POST", "/v1/clients/acme/test", "").await;
+    assert_eq!((attempt.status, &attempt.json()["status_code"]), (200, &json!(200)), "{attempt:?}");
+    let (head, body) = taken.await.expect("taken");
+    assert_eq!(body["type"], "client.test");
+    assert!(head.contains("webhook-signature: v1,"), "{head}");
+    rig.api.patch("/v1/clients/acme", &json!({"url": "http://127.0.0.1:1/"})).await.expect("changed");
+    let attempt = rig.json("POST", "/v1/clients/acme/test", "").await.json();
+    assert_eq!((&attempt["status_code"], &attempt["error"]), (&Value::Null, &json!("connect_failed")));
+    assert_eq!(rig.items("/v1/deliveries").await.len(), 2, "a test is no delivery");
+}
