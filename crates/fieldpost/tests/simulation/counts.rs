@@ -36,6 +36,8 @@ counts! {
     reloads,
     refused_opens,
     audits,
+    /// Notifications that failed for good.
+    given_up,
     /// Notifications of stale devices, queued after a success or an enabling.
     told_by_success,
     /// The same, queued to find out whether the client is reached.

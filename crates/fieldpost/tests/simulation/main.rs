@@ -11,13 +11,18 @@
 //! - **The store** (in memory) answers a commit with every outcome of the port: durable, fenced, unknown and written, unknown and
 //!   lost, failed. Outcomes reach their partitions late, and those of one partition before those of another.
 //! - **The clocks**: the wall clock is set by up to an hour, either way, also while the process is down. The engine clock is
-//!   slewed after it, and starts at the later of both.
+//!   slewed after it, and starts at the later of both. Days pass, within one life or between two, and with them goes what is
+//!   kept for a day or two only, while some of it is still to be told.
 //! - **Intake**: slices over several partitions, batches of any size, doors that close and open, devices that fall silent
-//!   and come back, reports that are late, ahead, repeated, of another kind, refused, or of devices that nobody knows.
+//!   and come back, reports that are late, ahead, of another kind, refused, or of devices that nobody knows; ids that come
+//!   again at once, later, after a start, or when they are forgotten; slices that come again because nobody answered. What
+//!   is refused fills a quarantine that is too small for it, and is discarded, or asked for in vain.
 //! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with `Retry-After`; take a request and never answer;
-//!   do what it says while the answer is lost; are down; come back.
+//!   do what it says while the answer is lost; are down; come back, some only when every attempt has failed.
 //! - **The registry** changes in between: devices and clients come, change and go, and come again under the same id;
-//!   links too; clients are disabled and enabled; deliveries are sent again by hand.
+//!   links and labels too. Imports register devices, change them, or name another kind, with a time from which they are
+//!   missed that is past or to come. Clients are disabled and enabled; secrets are rotated, also twice within a day; deliveries
+//!   are sent again by hand, one, or all of a client's.
 //!
 //! Not simulated: sockets and everything in front of them, the threads that call the steps, feeds over several
 //! partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     /// Whether processes that follow may have other settings.
     pub(crate) reconfigures: bool,
     pub(crate) weights: Weights,
+    /// Receivers fail for long, and are well for long.
+    pub(crate) moods_last: bool,
     /// Slices may be as long, and values as large, as the contract allows: more than one batch takes.
     pub(crate) long_reports: bool,
     pub(crate) sabotage: Option<Sabotage>,
@@ -86,6 +88,7 @@ impl Plan {
             settings: Arc::new(settings(&mut random)),
             reconfigures: random.chance(1, 3),
             weights: weights(&mut random),
+            moods_last: false,
             long_reports: false,
             sabotage: None,
         };
@@ -110,10 +113,30 @@ impl Plan {
             ..settings.retry
         };
         settings.stale_probe = Duration::from_secs(5 + random.below(20));
-        // Few reports: a newer event would take the place of what is given up.
-        let weights =
-            Weights { mood: 5, day: 0, leap: 0, reports: 20, registry: 20, time: 400, ..self.weights };
-        Self { settings: Arc::new(settings), reconfigures: false, weights, ..self }
+        // Little happens besides: a newer event would take the place of what is given up, and a start would begin anew.
+        let calm = self.weights;
+        let weights = Weights {
+            reports: 40,
+            registry: 20,
+            time: 400,
+            leap: 0,
+            day: 0,
+            mood: 6,
+            crash: calm.crash.min(1),
+            kill: calm.kill.min(1),
+            stop: calm.stop.min(1),
+            storage_fault: calm.storage_fault.min(2),
+            ..calm
+        };
+        let settings = Arc::new(settings);
+        Self {
+            settings,
+            moods_last: true,
+            reconfigures: false,
+            devices: self.devices.max(4),
+            weights,
+            ..self
+        }
     }
 
     fn with_a_crowd(self) -> Self {

@@ -47,6 +47,11 @@ impl Mood {
         Self::Down,
     ];
 
+    /// Well, or not to be reached at all.
+    pub(crate) fn plain(random: &mut Random) -> Self {
+        [Self::Well, Self::Well, Self::Failing, Self::Down][random.below(4) as usize]
+    }
+
     /// Any mood; half of the time a good one.
     pub(crate) fn any(random: &mut Random) -> Self {
         match random.below(12) {

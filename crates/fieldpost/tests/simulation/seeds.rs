@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::world;
 
 /// The seeds of CI.
-const IN_CI: Range<u64> = 0..400;
+const IN_CI: Range<u64> = 0..300;
 /// Threads that share them.
 const THREADS: u64 = 2;
 

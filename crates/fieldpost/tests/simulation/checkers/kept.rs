@@ -1,6 +1,6 @@
 //! What is kept beside history: refused reports, ids of reports, counts by hour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use records::{CountsKey, DeviceSlot, Metric, QuarantineKey, Quarantined};
 use store::{Page, View};
@@ -39,6 +39,17 @@ pub(super) fn check_quarantine(view: &dyn View, model: &Partition) -> Checked {
         let other = QuarantineKey { number: key.number ^ (1 << 31), ..key };
         let one = view.quarantined_one(other).map_err(unreadable)?;
         Invariant::AsTheModel.same("no refused report", &one, &None)?;
+    }
+    Ok(())
+}
+
+/// No two refused reports have the same id, whatever partition they are in.
+pub(crate) fn check_ids<'a>(partitions: impl Iterator<Item = &'a Partition>) -> Checked {
+    let mut seen = BTreeSet::new();
+    for report in partitions.flat_map(|partition| &partition.quarantine.kept) {
+        let id = (report.id.routing, report.id.at, report.id.number, report.id.tag);
+        Invariant::OneEffectPerCause
+            .check(seen.insert(id), || format!("{:?} stands for two refused reports", report.id))?;
     }
     Ok(())
 }

@@ -3,5 +3,5 @@
 
 pub(crate) mod contents;
 mod feed;
-mod kept;
+pub(crate) mod kept;
 pub(crate) mod newest;

@@ -220,6 +220,7 @@ impl Partition {
             let status =
                 if pair.pending.is_some() { DeliveryStatus::Superseded } else { DeliveryStatus::Failed };
             pair.failed = pair.pending.is_none().then_some(flight.delivery);
+            self.counts.given_up += u64::from(pair.failed.is_some());
             delivery.ends(status);
             return;
         }

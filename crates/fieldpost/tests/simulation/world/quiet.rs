@@ -4,7 +4,7 @@ use base::{PartitionId, Timestamp};
 use records::DeliveryStatus;
 
 use super::World;
-use crate::checkers::newest;
+use crate::checkers::{kept, newest};
 use crate::meant::AttemptRef;
 use crate::model::ExpectedAttempt;
 use crate::violation::{Checked, Invariant};
@@ -133,6 +133,7 @@ impl World {
         for track in &self.model {
             newest::check(&track.present, &self.registry.present, &self.receivers)?;
         }
+        kept::check_ids(self.model.iter().map(|track| &track.present))?;
         newest::check_order(&self.receivers)?;
         newest::check_ids(&self.receivers)
     }

@@ -187,7 +187,7 @@ impl World {
             }
             Step::Mood => {
                 let client = self.any_client_id();
-                let mood = Mood::any(&mut self.random);
+                let mood = if self.plan.moods_last { Mood::plain } else { Mood::any }(&mut self.random);
                 self.trace.note(format_args!("{client} is {mood:?}"));
                 self.receivers.set_mood(&client, mood);
             }

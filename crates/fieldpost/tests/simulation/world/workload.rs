@@ -29,7 +29,7 @@ impl World {
 
     /// The beginning of most runs: clients and devices are there, and linked, before anything else happens.
     pub(super) fn ask_for_a_fleet(&mut self) -> Checked {
-        if self.random.chance(1, 4) {
+        if self.random.chance(1, 4) && !self.plan.moods_last {
             return Ok(());
         }
         for _ in 0..3 * self.plan.clients {
