@@ -5,7 +5,7 @@ use base::Timestamp;
 /// The earliest times that are kept. They only move forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptFrom {
-    /// Readings by their `ts`; the start of a UTC day.
+    /// Readings by the later of their `ts` and their receipt; the start of a UTC day.
     pub readings: Timestamp,
     /// Events by when they were noticed, and counts by their day; the start of a UTC day.
     pub events: Timestamp,

@@ -110,7 +110,9 @@ fn pages(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Rand
 
 fn feeds(view: &dyn View, model: &dyn View, traffic: &Traffic, random: &mut Random, context: &str) {
     let slot = DeviceSlot(random.below(u64::from(traffic.slots()) + 1) as u32);
-    let page = page(random, traffic, |ts, number| ReadingKey { ts, number });
+    // What is older may be shown for a while, or as long as others that were received with it.
+    let page =
+        page(random, traffic, |ts, number| ReadingKey { ts, number }).kept_from(traffic.kept_from().readings);
     assert_eq!(
         read(view.readings(slot, page)),
         read(model.readings(slot, page)),

@@ -180,7 +180,8 @@ pub fn what_is_too_old_is_gone(make: Make<'_>) {
     put(&mut *subject, next(&mut head, vec![op]));
     throughout(&mut *subject, |subject, context| {
         let view = subject.store().view(PARTITION).expect("opens");
-        assert_eq!(view.readings(DeviceSlot(0), all()).expect("reads").len(), 3, "{context}");
+        let kept = all().kept_from(from(2));
+        assert_eq!(view.readings(DeviceSlot(0), kept).expect("reads").len(), 3, "{context}");
         for whose in [Whose::default(), Whose { device: Some(DeviceSlot(0)), client: None }] {
             assert_eq!(view.events(whose, all(), &|_| true).expect("reads").len(), 2, "{context}");
             assert_eq!(view.deliveries(whose, all(), &|_| true).expect("reads").len(), 1, "{context}");
@@ -195,5 +196,27 @@ pub fn what_is_too_old_is_gone(make: Make<'_>) {
             view.counts(name).expect("reads").is_some()
         };
         assert_eq!((counted(2), counted(3)), (false, true), "{context}");
+    });
+}
+
+/// A reading that comes late is there, however old its time.
+pub fn a_late_reading_is_kept_from_its_receipt(make: Make<'_>) {
+    let (mut subject, mut head) = (make(), PartitionHead::default());
+    let today = 1_000;
+    head.now = Timestamp(today * DAY_MS);
+    head.kept_from.readings = Timestamp((today - 90) * DAY_MS);
+    put(&mut *subject, next(&mut head, vec![Op::PutDevice(Box::new(device("A", 0, &[])))]));
+    let mut late = sign(0, 1, 1.0);
+    if let Op::Sign(records::Sign { reading: Some(reading), .. }) = &mut late {
+        reading.ts = Some(Timestamp(5 * DAY_MS));
+    }
+    put(&mut *subject, next(&mut head, vec![late]));
+    head.kept_from.readings = Timestamp((today - 89) * DAY_MS);
+    head.now = Timestamp((today + 1) * DAY_MS);
+    let op = Op::PutState(DeviceSlot(0), records::DeviceState::default());
+    put(&mut *subject, next(&mut head, vec![op]));
+    throughout(&mut *subject, |subject, context| {
+        let view = subject.store().view(PARTITION).expect("opens");
+        assert_eq!(view.readings(DeviceSlot(0), all()).expect("reads").len(), 1, "{context}");
     });
 }

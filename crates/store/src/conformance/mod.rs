@@ -21,7 +21,8 @@ pub use basics::{
 pub(crate) use basics::{all, delivery, event, sign};
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
 pub use keeping::{
-    counts_are_what_was_put_last, devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,
+    a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
+    devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,
     the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
 };
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
@@ -58,6 +59,7 @@ macro_rules! conformance_tests {
     ($subject:expr) => {
         $crate::conformance_tests!(
             $subject;
+            a_late_reading_is_kept_from_its_receipt,
             a_deleted_device_is_gone_at_once_and_stays_so,
             a_device_registered_again_starts_anew,
             a_repeated_batch_is_ignored_and_a_gap_is_fenced,

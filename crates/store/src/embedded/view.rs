@@ -282,7 +282,7 @@ impl View for EmbeddedView {
     }
 
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
-        self.reported(readings::page(self, &self.moment, slot, page.kept_from(self.kept().readings)))
+        self.reported(readings::page(self, &self.moment, slot, page))
     }
 
     fn reading_times(
@@ -292,7 +292,6 @@ impl View for EmbeddedView {
         to: Timestamp,
         each: &mut dyn FnMut(Timestamp),
     ) -> Result<(), StoreError> {
-        let from = from.max(self.kept().readings);
         self.reported(reading_times::each(self, &self.moment, slot, (from, to), each))
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct BlobIndex {
     pub(crate) bytes: u32,
     /// Times of its readings.
     pub(crate) span: Span,
+    /// The day on which it was sealed: none of its readings was received later.
+    pub(crate) sealed: i32,
     /// Devices that have readings in it.
     pub(crate) devices: DeviceSet,
 }
@@ -48,6 +50,7 @@ impl Stored for BlobIndex {
         put_u64(out, u64::from(self.bytes));
         put_i64(out, self.span.min.0);
         put_u64(out, self.span.max.0.wrapping_sub(self.span.min.0).cast_unsigned());
+        put_i64(out, i64::from(self.sealed));
         self.devices.put(out);
     }
 
@@ -57,7 +60,16 @@ impl Stored for BlobIndex {
         let min = reader.i64("a time")?;
         let max = min.wrapping_add(reader.u64("a time")?.cast_signed());
         let span = Span { min: Timestamp(min), max: Timestamp(max) };
-        Ok(Self { count, bytes, span, devices: DeviceSet::get(reader)? })
+        let sealed = i32::try_from(reader.i64("a day")?).map_err(|_| reader.invalid("a day"))?;
+        Ok(Self { count, bytes, span, sealed, devices: DeviceSet::get(reader)? })
+    }
+}
+
+impl BlobIndex {
+    /// Whether a blob of `day` is kept no longer: neither its times nor its receipt are as late as that.
+    pub(crate) fn is_expired(&self, day: i32, kept_from: Timestamp) -> bool {
+        let first_kept = day_of(kept_from);
+        day < first_kept && self.sealed < first_kept
     }
 }
 
@@ -69,9 +81,10 @@ pub(crate) struct Sealed {
     pub(crate) blob: Vec<u8>,
 }
 
-/// Seals the readings of a chunk, one blob for each day, without those that `keep` does not want.
+/// Seals the readings of a chunk today, one blob for each day, without those that `keep` does not want.
 pub(crate) fn seal(
     readings: ChunkReadings<'_>,
+    today: i32,
     keep: impl Fn(&SliceReading) -> bool,
 ) -> Result<Vec<Sealed>, CodecError> {
     let mut days: BTreeMap<i32, Vec<SliceReading>> = BTreeMap::new();
@@ -81,12 +94,12 @@ pub(crate) fn seal(
             days.entry(day_of(reading.reading.ts)).or_default().push(reading);
         }
     }
-    Ok(days.into_iter().map(|(day, readings)| Sealed::of(day, readings)).collect())
+    Ok(days.into_iter().map(|(day, readings)| Sealed::of(day, readings, today)).collect())
 }
 
 impl Sealed {
     /// Seals readings of one day; at least one.
-    pub(crate) fn of(day: i32, mut readings: Vec<SliceReading>) -> Self {
+    pub(crate) fn of(day: i32, mut readings: Vec<SliceReading>, sealed: i32) -> Self {
         let mut devices = DeviceSet::default();
         let mut span = Span::EMPTY;
         for reading in &readings {
@@ -94,7 +107,8 @@ impl Sealed {
             span.cover(reading.reading.ts);
         }
         let blob = encode_blob(&mut readings);
-        let index = BlobIndex { count: readings.len() as u32, bytes: blob.len() as u32, span, devices };
+        let (count, bytes) = (readings.len() as u32, blob.len() as u32);
+        let index = BlobIndex { count, bytes, span, sealed, devices };
         Self { day, index, blob }
     }
 }

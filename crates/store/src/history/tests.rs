@@ -163,7 +163,8 @@ fn an_index_row_survives_and_knows_what_is_in_its_blob() {
         let mut random = Random::new(seed);
         let readings = readings(&mut random, 200);
         let chunk = chunk_of(&readings);
-        let sealed = seal(chunk.readings(chunk.len(), None), |reading| reading.within != 0).expect("seals");
+        let sealed =
+            seal(chunk.readings(chunk.len(), None), 20_000, |reading| reading.within != 0).expect("seals");
         let mut count = 0;
         for Sealed { day, index, blob } in &sealed {
             assert_eq!(BlobIndex::from_row(&index.to_row()).as_ref(), Ok(index));

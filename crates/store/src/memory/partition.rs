@@ -20,7 +20,8 @@ pub(super) struct MemoryPartition {
     pub(super) states: BTreeMap<DeviceSlot, DeviceState>,
     pub(super) seen: BTreeMap<DeviceSlot, Seen>,
     pub(super) pairs: BTreeMap<(DeviceSlot, Incarnation), Pair>,
-    pub(super) readings: BTreeMap<(DeviceSlot, ReadingKey), Reading>,
+    /// With when each was received.
+    pub(super) readings: BTreeMap<(DeviceSlot, ReadingKey), (Reading, Timestamp)>,
     pub(super) events: BTreeMap<EventKey, Event>,
     pub(super) deliveries: BTreeMap<DeliveryKey, Delivery>,
     pub(super) attempts: BTreeMap<(DeliveryKey, u32), Attempt>,
@@ -45,7 +46,7 @@ impl MemoryPartition {
 
     /// Drops what is too old to be kept; what comes later with an old time is hidden by views until the next time.
     fn expire(&mut self, kept: KeptFrom) {
-        self.readings.retain(|(_, key), _| key.ts >= kept.readings);
+        self.readings.retain(|(_, key), (_, received)| key.ts.max(*received) >= kept.readings);
         self.events.retain(|key, _| key.at >= kept.events);
         self.counts.retain(|key, _| CountsKey::start_of(key.day) >= kept.events);
         self.deliveries.retain(|key, _| key.at >= kept.deliveries);
@@ -100,7 +101,7 @@ impl MemoryPartition {
             let key = ReadingKey { ts, number: sign.readings };
             let reading =
                 Reading { number: sign.readings, ts, value: reading.value, changed: reading.changed };
-            self.readings.insert((sign.slot, key), reading);
+            self.readings.insert((sign.slot, key), (reading, self.head.now));
         }
     }
 

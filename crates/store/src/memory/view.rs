@@ -105,9 +105,9 @@ impl View for MemoryView {
     }
 
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError> {
-        let Some((low, high)) = bounds(&page.kept_from(self.kept().readings)) else { return Ok(Vec::new()) };
+        let Some((low, high)) = bounds(&page) else { return Ok(Vec::new()) };
         let range = (low.map(|key| (slot, key)), high.map(|key| (slot, key)));
-        let readings = self.0.readings.range(range).map(|(_, reading)| reading.clone());
+        let readings = self.0.readings.range(range).map(|(_, (reading, _))| reading.clone());
         Ok(taken(readings, page.ascending, page.limit, |_| true))
     }
 

@@ -34,6 +34,11 @@ impl Traffic {
         (0..=CLIENTS + SITES).flat_map(keys)
     }
 
+    /// From when on what is kept.
+    pub fn kept_from(&self) -> KeptFrom {
+        self.head.kept_from
+    }
+
     /// Now and then less is kept.
     pub(super) fn move_kept_from(&mut self) {
         if self.below(25) > 0 {

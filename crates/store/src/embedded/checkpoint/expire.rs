@@ -8,12 +8,12 @@ use std::ops::Bound;
 use base::{PartitionId, Timestamp};
 use records::{CountsKey, Delivery, DeliveryKey, DeviceSlot, Event, KeptFrom};
 
-use crate::codec::Stored;
 use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::codec::{CodecError, Stored};
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
-use crate::history::day_of;
+use crate::history::{BlobIndex, day_of};
 use crate::port::StoreError;
 
 /// Most rows removed from a table at once.
@@ -100,7 +100,7 @@ impl Expiring<'_> {
         Ok(self.remove(Table::Counts, &range)?.len())
     }
 
-    /// Blobs of days that are over, slice by slice.
+    /// Blobs of days that are over and that were received by then, slice by slice.
     fn blobs(&self, slots: u32, from: Timestamp) -> Result<usize, StoreError> {
         let first_kept = day_of(from);
         let mut index = self.writer.table(Table::BlobIndex)?;
@@ -110,7 +110,14 @@ impl Expiring<'_> {
             let end = |day| BlobKey { slice, day, sequence: 0 }.to_key();
             let range =
                 KeyRange { low: Bound::Included(end(i32::MIN)), high: Bound::Excluded(end(first_kept)) };
-            let found = index.first(self.partition, &range, ROWS_AT_ONCE - removed, |_, _| Ok(true))?;
+            let is_expired = |key: &Key, row: &[u8]| {
+                let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
+                let read: Result<(BlobKey, BlobIndex), CodecError> = read();
+                let (key, index) =
+                    read.map_err(|error| damaged_row(self.writer.name(), Table::BlobIndex, key, &error))?;
+                Ok(index.is_expired(key.day, from))
+            };
+            let found = index.first(self.partition, &range, ROWS_AT_ONCE - removed, is_expired)?;
             for (key, _) in &found {
                 index.remove(self.partition, key)?;
                 blobs.remove(self.partition, key)?;

@@ -8,7 +8,7 @@ use records::DeviceSlot;
 use crate::codec::Stored;
 use crate::codec::key::{BlobKey, Key, Moment};
 use crate::embedded::key_range::KeyRange;
-use crate::embedded::tables::{Table, TableWriter, Writer};
+use crate::embedded::tables::{Row, Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Blob, BlobIndex, Sealed};
 use crate::port::StoreError;
@@ -59,8 +59,8 @@ fn blobs(writer: &Writer<'_>, partition: PartitionId, slot: DeviceSlot) -> Resul
         Ok(index.devices.contains(slot.within_slice()))
     };
     let found = index.first(partition, &range, BLOBS_AT_ONCE, holds)?;
-    for (key, _) in &found {
-        without(&mut blobs, &mut index, partition, key, slot.within_slice())?;
+    for row in &found {
+        without(&mut blobs, &mut index, partition, row, slot.within_slice())?;
     }
     Ok(!found.is_empty())
 }
@@ -69,7 +69,7 @@ fn without(
     blobs: &mut TableWriter<'_>,
     index: &mut TableWriter<'_>,
     partition: PartitionId,
-    key: &Key,
+    (key, row): &Row,
     within: u8,
 ) -> Result<(), StoreError> {
     let name = index.name();
@@ -82,7 +82,7 @@ fn without(
         blobs.remove(partition, key)?;
         return index.remove(partition, key);
     }
-    let sealed = Sealed::of(day, readings);
+    let sealed = Sealed::of(day, readings, BlobIndex::from_row(row).map_err(damaged)?.sealed);
     blobs.put(partition, key, &sealed.blob)?;
     index.put(partition, key, &sealed.index.to_row())
 }

@@ -12,7 +12,7 @@ use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
 use crate::embedded::tables::{Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
-use crate::history::{Sealed, seal};
+use crate::history::{Sealed, day_of, seal};
 use crate::port::StoreError;
 
 /// Tables whose rows are written as the overlay has them.
@@ -171,9 +171,10 @@ impl Writing<'_> {
     fn readings(&mut self, data: &Data, deleted: &BTreeSet<u32>) -> Result<(), StoreError> {
         let mut blobs = self.writer.table(Table::Blobs)?;
         let mut index = self.writer.table(Table::BlobIndex)?;
+        let today = day_of(data.head().now);
         for (slice, changes) in data.slices() {
             let mut next = NextSequence::new(*slice);
-            for sealed in sealed(*slice, changes, deleted) {
+            for sealed in sealed(*slice, changes, today, deleted) {
                 let Sealed { day, index: row, blob } = sealed?;
                 let sequence = next.of(day, &index, self.partition)?;
                 let key = BlobKey { slice: *slice, day, sequence }.to_key();
@@ -188,11 +189,12 @@ impl Writing<'_> {
 fn sealed(
     slice: u32,
     changes: &SliceOverlay,
+    today: i32,
     deleted: &BTreeSet<u32>,
 ) -> impl Iterator<Item = Result<Sealed, StoreError>> {
     let slot = move |within: u8| slice * DeviceSlot::SLICE_DEVICES + u32::from(within);
     changes.all_chunks().flat_map(move |part| {
-        let sealed = seal(part.readings(None), |reading| !deleted.contains(&slot(reading.within)));
+        let sealed = seal(part.readings(None), today, |reading| !deleted.contains(&slot(reading.within)));
         let damaged = |error| damaged_row("memory", Table::Blobs, &key::slice(slice), &error);
         let (blobs, error) = match sealed {
             Ok(blobs) => (blobs, None),

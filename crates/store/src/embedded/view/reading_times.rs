@@ -60,6 +60,9 @@ impl Times<'_> {
         let Some(range) = blobs_of(self.slot.slice(), self.span) else { return Ok(()) };
         for row in self.moment.snapshot.range(Table::BlobIndex, self.moment.partition, &range)? {
             let (key, index) = index(self.moment, &row?)?;
+            if index.is_expired(key.day, self.moment.head.kept_from.readings) {
+                continue;
+            }
             if index.devices.contains(self.slot.within_slice()) && index.span.meets(self.span) {
                 self.blob(key)?;
             }

@@ -101,7 +101,8 @@ impl Gathering<'_> {
             if !self.page.wants(span_of_day(key.day)) {
                 return Ok(());
             }
-            if index.devices.contains(self.slot.within_slice()) {
+            let kept_from = moment.head.kept_from.readings;
+            if index.devices.contains(self.slot.within_slice()) && !index.is_expired(key.day, kept_from) {
                 day.push((key, index));
             }
         }
