@@ -124,13 +124,19 @@ impl Call {
         let json = serde_json::to_string(line).expect("a schema is JSON");
         let about =
             format!("one object a line, of up to {NDJSON_LINE_BYTES_MAX} bytes, by this schema: {json}");
-        let text = ObjectBuilder::new().schema_type(Type::String);
+        // The schema of a body that is not JSON cannot say what its lines are.
+        let text = words::any();
         match &mut self.body {
             Some(body) => {
-                let content = Content::new(Some(Schema::from(text)));
+                let content = Content::new(Some(text));
                 body.content.insert(Rows::Ndjson.asked_as().to_owned(), content.into());
             }
-            None => self.body = Some(body(Rows::Ndjson.asked_as(), text.into(), about)),
+            None => {
+                let mut lines = body(Rows::Ndjson.asked_as(), text, about);
+                // No lines are as good as any.
+                lines.required = Some(Required::False);
+                self.body = Some(lines);
+            }
         }
         self
     }
