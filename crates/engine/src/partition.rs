@@ -185,8 +185,8 @@ impl Machine for Partition {
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let days_are_over =
-            (self.head.seq > 0).then(|| keeping::next_change(now, &self.settings.keep)).flatten();
+        let next_move = || keeping::next_move(now, &self.settings.keep, self.head.kept_from);
+        let days_are_over = (self.head.seq > 0).then(next_move).flatten();
         let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup()];
         own.into_iter().chain([self.quarantine.next_wakeup(), days_are_over]).flatten().min()
     }

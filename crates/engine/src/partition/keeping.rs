@@ -22,8 +22,12 @@ pub(super) fn kept_from(now: Timestamp, keep: &Keep, before: KeptFrom) -> KeptFr
     }
 }
 
-/// When that changes next.
-pub(super) fn next_change(now: Timestamp, keep: &Keep) -> Option<Timestamp> {
+/// When a batch should move what is kept: now, where it lags behind, or when the next day is over.
+pub(super) fn next_move(now: Timestamp, keep: &Keep, present: KeptFrom) -> Option<Timestamp> {
+    if kept_from(now, keep, present) == present { next_change(now, keep) } else { Some(now) }
+}
+
+fn next_change(now: Timestamp, keep: &Keep) -> Option<Timestamp> {
     let next = |keep: Duration| {
         let (day, _) = CountsKey::day_and_hour(now.before(keep));
         CountsKey::start_of(day.saturating_add(1)).after(keep)
@@ -44,8 +48,13 @@ mod tests {
         let kept = kept_from(now, &keep, KeptFrom::default());
         assert_eq!(kept.readings, Timestamp(998 * DAY_MS));
         assert_eq!(kept.events, Timestamp(600 * DAY_MS));
-        assert_eq!(next_change(now, &keep), Some(Timestamp(1_001 * DAY_MS)));
+        assert_eq!(next_move(now, &keep, kept), Some(Timestamp(1_001 * DAY_MS)));
         let longer = Keep::default();
+        assert_eq!(
+            next_move(now, &keep, KeptFrom::default()),
+            Some(now),
+            "whoever missed the end of a day is late"
+        );
         assert_eq!(kept_from(now, &longer, kept).readings, kept.readings, "what is gone does not come back");
     }
 }
