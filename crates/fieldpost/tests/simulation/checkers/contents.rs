@@ -8,7 +8,7 @@ use records::DeviceSlot;
 use store::{Page, ReadingKey, Resident, Store, View, Whose};
 
 use super::feed::{both_ways, paged, unreadable};
-use super::kept;
+use super::{indexes, kept};
 use crate::model::device::{Device, Event, Reading, Shown};
 use crate::model::partition::Partition;
 use crate::model::registry::{KnownClient, Registry};
@@ -40,6 +40,7 @@ pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<
     }
     let found: Vec<_> = profiles.iter().map(|profile| &profile.id).collect();
     Invariant::AsTheModel.same("list of devices", &found, &model.devices.keys().collect())?;
+    indexes::check(&*view, model)?;
     check_events(&*view, model)?;
     check_deliveries(&*view, model)?;
     kept::check_quarantine(&*view, model)?;
@@ -104,7 +105,9 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
             .map(|reading| (ReadingKey { ts: reading.ts, number: reading.number }, reading))
             .collect())
     };
-    let found = both_ways(read)?;
+    // Older ones may still be there: they go with others that they lie together with.
+    let mut found = both_ways(read)?;
+    found.retain(|reading| reading.ts >= model.kept.readings);
     let mut by_number: Vec<_> = found.iter().collect();
     by_number.sort_by_key(|reading| reading.number);
     let numbers: Vec<u32> = by_number.iter().map(|reading| reading.number).collect();

@@ -3,5 +3,6 @@
 
 pub(crate) mod contents;
 mod feed;
+mod indexes;
 pub(crate) mod kept;
 pub(crate) mod newest;

@@ -36,6 +36,15 @@ impl Partition {
         Ok(())
     }
 
+    /// When nothing else is to be done, nothing is kept that is too old.
+    pub(crate) fn check_kept(&self, now: Timestamp) -> Checked {
+        let keep = &self.settings.keep;
+        let late = self.kept.readings < start_of_kept(now, keep.readings)
+            || self.kept.events < start_of_kept(now, keep.events)
+            || self.kept.deliveries < start_of_kept(now, keep.deliveries);
+        Invariant::Bounded.check(!late, || format!("{:?} is kept at {now}", self.kept))
+    }
+
     fn count_expired(&mut self, before: KeptFrom) {
         let kept = self.kept;
         let went = |at: Timestamp, before: Timestamp, kept: Timestamp| u64::from(at >= before && at < kept);

@@ -131,6 +131,9 @@ impl World {
         self.audit(PartitionId::REGISTRY)?;
         self.audit_after_a_crash()?;
         for track in &self.model {
+            if track.latest() > 0 {
+                track.present.check_kept(self.now())?;
+            }
             newest::check(&track.present, &self.registry.present, &self.receivers)?;
         }
         kept::check_ids(self.model.iter().map(|track| &track.present))?;
