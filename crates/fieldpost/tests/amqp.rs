@@ -42,8 +42,11 @@ struct Rig {
 impl Rig {
     /// With a lock and four meters.
     async fn start(broker: SocketAddr, queue: &str, settings: &[(&str, &str)]) -> Self {
-        let url = url_at(broker);
-        let amqp = [("FIELDPOST_AMQP__URL", url.as_str()), ("FIELDPOST_AMQP__QUEUE", queue)];
+        Self::start_with_url(&url_at(broker), queue, settings).await
+    }
+
+    async fn start_with_url(url: &str, queue: &str, settings: &[(&str, &str)]) -> Self {
+        let amqp = [("FIELDPOST_AMQP__URL", url), ("FIELDPOST_AMQP__QUEUE", queue)];
         let settings = [&amqp, settings].concat();
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a directory");
         let server = Some(site.start(PATIENCE).await.expect("a server"));
@@ -93,6 +96,11 @@ impl Rig {
 
     async fn figure_is(&self, name: &str, expect: f64) {
         eventually(name, async || (self.figure(name).await == expect).then_some(())).await;
+    }
+
+    /// For what goes on growing.
+    async fn figure_reaches(&self, name: &str, least: f64) {
+        eventually(name, async || (self.figure(name).await >= least).then_some(())).await;
     }
 
     /// The types of a device's events, oldest first.
@@ -234,12 +242,13 @@ async fn what_pika_published_is_in_the_history_and_acknowledged() {
         r#"{"device_id":"m1","data":{"b":1,"a":[1.0]},"ts":"2026-01-01T00:00:00Z","id":"r-1"}"#,
         null
     ]));
+    messages.push(json!([report("m1", "again"), "r-1"]));
     messages.push(json!([report("m1", "once"), "r-2"]));
     publish_with_pika(&url_at(rabbitmq.broker.address()), "pika", &json!(messages)).await;
     let turns: Vec<Value> = (0..300).map(|at| json!(at % 2)).collect();
     assert_eq!(rig.has_readings("0xA", 300).await, turns);
     assert_eq!(rig.has_readings("m1", 2).await, [json!({"a": [1], "b": 1}), json!("once")]);
-    rig.figure_is("fieldpost_amqp_acknowledged_messages_total", 302.0).await;
+    rig.figure_is("fieldpost_amqp_acknowledged_messages_total", 303.0).await;
     rig.figure_is("fieldpost_amqp_unacknowledged_messages", 0.0).await;
     let server = rig.server.expect("it runs");
     assert!(server.stop(STOP_MAX).await.expect("stopped").success());
@@ -297,13 +306,39 @@ async fn a_queue_that_is_deleted_is_made_again_and_outlives_the_broker() {
     rig.figure_is("fieldpost_amqp_attended", 1.0).await;
     let channel = confirming(rabbitmq.broker).await;
     channel.queue_delete("deleted".into(), QueueDeleteOptions::default()).await.expect("deleted");
-    rig.figure_is("fieldpost_amqp_connects_total{result=\"accepted\"}", 2.0).await;
+    rig.figure_reaches("fieldpost_amqp_connects_total{result=\"accepted\"}", 2.0).await;
     publish_all(&channel, "deleted", [report("0xA", 1)]).await;
     assert_eq!(rig.has_readings("0xA", 1).await, [json!(1)]);
     // Refused if it were not durable.
     let declared =
         channel.queue_declare("deleted".into(), QueueDeclareOptions::durable(), FieldTable::default()).await;
     assert_eq!(declared.expect("durable").consumer_count(), 1);
+}
+
+#[tokio::test]
+async fn over_tls_a_broker_has_to_be_trusted() {
+    let rabbitmq = rabbitmq::in_use().await;
+    let (url, certificate) = (rabbitmq.broker.tls_url(), rabbitmq.broker.certificate());
+    let trusting = [("SSL_CERT_FILE", certificate.to_str().expect("UTF-8"))];
+    let rig = Rig::start_with_url(&url, "tls", &trusting).await;
+    rig.figure_is("fieldpost_amqp_attended", 1.0).await;
+    publish_all(&confirming(rabbitmq.broker).await, "tls", [report("0xA", 1)]).await;
+    assert_eq!(rig.has_readings("0xA", 1).await, [json!(1)]);
+    let distrusting = Rig::start_with_url(&url, "tls", &[]).await;
+    distrusting.figure_reaches("fieldpost_amqp_connects_total{result=\"broken\"}", 1.0).await;
+    let said = distrusting.site.log_tail();
+    assert!(said.contains("nothing is taken from RabbitMQ") && !said.contains("guest"), "{said}");
+}
+
+/// A password that RabbitMQ does not know is told as that, and not shown.
+#[tokio::test]
+async fn a_wrong_password_is_told_with_what_to_do() {
+    let rabbitmq = rabbitmq::in_use().await;
+    let url = url_at(rabbitmq.broker.address()).replace(":guest@", ":s3cret@");
+    let rig = Rig::start_with_url(&url, "refused", &[]).await;
+    rig.figure_reaches("fieldpost_amqp_connects_total{result=\"refused\"}", 1.0).await;
+    let said = rig.site.log_tail();
+    assert!(said.contains("look at user and password in amqp.url") && !said.contains("s3cret"), "{said}");
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 #!/bin/sh
-# A private RabbitMQ on loopback, for tests: broker.sh DIR AMQP_PORT DIST_PORT EPMD_PORT
+# A private RabbitMQ on loopback, for tests: broker.sh DIR AMQP_PORT AMQPS_PORT DIST_PORT EPMD_PORT
+#
+# DIR holds the certificate and the key that it shows, cert.pem and key.pem.
 #
 # Each line on standard input is an order: "kill" ends it as a power cut would, "start" starts it again on the same data. When
 # standard input ends, because the tests are over or dead, it is killed and DIR removed. Ends only processes that it
 # started, by their ids. As root it becomes the user that Debian's package made: the data are that user's.
 set -eu
 
-dir=$1 amqp_port=$2 dist_port=$3 epmd_port=$4
+dir=$1 amqp_port=$2 amqps_port=$3 dist_port=$4 epmd_port=$5
 program=/usr/lib/rabbitmq/bin/rabbitmq-server
 
 as_owner() {
@@ -21,8 +23,13 @@ prepare() {
     chmod 400 "$dir/.erlang.cookie"
     echo '[].' >"$dir/enabled_plugins"
     : >"$dir/rabbitmq-env.conf"
-    cat >>"$dir/rabbitmq.conf" <<-END
+    cat >"$dir/rabbitmq.conf" <<-END
 	listeners.tcp.1 = 127.0.0.1:$amqp_port
+	listeners.ssl.1 = 127.0.0.1:$amqps_port
+	ssl_options.cacertfile = $dir/cert.pem
+	ssl_options.certfile = $dir/cert.pem
+	ssl_options.keyfile = $dir/key.pem
+	ssl_options.verify = verify_none
 	disk_free_limit.absolute = 50MB
 	log.console = true
 	log.console.level = info

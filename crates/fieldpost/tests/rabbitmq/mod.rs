@@ -3,6 +3,7 @@
 //! It takes seconds to start, so the tests share one: each uses queues of its own, and one that kills it waits until the others
 //! are done. `broker.sh` beside this file does the work; the broker ends with this process, however that ends.
 
+use std::fs::write;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ const PORTS: std::ops::Range<u16> = 21_000..32_000;
 /// The broker of this process.
 pub(crate) struct RabbitMq {
     address: SocketAddr,
+    tls_address: SocketAddr,
     directory: PathBuf,
     script: Mutex<Script>,
     /// Held for reading by those who need it to run.
@@ -78,10 +80,13 @@ impl RabbitMq {
         let directory =
             tempfile::Builder::new().prefix("fieldpost-rabbitmq-").tempdir().expect("a directory");
         let directory = directory.keep(); // the script removes it
-        let [amqp, distribution, names] = free_ports();
+        let shown = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        write(directory.join("cert.pem"), shown.cert.pem()).expect("written");
+        write(directory.join("key.pem"), shown.signing_key.serialize_pem()).expect("written");
+        let [amqp, amqps, distribution, names] = free_ports();
         let mut child = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rabbitmq/broker.sh"))
             .arg(&directory)
-            .args([amqp, distribution, names].map(|port| port.to_string()))
+            .args([amqp, amqps, distribution, names].map(|port| port.to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -89,13 +94,23 @@ impl RabbitMq {
         let orders = child.stdin.take().expect("it is piped");
         let done = BufReader::new(child.stdout.take().expect("it is piped"));
         let script = Mutex::new(Script { orders, done, _child: child });
-        let address = SocketAddr::from(([127, 0, 0, 1], amqp));
-        Self { address, directory, script, running: RwLock::default() }
+        let [address, tls_address] = [amqp, amqps].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        Self { address, tls_address, directory, script, running: RwLock::default() }
     }
 
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for TLS, with a certificate that only those trust who are told of it.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("amqps://guest:guest@{}", self.tls_address)
+    }
+
+    /// The file of that certificate.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.directory.join("cert.pem")
     }
 
     /// A connection, as soon as it lets us in.

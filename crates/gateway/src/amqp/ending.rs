@@ -34,6 +34,8 @@ impl Ending {
             Self::TimedOut => "timed_out",
             Self::Broken(error) => match error.kind() {
                 ErrorKind::ProtocolError(error) => match error.kind() {
+                    AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)
+                    | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED) => "refused",
                     AMQPErrorKind::Soft(_) => "channel_closed",
                     AMQPErrorKind::Hard(_) => "connection_closed",
                 },
@@ -90,6 +92,8 @@ mod tests {
             (Ending::TimedOut, "timed_out"),
             (io.into(), "broken"),
             (lapin::Error::from(ErrorKind::MissingHeartbeatError).into(), "silent"),
+            (protocol(AMQPSoftError::ACCESSREFUSED.into()).into(), "refused"),
+            (protocol(AMQPHardError::NOTALLOWED.into()).into(), "refused"),
             (protocol(AMQPSoftError::PRECONDITIONFAILED.into()).into(), "channel_closed"),
             (protocol(AMQPHardError::CONNECTIONFORCED.into()).into(), "connection_closed"),
         ] {
