@@ -192,7 +192,7 @@ fn keep(random: &mut Random) -> Keep {
         (keep.readings, keep.events, keep.deliveries) = (days(), days(), days());
     }
     if random.chance(1, 2) {
-        keep.quarantine_bytes_max = 2_000 + random.below(30_000);
+        keep.quarantine_bytes_max = 1_000 + random.below(15_000);
     }
     if random.chance(1, 2) {
         keep.quarantined = Duration::from_secs(60 + random.below(7_200));

@@ -9,7 +9,7 @@ use store::{Page, ReadingKey, Resident, Store, View, Whose};
 
 use super::feed::{both_ways, paged, unreadable};
 use super::{indexes, kept};
-use crate::model::device::{Device, Event, Reading, Shown};
+use crate::model::device::{Device, Event, Reading, Shown, Taken};
 use crate::model::partition::Partition;
 use crate::model::registry::{KnownClient, Registry};
 use crate::model::telling::{Attempt, Delivery};
@@ -111,8 +111,11 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
     let mut by_number: Vec<_> = found.iter().collect();
     by_number.sort_by_key(|reading| reading.number);
     let numbers: Vec<u32> = by_number.iter().map(|reading| reading.number).collect();
-    let listed = (1..).zip(&device.readings).filter(|(_, reading)| reading.ts >= model.kept.readings);
-    let (expected, readings): (Vec<u32>, Vec<Reading>) = listed.map(|(n, of)| (n, of.clone())).unzip();
+    // What is too old may be there for some days more.
+    let listed = |number: &u32, taken: &Taken| taken.age() >= model.kept.readings || numbers.contains(number);
+    let listed = (1..).zip(&device.readings).filter(|(number, taken)| listed(number, taken));
+    let (expected, readings): (Vec<u32>, Vec<Reading>) =
+        listed.map(|(n, of)| (n, of.reading.clone())).unzip();
     Invariant::OneEffectPerCause.same(
         format_args!("numbers of readings of {}", device.id),
         &numbers,

@@ -36,7 +36,7 @@ pub(crate) struct Device {
     pub(crate) report_ids: VecDeque<KnownId>,
     /// All that its reports ever had.
     pub(crate) ids_ever: BTreeSet<u64>,
-    pub(crate) readings: Vec<Reading>,
+    pub(crate) readings: Vec<Taken>,
     pub(crate) events: Vec<Event>,
     pub(crate) pairs: BTreeMap<Incarnation, Pair>,
 }
@@ -47,6 +47,13 @@ pub(crate) struct KnownId {
     pub(crate) id: u64,
     pub(crate) call: CallId,
     pub(crate) process: u64,
+}
+
+/// A reading, and when it was received.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) reading: Reading,
+    pub(crate) received: Timestamp,
 }
 
 /// A reading.
@@ -151,7 +158,8 @@ impl Device {
             self.newest_ts = ts;
         }
         let ts = ts.unwrap_or(now);
-        self.readings.push(Reading { ts, value: value.clone(), changed });
+        let reading = Reading { ts, value: value.clone(), changed };
+        self.readings.push(Taken { reading, received: now });
         if !changed {
             return None;
         }

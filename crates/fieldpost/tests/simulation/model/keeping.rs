@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{EntityId, Timestamp};
 use records::KeptFrom;
 
-use super::device::{Device, Event};
+use super::device::{Device, Event, Taken};
 use super::partition::Partition;
 use crate::violation::{Checked, Invariant};
 
@@ -14,6 +14,13 @@ const DAY_MS: i64 = 24 * 3_600_000;
 
 fn start_of_kept(now: Timestamp, keep: Duration) -> Timestamp {
     Timestamp((now.0 - keep.as_millis() as i64).div_euclid(DAY_MS) * DAY_MS)
+}
+
+impl Taken {
+    /// A reading is as old as the later of its `ts` and its receipt.
+    pub(crate) fn age(&self) -> Timestamp {
+        self.reading.ts.max(self.received)
+    }
 }
 
 impl Partition {
@@ -49,7 +56,8 @@ impl Partition {
         let kept = self.kept;
         let went = |at: Timestamp, before: Timestamp, kept: Timestamp| u64::from(at >= before && at < kept);
         for device in self.devices.values() {
-            let readings = device.readings.iter().map(|at| went(at.ts, before.readings, kept.readings));
+            let readings = device.readings.iter().map(Taken::age);
+            let readings = readings.map(|at| went(at, before.readings, kept.readings));
             self.counts.readings_expired += readings.sum::<u64>();
             let events = device.events.iter().map(|event| went(event.at, before.events, kept.events));
             self.counts.events_expired += events.sum::<u64>();

@@ -21,7 +21,7 @@ const FAULT_WITHIN_CALLS: u64 = 60;
 /// The file of the tables; all others are the log's, but for the lock, which is empty.
 const TABLES: &str = "tables";
 /// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
-const COMMIT_BYTES: u64 = 64 << 10;
+const COMMIT_BYTES: u64 = 128 << 10;
 /// The same where batches may be as large as they ever are.
 const LARGE_COMMIT_BYTES: u64 = 64 << 20;
 /// Stands for never.

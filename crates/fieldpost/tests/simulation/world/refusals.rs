@@ -13,7 +13,7 @@ use super::calls::{Then, Waiting};
 use crate::meant::Meant;
 
 /// Bytes of what was received at most.
-const PAYLOAD_BYTES_MAX: u64 = 3_000;
+const PAYLOAD_BYTES_MAX: u64 = 600;
 
 impl World {
     /// What was refused of a slice is kept as it was received.
