@@ -1,4 +1,4 @@
-//! The ways in: MQTT and HTTP reports are decoded, checked, handed in and acknowledged.
+//! The ways in: MQTT, HTTP and AMQP reports are decoded, checked, handed in and acknowledged.
 //!
 //! Knows wire formats and sockets, but neither rules nor storage: what a report means is the engine's affair, and an
 //! acknowledgement leaves here only when the engine says that what it speaks of is durable.
