@@ -105,13 +105,11 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
             .map(|reading| (ReadingKey { ts: reading.ts, number: reading.number }, reading))
             .collect())
     };
-    // Older ones may still be there: they go with others that they lie together with.
-    let mut found = both_ways(read)?;
-    found.retain(|reading| reading.ts >= model.kept.readings);
+    let found = both_ways(read)?;
     let mut by_number: Vec<_> = found.iter().collect();
     by_number.sort_by_key(|reading| reading.number);
     let numbers: Vec<u32> = by_number.iter().map(|reading| reading.number).collect();
-    // What is too old may be there for some days more.
+    // What is too old may be there for some days more: it goes with others that it lies together with.
     let listed = |number: &u32, taken: &Taken| taken.age() >= model.kept.readings || numbers.contains(number);
     let listed = (1..).zip(&device.readings).filter(|(number, taken)| listed(number, taken));
     let (expected, readings): (Vec<u32>, Vec<Reading>) =
