@@ -24,6 +24,12 @@ impl Pending {
         self
     }
 
+    /// Keeps nothing of what is refused: whoever handed it in has it already.
+    #[must_use]
+    pub fn without_quarantine(self) -> Self {
+        Self { quarantine: None, ..self }
+    }
+
     /// Waits until everything that was accepted is durable, and everything that was refused is in the quarantine.
     ///
     /// # Errors

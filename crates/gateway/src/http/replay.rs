@@ -2,8 +2,7 @@
 //! right.
 //!
 //! A report without a `ts` gets the time at which it was received, so that it is not taken for news. One that is accepted
-//! leaves the quarantine; one that is refused again is kept as the engine keeps every refused report, with the reason of
-//! today, in place of the entry that was asked for.
+//! leaves the quarantine; one that is refused again stays there as it is.
 
 use std::sync::Arc;
 
@@ -37,16 +36,16 @@ pub(super) async fn replay(
 
 async fn hand_in_again(shared: &Shared, id: &str) -> Result<Tally, Refused> {
     let quarantined = find(shared, id).await.map_err(Refused::Report)?;
-    let outcome =
-        shared.intake.submit(slice_of(&quarantined, Rules::of(&shared.engine))).await?.durable().await?;
+    let slice = slice_of(&quarantined, Rules::of(&shared.engine));
+    let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
+    if let Some(rejection) = outcome.rejected.into_iter().next() {
+        shared.figures.reports.refused(&rejection.problem, "a replay");
+        return Err(Refused::Report(rejection.problem));
+    }
     match shared.engine.discard_quarantined(quarantined.id).await {
         // Somebody else has discarded it meanwhile.
         Err(problem) if problem.status != 404 => return Err(Refused::Report(problem)),
         _ => {}
-    }
-    if let Some(rejection) = outcome.rejected.into_iter().next() {
-        shared.figures.reports.refused(&rejection.problem, "a replay");
-        return Err(Refused::Report(rejection.problem));
     }
     shared.figures.reports.accepted(outcome.accepted.into());
     let mut tally = Tally::default();

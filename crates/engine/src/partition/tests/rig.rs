@@ -119,8 +119,7 @@ impl Rig {
     /// The process dies and another one loads the store.
     pub(super) fn restart(&mut self) {
         self.processes += 1;
-        self.partition =
-            load(&self.store, &self.settings, &self.outside.directory, self.now, self.processes);
+        self.partition = load(&self.store, &self.settings, &self.outside.directory, self.now, self.processes);
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
