@@ -261,7 +261,7 @@ impl Partition {
                 self.quarantine(way, messages, turn);
                 Effect::Kept(reply)
             }
-            Input::Discard { id, reply } => Effect::Done(reply, self.discard(id, turn)),
+            Input::Discard { id, reply } => Effect::Done(reply, answered(self.discard(id, turn))?),
             Input::RetryDelivery { id, reply } => {
                 Effect::Done(reply, answered(self.retry_delivery(id, turn))?)
             }

@@ -6,8 +6,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use base::{DeviceId, Incarnation, Timestamp};
-use records::{Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId};
+use base::{DeviceId, EntityId, Incarnation, Timestamp};
+use records::{
+    Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId, QuarantineKey,
+};
 use store::{Page, StoreError, View, Whose};
 
 /// The name of a record that is not resident.
@@ -25,6 +27,8 @@ pub enum RecordKey {
     NewestEvent(DeviceSlot),
     /// What was counted on a day.
     Counts(CountsKey),
+    /// A refused report.
+    Quarantined(QuarantineKey),
 }
 
 /// A record that is not resident.
@@ -40,6 +44,8 @@ pub enum Record {
     Event(Arc<Event>),
     /// What was counted on a day.
     Counts(Counts),
+    /// The id of a refused report.
+    Quarantined(EntityId),
 }
 
 /// Reads durable records by key.
@@ -78,6 +84,9 @@ impl Fetch for FromStore<'_> {
                 found.map(|delivery| Record::Delivery(Arc::new(delivery)))
             }
             RecordKey::Counts(key) => view.counts(*key)?.map(Record::Counts),
+            RecordKey::Quarantined(key) => {
+                view.quarantined_one(*key)?.map(|report| Record::Quarantined(report.id))
+            }
             RecordKey::NewestEvent(slot) => {
                 let whose = Whose { device: Some(*slot), client: None };
                 let found = view.events(whose, newest(), &|_| true)?.pop();

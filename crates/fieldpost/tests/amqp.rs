@@ -259,6 +259,14 @@ async fn what_pika_published_is_in_the_history_and_acknowledged() {
 /// The queue is there before the server, neither durable nor without arguments.
 #[tokio::test]
 async fn a_queue_is_taken_as_it_is_and_what_is_bad_reaches_its_dead_letter_exchange() {
+    const CODES: [&str; 6] = [
+        "unreadable",
+        "not_an_object",
+        "missing_field",
+        "unknown_device",
+        "value_not_allowed",
+        "message_too_large",
+    ];
     let rabbitmq = rabbitmq::in_use().await;
     let channel = confirming(rabbitmq.broker).await;
     let mut arguments = FieldTable::default();
@@ -284,16 +292,16 @@ async fn a_queue_is_taken_as_it_is_and_what_is_bad_reaches_its_dead_letter_excha
         .await;
         assert_eq!(String::from_utf8_lossy(&message.data), expect);
     }
+    let kept: Vec<Value> = rig.api.list("/v1/quarantine?order=asc").await.expect("a list");
+    let [codes, sources, payloads] = ["code", "source", "payload"].map(|field| {
+        kept.iter().map(|report| report[field].as_str().unwrap_or_default()).collect::<Vec<_>>()
+    });
+    assert_eq!((codes, sources), (CODES.to_vec(), vec!["amqp"; CODES.len()]));
+    assert_eq!(payloads[..5], bad[..5]);
+    assert!(too_large.starts_with(payloads[5]), "cut, not changed");
     rig.figure_is("fieldpost_amqp_rejected_messages_total", 6.0).await;
     rig.figure_is("fieldpost_amqp_acknowledged_messages_total", 3.0).await;
-    for code in [
-        "unreadable",
-        "not_an_object",
-        "missing_field",
-        "unknown_device",
-        "value_not_allowed",
-        "message_too_large",
-    ] {
+    for code in CODES {
         rig.figure_is(&format!("fieldpost_amqp_reports_total{{result=\"{code}\"}}"), 1.0).await;
     }
     assert_eq!(rig.figure("fieldpost_amqp_connects_total{result=\"accepted\"}").await, 1.0);

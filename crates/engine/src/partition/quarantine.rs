@@ -6,8 +6,9 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Problem, Timestamp, WayIn};
 use records::{Op, QuarantineKey, Quarantined};
 
-use super::{Partition, Turn};
+use super::{Partition, Stop, Turn};
 use crate::input::RefusedMessage;
+use crate::unsettled::{Record, RecordKey};
 
 /// What distinguishes the ids of refused reports from others.
 const CAUSE_REFUSED: u64 = 3;
@@ -80,11 +81,14 @@ impl Partition {
         self.shrink_quarantine(turn);
     }
 
-    pub(super) fn discard(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Problem> {
+    pub(super) fn discard(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
         let key = QuarantineKey::from(id);
-        if !self.quarantine.remove(key) {
+        // Whoever knows the id was told it when it was durable; another id may have the same key.
+        let found = turn.fetch.get(&RecordKey::Quarantined(key))?;
+        let is_it = matches!(found, Some(Record::Quarantined(found)) if found == id);
+        if !is_it || !self.quarantine.remove(key) {
             let detail = "there is no refused report of that id; it may have been too old to be kept";
-            return Err(Problem::unknown("unknown_quarantined", detail));
+            return Err(Problem::unknown("unknown_quarantined", detail).into());
         }
         turn.push(Op::DeleteQuarantined(key));
         Ok(())

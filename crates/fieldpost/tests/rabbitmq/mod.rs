@@ -177,7 +177,7 @@ pub(crate) async fn waiting_in(channel: &Channel, queue: &str) -> Option<u32> {
 fn free_ports<const N: usize>() -> [u16; N] {
     let span = PORTS.end - PORTS.start;
     // Processes that start together look in different places.
-    let first = (std::process::id() % u32::from(span)) as u16 * 7 % span;
+    let first = (u64::from(std::process::id()) * 7 % u64::from(span)) as u16;
     let candidates = (0..span).map(|step| PORTS.start + (first + step) % span);
     let mut free = candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
     std::array::from_fn(|_| free.next().expect("there are free ports"))

@@ -44,6 +44,8 @@ fn what_is_refused_is_kept_until_it_is_discarded() {
     assert_eq!(kept.iter().map(|report| &*report.payload).collect::<Vec<_>>(), [b"one", b"two"]);
     rig.discard(kept[0].id).expect("there");
     assert_eq!(rig.discard(kept[0].id).expect_err("gone").code, "unknown_quarantined");
+    let another = base::EntityId { tag: kept[1].id.tag ^ 1, ..kept[1].id };
+    assert_eq!(rig.discard(another).expect_err("another id").code, "unknown_quarantined");
     assert_eq!(rig.quarantined().len(), 1);
 }
 
