@@ -1,6 +1,5 @@
 //! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -146,21 +145,15 @@ impl Engine {
         Ok(pending.keeping(refused, self.intake(way), received))
     }
 
-    /// Keeps refused messages, each in the partition of its routing hash.
+    /// Keeps refused messages in the partition of their routing hash.
     pub(crate) async fn quarantine(
         &self,
         way: WayIn,
+        routing: u32,
         messages: Vec<RefusedMessage>,
     ) -> Result<(), NotAccepting> {
-        let mut split: BTreeMap<PartitionId, Vec<RefusedMessage>> = BTreeMap::new();
-        for message in messages {
-            split.entry(self.partition_of(message.routing)).or_default().push(message);
-        }
-        for (partition, messages) in split {
-            let door = &self.shared.partitions[usize::from(partition.0)];
-            ask(door, |reply| Input::Quarantine { way, messages, reply }).await?;
-        }
-        Ok(())
+        let door = &self.shared.partitions[usize::from(self.partition_of(routing).0)];
+        ask(door, |reply| Input::Quarantine { way, messages, reply }).await
     }
 
     /// Keeps a refused report no longer. 404 `unknown_quarantined` if it is not there.

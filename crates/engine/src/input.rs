@@ -147,7 +147,7 @@ pub struct Addressed {
 /// A report that was refused, as it was received.
 #[derive(Clone, Debug)]
 pub struct RefusedMessage {
-    /// The routing hash of its id: of its device, or where nobody knows that of what was received.
+    /// The routing hash of its id. What was refused together has the same: of the first one's device, or of what was received.
     pub routing: u32,
     /// Who it is from, if that can be said.
     pub device: Option<DeviceId>,

@@ -113,24 +113,28 @@ impl Intake {
         self.engine.submit(self.way, slice.into()).await
     }
 
-    /// Keeps what was refused of a slice, as it was received.
+    /// Keeps what was refused of a slice, as it was received: in one partition, so that its order stays.
     async fn quarantine(&self, rejected: &[Rejection], received: &Kept) -> Result<(), NotAccepting> {
-        let message = |rejection: &Rejection| {
-            let kept = received.get(rejection.index)?;
-            let hash = match &rejection.device {
-                Some(device) => hash::device_hash(device.as_str()),
-                None => hash::derived(0, kept.payload),
-            };
-            Some(RefusedMessage {
-                routing: hash::routing_hash(hash),
-                device: rejection.device.clone(),
-                topic: kept.topic.map(str::to_owned),
-                problem: rejection.problem.clone(),
-                payload: kept.payload.to_vec(),
-                cut: kept.cut,
-            })
+        let kept = rejected.iter().filter_map(|rejection| Some((rejection, received.get(rejection.index)?)));
+        let mut routing = None;
+        let message = |(rejection, kept): (&Rejection, slice::KeptMessage<'_>)| RefusedMessage {
+            routing: *routing.get_or_insert_with(|| {
+                hash::routing_hash(match &rejection.device {
+                    Some(device) => hash::device_hash(device.as_str()),
+                    None => hash::derived(0, kept.payload),
+                })
+            }),
+            device: rejection.device.clone(),
+            topic: kept.topic.map(str::to_owned),
+            problem: rejection.problem.clone(),
+            payload: kept.payload.to_vec(),
+            cut: kept.cut,
         };
-        self.engine.quarantine(self.way, rejected.iter().filter_map(message).collect()).await
+        let messages: Vec<_> = kept.map(message).collect();
+        match messages.first().map(|first| first.routing) {
+            Some(routing) => self.engine.quarantine(self.way, routing, messages).await,
+            None => Ok(()),
+        }
     }
 
     /// Tells that the way in listens from now on, or no longer. Silence counts only while it does.
