@@ -292,13 +292,15 @@ async fn a_queue_is_taken_as_it_is_and_what_is_bad_reaches_its_dead_letter_excha
         .await;
         assert_eq!(String::from_utf8_lossy(&message.data), expect);
     }
-    let kept: Vec<Value> = rig.api.list("/v1/quarantine?order=asc").await.expect("a list");
-    let [codes, sources, payloads] = ["code", "source", "payload"].map(|field| {
-        kept.iter().map(|report| report[field].as_str().unwrap_or_default()).collect::<Vec<_>>()
-    });
-    assert_eq!((codes, sources), (CODES.to_vec(), vec!["amqp"; CODES.len()]));
-    assert_eq!(payloads[..5], bad[..5]);
-    assert!(too_large.starts_with(payloads[5]), "cut, not changed");
+    let kept: Vec<Value> = rig.api.list("/v1/quarantine").await.expect("a list");
+    assert_eq!(kept.len(), bad.len());
+    for (code, body) in CODES.into_iter().zip(bad) {
+        let report = kept.iter().find(|report| report["code"] == code).expect(code);
+        assert_eq!(report["source"], "amqp");
+        let payload = report["payload"].as_str().expect("text");
+        // One that is too large is cut.
+        assert!(payload == body || code == "message_too_large" && body.starts_with(payload), "{payload}");
+    }
     rig.figure_is("fieldpost_amqp_rejected_messages_total", 6.0).await;
     rig.figure_is("fieldpost_amqp_acknowledged_messages_total", 3.0).await;
     for code in CODES {

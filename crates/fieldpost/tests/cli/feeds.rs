@@ -41,10 +41,10 @@ impl Watch {
         serde_json::from_str(&self.line().await).expect("a line is JSON")
     }
 
-    /// Ctrl-C.
+    /// What Ctrl-C does; by SIGTERM, because whoever runs the tests in the background may ignore SIGINT and hand that down.
     async fn interrupt(mut self) {
         let id = self.child.id().expect("it runs");
-        let killed = Command::new("kill").args(["-INT", &id.to_string()]).status().await;
+        let killed = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;
         assert!(killed.expect("kill is there").success());
         timeout(PATIENCE, self.child.wait()).await.expect("it ends in time").expect("it ends");
     }
