@@ -46,7 +46,7 @@ enum Metric {
     Changes,
     /// Devices that fell silent.
     Losses,
-    /// Notifications that clients took.
+    /// Notifications that were made, whatever became of them.
     Deliveries,
 }
 
