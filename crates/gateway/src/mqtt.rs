@@ -15,6 +15,7 @@ mod access;
 mod aliases;
 mod connect;
 mod control;
+pub mod dialogue;
 mod ending;
 mod figures;
 mod greeting;
@@ -68,6 +69,22 @@ struct Shared {
 }
 
 impl Shared {
+    /// Open to everybody; nobody is there yet.
+    fn new(engine: engine::Engine, limits: Limits) -> Self {
+        let figures = figures::Figures::default();
+        Self {
+            labels: labels::Labels::new(figures.label_lookups.clone()),
+            absent: absence::Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
+            sessions: Arc::default(),
+            anybody: Arc::new(logins::KnownAs::anybody()),
+            logins: None,
+            intake: engine.intake(base::WayIn::Mqtt),
+            engine,
+            limits,
+            figures,
+        }
+    }
+
     fn registered(&self) -> access::Registered<'_> {
         access::Registered { engine: &self.engine, labels: &self.labels }
     }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::WayIn;
 use engine::Engine;
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
@@ -17,13 +16,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{Instrument, debug_span};
 
 use super::Shared;
-use super::absence::Room;
-use super::figures::{Counted, Figures};
+use super::figures::Counted;
 use super::greeting::{NotGreeted, greet};
-use super::labels::Labels;
 use super::limits::{Limits, REFUSING_MAX, TCP_KEEPALIVE};
-use super::logins::{KnownAs, Logins};
-use super::sessions::Sessions;
+use super::logins::Logins;
 use super::tls::{self, TlsSource};
 use crate::figures::Quota;
 
@@ -42,20 +38,7 @@ impl MqttListener {
     /// When the address cannot be bound.
     pub async fn bind(address: SocketAddr, engine: Engine, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
-        let intake = engine.intake(WayIn::Mqtt);
-        let figures = Figures::default();
-        let shared = Shared {
-            labels: Labels::new(figures.label_lookups.clone()),
-            absent: Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
-            sessions: Arc::new(Sessions::default()),
-            anybody: Arc::new(KnownAs::anybody()),
-            logins: None,
-            engine,
-            intake,
-            limits,
-            figures,
-        };
-        Ok(Self { listener, shared, tls: None })
+        Ok(Self { listener, shared: Shared::new(engine, limits), tls: None })
     }
 
     /// Lets in only who has one of these logins.

@@ -1,0 +1,50 @@
+//! Conversations over a stream that is no socket: whoever has a device's bytes from elsewhere, as fuzzing and tests do, has
+//! them served exactly as the listener would.
+//!
+//! Everything from the CONNECT on is the listener's own code. What only a socket has - TLS, places, the order to stop - is
+//! not here.
+
+use std::sync::Arc;
+
+use engine::Engine;
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use super::Shared;
+use super::figures::Counted;
+use super::greeting::greet;
+use super::limits::Limits;
+
+/// Serves conversations of one engine, each of which is handed in; they share sessions like connections of one listener.
+#[derive(Clone, Debug)]
+pub struct Dialogues {
+    shared: Arc<Shared>,
+}
+
+impl Dialogues {
+    /// Open to everybody.
+    #[must_use]
+    pub fn new(engine: Engine, limits: Limits) -> Self {
+        Self { shared: Arc::new(Shared::new(engine, limits)) }
+    }
+
+    /// Puts `fieldpost_mqtt_*` into the registry.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.shared.figures.register(registry);
+    }
+
+    /// Serves one connection until it is closed and all that it handed in is settled.
+    pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
+        let greeting = Box::pin(greet(&mut stream, &self.shared, false));
+        let greeted = timeout(self.shared.limits.connect_timeout, greeting).await;
+        match greeted.unwrap_or(Err("timeout")) {
+            Ok(greeted) => {
+                self.shared.figures.connects.count("accepted");
+                let _counted = Counted::new(&self.shared.figures.connections);
+                greeted.into_session(stream, &self.shared).run().await;
+            }
+            Err(result) => self.shared.figures.connects.count(result),
+        }
+    }
+}
