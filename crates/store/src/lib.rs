@@ -9,6 +9,7 @@ pub mod embedded;
 mod history;
 mod memory;
 pub mod port;
+pub mod sealed;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore, Progress, Running};
 pub use memory::{MemoryStore, Planned};
