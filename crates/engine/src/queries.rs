@@ -1,21 +1,21 @@
 //! Everything that is read: from views of the store, so only what is durable, and complete.
 //!
-//! Feeds that span partitions are merged by time. A feed never shows anything younger than what every partition has
-//! finished writing, so that following a cursor misses nothing.
+//! Lists in order of id are here; feeds in order of time are in [`feeds`].
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, hash};
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, hash};
 use records::{
-    Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceState, Event,
-    EventKey, EventKind, QuarantineKey, Quarantined, Reading, Seen,
+    Attempt, Client, Connection, Delivery, DeliveryKey, DeviceProfile, DeviceState, QuarantineKey,
+    Quarantined, Reading, Seen,
 };
-use store::{Page, ReadingKey, StoreError, View, Whose};
+use store::{Page, ReadingKey, StoreError, View};
 
+mod feeds;
 mod merge;
 mod stats;
 
+pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
 pub use stats::{StatsOf, StatsQuery};
 
 use merge::merge;
@@ -49,77 +49,6 @@ pub struct DeviceFilter {
     pub labels: Vec<(String, String)>,
     /// In this connection.
     pub connection: Option<Connection>,
-}
-
-/// Which events a feed shows.
-#[derive(Clone, Debug, Default)]
-pub struct EventFilter {
-    /// Of this device.
-    pub device: Option<DeviceId>,
-    /// Of this kind.
-    pub kind: Option<EventKind>,
-}
-
-/// Which deliveries a feed shows.
-#[derive(Clone, Debug, Default)]
-pub struct DeliveryFilter {
-    /// To this client.
-    pub client: Option<ClientId>,
-    /// Of this device.
-    pub device: Option<DeviceId>,
-    /// Standing here.
-    pub status: Option<DeliveryStatus>,
-}
-
-/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone but this module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FeedKey<K> {
-    /// The item's key.
-    pub key: K,
-    /// The partition it came from.
-    pub partition: PartitionId,
-}
-
-/// The order of a feed's items within a partition.
-pub trait FeedOrder: Copy + Ord {
-    /// The place just before this one.
-    #[must_use]
-    fn previous(self) -> Self;
-    /// The place just behind this one.
-    #[must_use]
-    fn next(self) -> Self;
-}
-
-macro_rules! feed_order {
-    ($($key:ident),*) => {$(
-        impl FeedOrder for $key {
-            fn previous(self) -> Self {
-                match self.number.checked_sub(1) {
-                    Some(number) => Self { number, ..self },
-                    None => Self { at: Timestamp(self.at.0.saturating_sub(1)), number: u32::MAX },
-                }
-            }
-
-            fn next(self) -> Self {
-                match self.number.checked_add(1) {
-                    Some(number) => Self { number, ..self },
-                    None => Self { at: Timestamp(self.at.0.saturating_add(1)), number: 0 },
-                }
-            }
-        }
-    )*};
-}
-feed_order!(EventKey, DeliveryKey, QuarantineKey);
-
-/// The part of a feed's page that one partition has: items of equal key are ordered by partition.
-fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
-    let after =
-        page.after.map(|FeedKey { key, partition: last }| match (page.ascending, partition.cmp(&last)) {
-            (_, Ordering::Equal) | (true, Ordering::Less) | (false, Ordering::Greater) => key,
-            (true, Ordering::Greater) => key.previous(),
-            (false, Ordering::Less) => key.next(),
-        });
-    Page { from: page.from, to: page.to, ascending: page.ascending, after, limit: page.limit }
 }
 
 impl Queries {
@@ -198,54 +127,6 @@ impl Queries {
         view.readings(profile.slot, page).map_err(unreadable)
     }
 
-    /// Events by time.
-    ///
-    /// # Errors
-    /// 404 for an unknown device; see [`Queries::device`].
-    pub fn events(
-        &self,
-        filter: &EventFilter,
-        page: Page<FeedKey<EventKey>>,
-    ) -> Result<Vec<(FeedKey<EventKey>, Event)>, Problem> {
-        let keep = |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind);
-        self.feed(filter.device.as_ref(), None, page, |view, whose, page| {
-            let events = view.events(whose, page, &keep)?;
-            Ok(events.into_iter().map(|event| (EventKey::from(event.id), event)).collect())
-        })
-    }
-
-    /// Deliveries by time of making.
-    ///
-    /// # Errors
-    /// 404 for an unknown device or client; see [`Queries::device`].
-    pub fn deliveries(
-        &self,
-        filter: &DeliveryFilter,
-        page: Page<FeedKey<DeliveryKey>>,
-    ) -> Result<Vec<(FeedKey<DeliveryKey>, Delivery)>, Problem> {
-        let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
-        let keep =
-            |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
-        self.feed(filter.device.as_ref(), client, page, |view, whose, page| {
-            let deliveries = view.deliveries(whose, page, &keep)?;
-            Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
-        })
-    }
-
-    /// Refused reports by time.
-    ///
-    /// # Errors
-    /// See [`Queries::device`].
-    pub fn quarantine(
-        &self,
-        page: Page<FeedKey<QuarantineKey>>,
-    ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
-        self.feed(None, None, page, |view, _, page| {
-            let reports = view.quarantined(page)?;
-            Ok(reports.into_iter().map(|report| (QuarantineKey::from(report.id), report)).collect())
-        })
-    }
-
     /// A refused report.
     ///
     /// # Errors
@@ -268,39 +149,6 @@ impl Queries {
             return Ok(None);
         };
         Ok(Some((delivery, view.attempts(key).map_err(unreadable)?)))
-    }
-
-    /// A feed's page: of one device's partition, or merged over all.
-    fn feed<K: FeedOrder, T>(
-        &self,
-        device: Option<&DeviceId>,
-        client: Option<Incarnation>,
-        page: Page<FeedKey<K>>,
-        read: impl Fn(&dyn View, Whose, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
-    ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
-        let to = page.to.min(self.engine.feed_horizon());
-        let page = Page { to, ..page };
-        let mut sources = Vec::new();
-        let mut device_slot = None;
-        if let Some(id) = device {
-            let (view, profile) = self.known_device(id)?;
-            device_slot = Some(profile.slot);
-            sources.push((self.partition_of(id), view));
-        } else {
-            for partition in self.partitions() {
-                sources.push((partition, self.view(partition)?));
-            }
-        }
-        let whose = Whose { device: device_slot, client };
-        let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
-        let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
-            let (partition, view) = &sources[at];
-            let part = part_of(&page, *partition);
-            let part = Page { after: last.map(|last| last.key).or(part.after), limit, ..part };
-            let found = read(&**view, whose, part).map_err(unreadable)?;
-            Ok(found.into_iter().map(|(key, item)| (FeedKey { key, partition: *partition }, item)).collect())
-        })?;
-        Ok(merged.into_iter().map(|(_, key, item)| (key, item)).collect())
     }
 
     /// A page of devices over all partitions; what is known of a device is read only if it is on the page.
@@ -405,9 +253,13 @@ impl DeviceFilter {
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {
-        self.kind.as_ref().is_none_or(|kind| profile.kind == *kind)
-            && self.labels.iter().all(|label| profile.labels.contains(label))
+        self.kind.as_ref().is_none_or(|kind| profile.kind == *kind) && has_all(profile, &self.labels)
     }
+}
+
+/// Whether a device has each of these labels.
+fn has_all(profile: &DeviceProfile, labels: &[(String, String)]) -> bool {
+    labels.iter().all(|label| profile.labels.contains(label))
 }
 
 fn with_state(view: &dyn View, profile: DeviceProfile) -> Result<Device, Problem> {
@@ -420,38 +272,4 @@ fn with_state(view: &dyn View, profile: DeviceProfile) -> Result<Device, Problem
 fn unreadable(error: StoreError) -> Problem {
     tracing::error!(%error, "a query could not be answered");
     Problem::unavailable("the store cannot be read now; the server's log says why")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_in_a_merged_feed_is_the_same_in_every_partition() {
-        let key = |at, number| EventKey { at: Timestamp(at), number };
-        let after = |ascending, partition| {
-            let page = Page {
-                from: Timestamp(0),
-                to: Timestamp::MAX,
-                ascending,
-                after: Some(FeedKey { key: key(5, 0), partition: PartitionId(3) }),
-                limit: 10,
-            };
-            part_of(&page, PartitionId(partition)).after
-        };
-        for (ascending, partition, expect) in [
-            (true, 2, key(5, 0)),
-            (true, 3, key(5, 0)),
-            (true, 4, key(4, u32::MAX)),
-            (false, 2, key(5, 1)),
-            (false, 3, key(5, 0)),
-            (false, 4, key(5, 0)),
-        ] {
-            assert_eq!(
-                after(ascending, partition),
-                Some(expect),
-                "ascending {ascending}, partition {partition}"
-            );
-        }
-    }
 }

@@ -53,7 +53,6 @@ pub(super) async fn is_own(
         Own::ClientInPath => Ok(is_client(about.in_path("id"))),
         Own::ClientInQuery => Ok(is_client(about.in_query("client"))),
         Own::DeviceInPath => is_linked(api, client, about.in_path("id")).await,
-        Own::DeviceInQuery => is_linked(api, client, about.in_query("device")).await,
         Own::EitherInQuery if is_client(about.in_query("client")) => Ok(true),
         Own::EitherInQuery => is_linked(api, client, about.in_query("device")).await,
         Own::DeliveryInPath => is_to(api, client, about.in_path("id")).await,

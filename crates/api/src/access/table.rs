@@ -34,14 +34,12 @@ pub(super) enum Own {
     DeliveryInPath,
     /// It is asked for with `client=`.
     ClientInQuery,
-    /// A device that is linked to it is asked for with `device=`.
-    DeviceInQuery,
     /// Either of these two.
     EitherInQuery,
 }
 
 use Needs::{Admin, Nothing, Read, Report};
-use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, DeviceInQuery, EitherInQuery, Never};
+use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
 pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
@@ -68,7 +66,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("PUT", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
     ("DELETE", "/v1/devices/{id}/clients/{client_id}", Admin(Never)),
     ("GET", "/v1/devices/{id}/readings", Read(DeviceInPath)),
-    ("GET", "/v1/events", Read(DeviceInQuery)),
+    ("GET", "/v1/events", Read(EitherInQuery)),
     ("GET", "/v1/stats", Read(EitherInQuery)),
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
@@ -107,7 +105,6 @@ impl Needs {
                 DeviceInPath => "admin, read, or client:ID of a client that this device is linked to",
                 DeliveryInPath => "admin, read, or client:ID of the client that was told",
                 ClientInQuery => "admin, read, or client:ID with client=ID in the query",
-                DeviceInQuery => "admin, read, or client:ID with device= of a linked device in the query",
                 EitherInQuery => {
                     "admin, read, or client:ID with client=ID or device= of a linked device in the query"
                 }
@@ -115,7 +112,7 @@ impl Needs {
             Admin(own) => match own {
                 ClientInPath => "admin, or client:ID of this client",
                 DeliveryInPath => "admin, or client:ID of the client that was told",
-                Never | DeviceInPath | ClientInQuery | DeviceInQuery | EitherInQuery => "admin",
+                Never | DeviceInPath | ClientInQuery | EitherInQuery => "admin",
             },
         }
     }

@@ -25,6 +25,7 @@ pub(super) fn routes() -> Routes {
     let listed = Call::new("Notifications by the time at which they were made")
         .query("client", words::client_id())
         .query("device", words::device_id())
+        .labels()
         .query("status", words::delivery_status())
         .feed()
         .lists::<DeliveryShape>()
@@ -72,6 +73,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     let filter = DeliveryFilter {
         client: params.client("client")?,
         device: params.device("device")?,
+        labels: params.labels()?,
         status: params.word("status", &DeliveryStatus::ALL, DeliveryStatus::as_str)?,
     };
     let feed = params.feed()?;

@@ -10,7 +10,7 @@ use engine::{Queries, ReadingKey};
 use super::Routes;
 use crate::ApiState;
 use crate::list::{self, List};
-use crate::openapi::refusals::UNKNOWN_DEVICE;
+use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
@@ -23,10 +23,12 @@ pub(super) fn routes() -> Routes {
         Call::new("Every reading of a device").feed().lists::<ReadingShape>().refuses(&[UNKNOWN_DEVICE]);
     let events_listed = Call::new("Changes, losses and restorations")
         .query("device", words::device_id())
+        .query("client", words::client_id())
+        .labels()
         .query("type", words::event_kind())
         .feed()
         .lists::<EventShape>()
-        .refuses(&[UNKNOWN_DEVICE]);
+        .refuses(&[UNKNOWN_CLIENT, UNKNOWN_DEVICE]);
     Routes::default().get("/v1/devices/{id}/readings", readings, readings_listed).get(
         "/v1/events",
         events,
@@ -95,6 +97,8 @@ async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Respo
     let kinds = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
     let filter = EventFilter {
         device: params.device("device")?,
+        client: params.client("client")?,
+        labels: params.labels()?,
         kind: params.word("type", &kinds, EventKind::as_str)?,
     };
     let feed = params.feed()?;

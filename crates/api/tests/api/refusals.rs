@@ -149,7 +149,12 @@ async fn a_parameter_that_is_not_right_is_refused() {
         ("/v1/events?type=changed", 422, "invalid_parameter", "device.changed, device.lost, device.restored"),
         ("/v1/events?device=a-b", 422, "invalid_parameter", "device is \"a-b\""),
         ("/v1/events?device=b", 404, "unknown_device", "b"),
-        ("/v1/events?client=a", 422, "unknown_parameter", "device, type, from, to, order, limit, cursor"),
+        (
+            "/v1/events?status=failed",
+            422,
+            "unknown_parameter",
+            "device, client, label.KEY, type, from, to, order, limit, cursor",
+        ),
         ("/v1/deliveries?status=done", 422, "invalid_parameter", "superseded"),
         ("/v1/deliveries?client=a%20b", 422, "invalid_parameter", "client is \"a b\""),
         ("/v1/deliveries?client=c", 404, "unknown_client", "c"),

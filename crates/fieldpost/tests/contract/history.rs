@@ -119,3 +119,51 @@ async fn an_event_tells_what_it_changed() {
     let keys: Vec<&String> = events[0].as_object().expect("an object").keys().collect();
     assert_eq!(keys, ["device_id", "id", "previous", "sequence", "ts", "type", "value"]);
 }
+
+/// So many that a partition has more of them than it merges, and with one label so few that it merges them.
+#[tokio::test]
+async fn feeds_are_narrowed_by_label_and_by_client_for_few_devices_and_for_many() {
+    const MANY: usize = 1_600;
+    const FEW: usize = 7;
+    let rig = Rig::start_telling(&[]).await;
+    let _receiver = rig.receiver("acme", &[]).await;
+    let device = |at: usize| {
+        let size = if at < FEW { "few" } else { "many" };
+        let clients: &[&str] = if at.is_multiple_of(2) && at < FEW { &["acme"] } else { &[] };
+        json!({"id": format!("d{at}"), "labels": {"size": size, "all": "1"}, "clients": clients})
+    };
+    let lines =
+        |line: &dyn Fn(usize) -> Value| (0..MANY).map(|at| format!("{}\n", line(at))).collect::<String>();
+    let imported: Value = rig.api.post_lines("/v1/devices/import", lines(&device)).await.expect("imported");
+    assert_eq!(imported["created"], MANY);
+    let report = |at: usize| json!({"device_id": format!("d{at}"), "data": 1});
+    let taken: Value = rig.api.post_lines("/v1/reports", lines(&report)).await.expect("taken");
+    assert_eq!(taken["accepted"], MANY);
+    rig.feed("/v1/deliveries?status=delivered", 4).await;
+    // a feed shows this only when it shows all that was before
+    rig.device(&json!({"id": "last", "labels": {"last": "1"}})).await;
+    rig.report("last", 1).await;
+    rig.feed("/v1/events?label.last=1", 1).await;
+
+    for (path, found) in [
+        ("/v1/events?label.all=1", MANY),
+        ("/v1/events?label.size=many", MANY - FEW),
+        ("/v1/events?label.size=few&order=asc", FEW),
+        ("/v1/events?label.size=few&label.all=1&type=device.changed", FEW),
+        ("/v1/events?label.size=few&type=device.lost", 0),
+        ("/v1/events?label.size=none", 0),
+        ("/v1/events?client=acme", 4),
+        ("/v1/events?client=acme&label.size=many", 0),
+        ("/v1/events?device=d0&client=acme&label.size=few", 1),
+        ("/v1/events?device=d1&client=acme", 0),
+        ("/v1/deliveries?label.size=few", 4),
+        ("/v1/deliveries?client=acme&label.all=1", 4),
+        ("/v1/deliveries?label.size=many", 0),
+    ] {
+        let items = rig.items(path).await;
+        let mut ids: Vec<String> = each(&items, "id").iter().map(Value::to_string).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!((items.len(), ids.len()), (found, found), "{path}");
+    }
+}

@@ -5,6 +5,7 @@ mod shown;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::api::{Api, Path};
+use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
 use super::list::{self, Extent};
@@ -45,6 +46,9 @@ pub(crate) struct Ls {
     /// Only about this device.
     #[arg(long)]
     device: Option<String>,
+    /// Only about devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
     /// Only those of this status.
     #[arg(long, value_enum)]
     status: Option<Status>,
@@ -103,6 +107,7 @@ impl Ls {
             .with_maybe("client", self.client.as_ref())
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str));
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
         list::show::<Delivery>(api, screen, &self.feed.of(path), &self.extent, "no deliveries")
     }
 }

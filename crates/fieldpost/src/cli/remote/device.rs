@@ -121,6 +121,12 @@ pub(crate) struct Events {
     /// Only of this device.
     #[arg(value_name = "DEVICE")]
     device: Option<String>,
+    /// Only of devices of which this client is told.
+    #[arg(long)]
+    client: Option<String>,
+    /// Only of devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
     /// Only of this type.
     #[arg(long, value_enum, value_name = "TYPE")]
     r#type: Option<EventType>,
@@ -248,7 +254,11 @@ impl Events {
             EventType::Lost => "device.lost",
             EventType::Restored => "device.restored",
         });
-        let path = Path::of(&["events"]).with_maybe("device", self.device.as_ref()).with_maybe("type", kind);
+        let path = Path::of(&["events"])
+            .with_maybe("device", self.device.as_ref())
+            .with_maybe("client", self.client.as_ref())
+            .with_maybe("type", kind);
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
         list::show::<Event>(api, screen, &self.feed.of(path), &self.extent, "no events")
     }
 }

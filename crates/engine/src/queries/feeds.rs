@@ -1,0 +1,310 @@
+//! Feeds: events, deliveries and refused reports in order of time, of one device or over all partitions.
+//!
+//! A feed never shows anything younger than what every partition has finished writing, so that following a cursor misses
+//! nothing. A feed of labels, or of a client's events, is merged from those of the devices where these are few, and
+//! picked out of the whole where they are many: either way a page reads little more than it shows.
+
+use std::cell::{OnceCell, RefCell};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use base::{ClientId, DeviceId, Incarnation, PartitionId, Problem, Timestamp};
+use records::{
+    Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot, Event, EventKey, EventKind,
+    QuarantineKey, Quarantined,
+};
+use store::{Page, StoreError, View, Whose};
+
+use super::merge::merge;
+use super::{Queries, has_all, unreadable};
+
+/// Devices of one partition whose feeds are merged; of more, the partition's feed is filtered. A merged page reads from each of them.
+const MERGED_DEVICES_MAX: usize = 64;
+
+/// Which events a feed shows.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Of this device.
+    pub device: Option<DeviceId>,
+    /// Of devices that are linked to this client now.
+    pub client: Option<ClientId>,
+    /// Of devices that have each of these labels now.
+    pub labels: Vec<(String, String)>,
+    /// Of this kind.
+    pub kind: Option<EventKind>,
+}
+
+/// Which deliveries a feed shows.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryFilter {
+    /// To this client.
+    pub client: Option<ClientId>,
+    /// Of this device.
+    pub device: Option<DeviceId>,
+    /// Of devices that have each of these labels now.
+    pub labels: Vec<(String, String)>,
+    /// Standing here.
+    pub status: Option<DeliveryStatus>,
+}
+
+/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone but this module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FeedKey<K> {
+    /// The item's key.
+    pub key: K,
+    /// The partition it came from.
+    pub partition: PartitionId,
+}
+
+/// The order of a feed's items within a partition.
+pub trait FeedOrder: Copy + Ord {
+    /// The place just before this one.
+    #[must_use]
+    fn previous(self) -> Self;
+    /// The place just behind this one.
+    #[must_use]
+    fn next(self) -> Self;
+}
+
+macro_rules! feed_order {
+    ($($key:ident),*) => {$(
+        impl FeedOrder for $key {
+            fn previous(self) -> Self {
+                match self.number.checked_sub(1) {
+                    Some(number) => Self { number, ..self },
+                    None => Self { at: Timestamp(self.at.0.saturating_sub(1)), number: u32::MAX },
+                }
+            }
+
+            fn next(self) -> Self {
+                match self.number.checked_add(1) {
+                    Some(number) => Self { number, ..self },
+                    None => Self { at: Timestamp(self.at.0.saturating_add(1)), number: 0 },
+                }
+            }
+        }
+    )*};
+}
+feed_order!(EventKey, DeliveryKey, QuarantineKey);
+
+impl Queries {
+    /// Events by time.
+    ///
+    /// # Errors
+    /// 404 for an unknown device or client; see [`Queries::device`].
+    pub fn events(
+        &self,
+        filter: &EventFilter,
+        page: Page<FeedKey<EventKey>>,
+    ) -> Result<Vec<(FeedKey<EventKey>, Event)>, Problem> {
+        let linked = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
+        let of = Of { device: filter.device.as_ref(), client: None, linked, labels: &filter.labels };
+        self.feed(&of, page, |view, whose, page, suits| {
+            let keep =
+                |event: &Event| filter.kind.is_none_or(|kind| event.kind == kind) && suits(&event.device);
+            let events = view.events(whose, page, &keep)?;
+            Ok(events.into_iter().map(|event| (EventKey::from(event.id), event)).collect())
+        })
+    }
+
+    /// Deliveries by time of making.
+    ///
+    /// # Errors
+    /// 404 for an unknown device or client; see [`Queries::device`].
+    pub fn deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        page: Page<FeedKey<DeliveryKey>>,
+    ) -> Result<Vec<(FeedKey<DeliveryKey>, Delivery)>, Problem> {
+        let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
+        let of = Of { device: filter.device.as_ref(), client, linked: None, labels: &filter.labels };
+        self.feed(&of, page, |view, whose, page, suits| {
+            let keep = |delivery: &Delivery| {
+                filter.status.is_none_or(|status| delivery.progress.status == status)
+                    && suits(&delivery.device)
+            };
+            let deliveries = view.deliveries(whose, page, &keep)?;
+            Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
+        })
+    }
+
+    /// Refused reports by time.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn quarantine(
+        &self,
+        page: Page<FeedKey<QuarantineKey>>,
+    ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
+        self.feed(&Of::default(), page, |view, _, page, _| {
+            let reports = view.quarantined(page)?;
+            Ok(reports.into_iter().map(|report| (QuarantineKey::from(report.id), report)).collect())
+        })
+    }
+
+    /// A feed's page: of one device's partition, or merged over all.
+    fn feed<K: FeedOrder, T>(
+        &self,
+        of: &Of<'_>,
+        page: Page<FeedKey<K>>,
+        read: impl Fn(&dyn View, Whose, Page<K>, &dyn Fn(&DeviceId) -> bool) -> Result<Vec<(K, T)>, StoreError>,
+    ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
+        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let parts = self.parts(of)?;
+        let slots = |part: &Part| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
+        let sources: Vec<(&Part, Option<DeviceSlot>)> = parts
+            .iter()
+            .flat_map(|part| {
+                slots(part).unwrap_or_else(|| vec![None]).into_iter().map(move |slot| (part, slot))
+            })
+            .collect();
+        let before = |a: &FeedKey<K>, b: &FeedKey<K>| if page.ascending { a < b } else { a > b };
+        let merged = merge(sources.len(), page.limit, before, |at, last: Option<&FeedKey<K>>, limit| {
+            let (part, device) = sources[at];
+            let here = part_of(&page, part.partition);
+            let here = Page { after: last.map(|last| last.key).or(here.after), limit, ..here };
+            let suits = Suits {
+                of,
+                view: &*part.view,
+                is_wanted: part.slots.is_none(),
+                known: RefCell::default(),
+                failed: OnceCell::new(),
+            };
+            let found = read(&*part.view, Whose { device, client: of.client }, here, &|id| suits.suits(id))
+                .map_err(unreadable)?;
+            suits.failed.into_inner().map_or(Ok(()), Err).map_err(unreadable)?;
+            Ok(found
+                .into_iter()
+                .map(|(key, item)| (FeedKey { key, partition: part.partition }, item))
+                .collect())
+        })?;
+        Ok(merged.into_iter().map(|(_, key, item)| (key, item)).collect())
+    }
+
+    /// The partitions that a feed reads.
+    fn parts(&self, of: &Of<'_>) -> Result<Vec<Part>, Problem> {
+        if let Some(id) = of.device {
+            let (view, profile) = self.known_device(id)?;
+            let slots = of.is_of(&profile).then_some(profile.slot).into_iter().collect();
+            return Ok(vec![Part { partition: self.partition_of(id), view, slots: Some(slots) }]);
+        }
+        let part = |partition| {
+            let view = self.view(partition)?;
+            Ok(Part { partition, slots: of.few(&*view).map_err(unreadable)?, view })
+        };
+        self.partitions().map(part).collect()
+    }
+}
+
+/// Whose items a feed shows.
+#[derive(Default)]
+struct Of<'a> {
+    device: Option<&'a DeviceId>,
+    /// To whom they are; there is an index.
+    client: Option<Incarnation>,
+    /// To whom their devices are linked.
+    linked: Option<Incarnation>,
+    labels: &'a [(String, String)],
+}
+
+impl Of<'_> {
+    fn is_of(&self, profile: &DeviceProfile) -> bool {
+        self.linked.is_none_or(|client| profile.clients.contains(&client)) && has_all(profile, self.labels)
+    }
+
+    /// The devices that are meant, if only some are and these are few.
+    fn few(&self, view: &dyn View) -> Result<Option<Vec<DeviceSlot>>, StoreError> {
+        let most = MERGED_DEVICES_MAX + 1;
+        let devices = match (self.labels.first(), self.linked) {
+            (Some((key, value)), _) => view.devices_with((key, value), None, most)?,
+            (None, Some(client)) => view.devices_of(client, None, most)?,
+            (None, None) => return Ok(None),
+        };
+        let slots = devices.iter().filter(|profile| self.is_of(profile)).map(|profile| profile.slot);
+        Ok((devices.len() < most).then(|| slots.collect()))
+    }
+}
+
+/// One partition's share of a feed.
+struct Part {
+    partition: PartitionId,
+    view: Box<dyn View>,
+    /// The devices whose feeds are merged; without, the partition's own is filtered.
+    slots: Option<Vec<DeviceSlot>>,
+}
+
+/// Whether a device is among those that are meant, asked once for each.
+struct Suits<'a> {
+    of: &'a Of<'a>,
+    view: &'a dyn View,
+    is_wanted: bool,
+    known: RefCell<HashMap<DeviceId, bool>>,
+    failed: OnceCell<StoreError>,
+}
+
+impl Suits<'_> {
+    fn suits(&self, id: &DeviceId) -> bool {
+        let is_narrowed = self.of.linked.is_some() || !self.of.labels.is_empty();
+        if !self.is_wanted || !is_narrowed {
+            return true;
+        }
+        if let Some(known) = self.known.borrow().get(id) {
+            return *known;
+        }
+        let suits = match self.view.device(id) {
+            Ok(profile) => profile.is_some_and(|profile| self.of.is_of(&profile)),
+            Err(error) => {
+                // the first is told; a later one is the same failure again
+                let _is_told = self.failed.set(error);
+                false
+            }
+        };
+        self.known.borrow_mut().insert(id.clone(), suits);
+        suits
+    }
+}
+
+/// The part of a feed's page that one partition has: items of equal key are ordered by partition.
+fn part_of<K: FeedOrder>(page: &Page<FeedKey<K>>, partition: PartitionId) -> Page<K> {
+    let after =
+        page.after.map(|FeedKey { key, partition: last }| match (page.ascending, partition.cmp(&last)) {
+            (_, Ordering::Equal) | (true, Ordering::Less) | (false, Ordering::Greater) => key,
+            (true, Ordering::Greater) => key.previous(),
+            (false, Ordering::Less) => key.next(),
+        });
+    Page { from: page.from, to: page.to, ascending: page.ascending, after, limit: page.limit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_a_merged_feed_is_the_same_in_every_partition() {
+        let key = |at, number| EventKey { at: Timestamp(at), number };
+        let after = |ascending, partition| {
+            let page = Page {
+                from: Timestamp(0),
+                to: Timestamp::MAX,
+                ascending,
+                after: Some(FeedKey { key: key(5, 0), partition: PartitionId(3) }),
+                limit: 10,
+            };
+            part_of(&page, PartitionId(partition)).after
+        };
+        for (ascending, partition, expect) in [
+            (true, 2, key(5, 0)),
+            (true, 3, key(5, 0)),
+            (true, 4, key(4, u32::MAX)),
+            (false, 2, key(5, 1)),
+            (false, 3, key(5, 0)),
+            (false, 4, key(5, 0)),
+        ] {
+            assert_eq!(
+                after(ascending, partition),
+                Some(expect),
+                "ascending {ascending}, partition {partition}"
+            );
+        }
+    }
+}
