@@ -177,6 +177,19 @@ impl Api {
         self.call(&Call { method, path, content_type: JSON, body }).await
     }
 
+    /// Any call, made once: what was answered to it, a 503 too.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let answered = self.attempt(&Call { method: method.clone(), path, content_type: JSON, body }).await;
+        answered.map_err(|Failure { reason, .. }| {
+            let path = path.to_owned();
+            ApiError::NoAnswer { method, path, patience: ATTEMPT_TIMEOUT, reason }
+        })
+    }
+
     /// All items of a list, page after page.
     ///
     /// # Errors

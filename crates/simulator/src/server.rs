@@ -62,6 +62,8 @@ struct ReadyFile {
 #[derive(Debug)]
 pub struct Site {
     binary: PathBuf,
+    /// A command in front of the program, which becomes it.
+    launcher: Vec<OsString>,
     settings: Vec<(OsString, OsString)>,
     directory: tempfile::TempDir,
     /// The HTTP listener.
@@ -83,7 +85,25 @@ impl Site {
             ports.chain(settings.iter().copied()).map(|(key, value)| (key.into(), value.into())).collect();
         let directory = tempfile::Builder::new().prefix("fieldpost-").tempdir()?;
         let (http, mqtt) = (Endpoint::unknown(), Endpoint::unknown());
-        Ok(Self { binary: binary.to_owned(), settings, directory, http, mqtt })
+        Ok(Self { binary: binary.to_owned(), launcher: Vec::new(), settings, directory, http, mqtt })
+    }
+
+    /// From the next start on `launcher` starts the program, which it gets with its arguments behind its own. It must
+    /// become the program: a server is signalled by the id of the process that was started.
+    pub fn start_through<I: IntoIterator<Item: Into<OsString>>>(&mut self, launcher: I) {
+        self.launcher = launcher.into_iter().map(Into::into).collect();
+    }
+
+    /// Sets an environment variable from the next start on.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.settings.retain(|(other, _)| other != key);
+        self.settings.push((key.into(), value.into()));
+    }
+
+    /// Where the server keeps everything; made by its first start.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.directory.path().join("data")
     }
 
     /// Where the server's log is.
@@ -103,23 +123,60 @@ impl Site {
     /// # Errors
     /// When it ends, or is not ready within `patience`.
     pub async fn start(&self, patience: Duration) -> Result<Server, ServerError> {
-        let ready_file = self.directory.path().join("ready.json");
+        let mut child = self.launch()?;
+        let addresses = self.await_ready(&mut child, patience).await?;
+        self.http.move_to(addresses.http);
+        self.mqtt.move_to(addresses.mqtt);
+        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+    }
+
+    /// Starts the server and waits until it says `line` in its log, ready or not; the endpoints lead nowhere.
+    ///
+    /// # Errors
+    /// When it ends, or has not said so within `patience`.
+    pub async fn start_until_it_says(&self, line: &str, patience: Duration) -> Result<Server, ServerError> {
+        let earlier = self.log().len();
+        let mut child = self.launch()?;
+        let said = || self.log().get(earlier..).is_some_and(|said| said.contains(line)).then_some(());
+        self.wait_for(&mut child, patience, || Ok(said())).await?;
+        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+    }
+
+    /// Waits until `server`, which was started before it was ready, is.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready within `patience`.
+    pub async fn until_ready(&self, server: &mut Server, patience: Duration) -> Result<(), ServerError> {
+        let addresses = self.await_ready(&mut server.child, patience).await?;
+        self.http.move_to(addresses.http);
+        self.mqtt.move_to(addresses.mqtt);
+        Ok(())
+    }
+
+    fn ready_file(&self) -> PathBuf {
+        self.directory.path().join("ready.json")
+    }
+
+    fn launch(&self) -> Result<Child, ServerError> {
+        let ready_file = self.ready_file();
         if let Err(error) = fs::remove_file(&ready_file)
             && error.kind() != io::ErrorKind::NotFound
         {
             return Err(error.into());
         }
         let log = File::options().create(true).append(true).open(self.log_path())?;
-        let mut command = Command::new(&self.binary);
+        let mut words = self.launcher.iter().map(OsString::as_os_str).chain([self.binary.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         for (key, _) in
             std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with(SETTING_PREFIX))
         {
             command.env_remove(key);
         }
-        let mut child = command
+        let child = command
             .arg("serve")
             .arg("--data-dir")
-            .arg(self.directory.path().join("data"))
+            .arg(self.data_dir())
             .arg("--ready-file")
             .arg(&ready_file)
             .envs(self.settings.iter().map(|(key, value)| (key, value)))
@@ -129,24 +186,30 @@ impl Site {
             .stderr(log)
             .kill_on_drop(true)
             .spawn()?;
-        let addresses = self.await_ready(&mut child, &ready_file, patience).await?;
-        self.http.move_to(addresses.http);
-        self.mqtt.move_to(addresses.mqtt);
-        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+        Ok(child)
     }
 
-    async fn await_ready(
+    async fn await_ready(&self, child: &mut Child, patience: Duration) -> Result<ReadyFile, ServerError> {
+        let ready_file = self.ready_file();
+        let written = || match fs::read(&ready_file) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        };
+        self.wait_for(child, patience, written).await
+    }
+
+    /// Looks again and again, as long as the process lives.
+    async fn wait_for<T>(
         &self,
         child: &mut Child,
-        ready_file: &Path,
         patience: Duration,
-    ) -> Result<ReadyFile, ServerError> {
+        look: impl Fn() -> Result<Option<T>, ServerError>,
+    ) -> Result<T, ServerError> {
         let started = Instant::now();
         loop {
-            match fs::read(ready_file) {
-                Ok(text) => return Ok(serde_json::from_slice(&text)?),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
+            if let Some(found) = look()? {
+                return Ok(found);
             }
             if let Some(status) = child.try_wait()? {
                 return Err(ServerError::Ended { status, log_tail: self.log_tail() });
@@ -162,10 +225,19 @@ impl Site {
     #[must_use]
     pub fn log_tail(&self) -> String {
         const LINES: usize = 20;
-        let log = fs::read(self.log_path()).unwrap_or_else(|error| error.to_string().into_bytes());
-        let log = String::from_utf8_lossy(&log);
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+
+    /// All that its servers have said; why it cannot be read, if it cannot.
+    #[must_use]
+    pub fn log(&self) -> String {
+        match fs::read(self.log_path()) {
+            Ok(log) => String::from_utf8_lossy(&log).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => error.to_string(),
+        }
     }
 }
 
@@ -204,6 +276,14 @@ impl Server {
         self.http.lose();
         self.mqtt.lose();
         Ok(())
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Errors
+    /// When it does not within `patience`.
+    pub async fn ended(mut self, patience: Duration) -> io::Result<ExitStatus> {
+        tokio::time::timeout(patience, self.child.wait()).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
     /// Asks it to end with SIGTERM and waits until it has.
@@ -268,6 +348,29 @@ mod tests {
         );
         let error = site(FOR_EVER).start(Duration::from_millis(20)).await.unwrap_err();
         assert!(matches!(error, ServerError::NotReady { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_waits_is_known_by_what_it_says_until_it_is_ready() {
+        let mut site = site(&format!("echo waits for $A >&2; read go < fifo; {READY}; {FOR_EVER}"));
+        site.set("A", "b");
+        site.set("A", "c");
+        let fifo = site.directory.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let mut server = site.start_until_it_says("waits for c", PATIENCE).await.unwrap();
+        fs::write(fifo, "go\n").unwrap();
+        site.until_ready(&mut server, PATIENCE).await.unwrap();
+        assert_eq!(site.http.address().await.port(), 1);
+        server.kill().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_launcher_stands_in_front_of_the_program() {
+        let mut site = site(&format!("echo $0 $LAUNCHED >&2; {READY}; {FOR_EVER}"));
+        site.start_through(["env", "LAUNCHED=yes"]);
+        let server = site.start(PATIENCE).await.unwrap();
+        assert_eq!(site.log_tail(), "serve yes");
+        assert_eq!(server.stop(PATIENCE).await.unwrap().signal(), Some(15));
     }
 
     #[tokio::test]

@@ -259,6 +259,8 @@ pub struct Locks {
     dial: Arc<Dial>,
     random: Random,
     values: Vec<u8>,
+    /// How often each has reported.
+    reports: Vec<u32>,
     clocks: DeviceClocks,
     turn: usize,
     gap: Duration,
@@ -291,6 +293,7 @@ impl Locks {
         let values = devices.clone().map(|_| random.below(2) as u8).collect();
         Self {
             clocks: DeviceClocks::new(devices.len()),
+            reports: vec![0; devices.len()],
             devices,
             dial,
             random,
@@ -331,8 +334,10 @@ impl Traffic for Locks {
         if self.random.chance(self.change_per_mille) {
             self.values[offset] ^= 1;
         }
-        let ts_ms = self.clocks.tick(offset, now);
-        Next::Report(Report::plain(self.devices.start + offset as u32, ts_ms, self.values[offset]))
+        let (ts_ms, number) = (self.clocks.tick(offset, now), self.reports[offset]);
+        self.reports[offset] += 1;
+        let report = Report::plain(self.devices.start + offset as u32, ts_ms, self.values[offset]);
+        Next::Report(Report { number, ..report })
     }
 }
 
@@ -387,6 +392,11 @@ mod tests {
         assert_eq!(reports(&mut locks, now, 10).len(), 1);
         assert_eq!(locks.next(now), Next::NotBefore(now + Duration::from_millis(10)));
         assert_eq!(reports(&mut locks, now + Duration::from_millis(30), 10).len(), 3);
+        let again = reports(&mut locks, now + Duration::from_millis(50), 10);
+        assert_eq!(
+            again.iter().map(|report| (report.device, report.number)).collect::<Vec<_>>(),
+            [(0, 1), (1, 1)]
+        );
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl Story<'_> {
             "have said everything; waiting for the last acknowledgements and notifications",
         )?;
         let outcome = fleet.finish(PATIENCE).await;
-        let expected = Expected { losses: HURRIED.map(|lock| (lock, 1)).collect(), disturbed };
+        let expected =
+            Expected { losses: HURRIED.map(|lock| (lock, 1)).collect(), disturbed, ..Expected::default() };
         let clients = [(ACME, &stage.acme), (ZENITH, &stage.zenith)];
         let audit = close(&stage.api, &outcome.sent, &clients, &expected, PATIENCE).await?;
         let stopped = server.stop(PATIENCE).await?;

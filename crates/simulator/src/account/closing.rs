@@ -30,14 +30,14 @@ pub async fn close(
 ) -> Result<Audit, ApiError> {
     let nothing = |pending: &Pending| pending.items.is_empty();
     api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
-    let was_taken = |id: &str| clients.iter().any(|(_, receiver)| is_taken(receiver, id));
-    let picture = Picture::take(api, sent.devices(), was_taken).await?;
+    let taken = |id: &str| clients.iter().map(|(_, receiver)| times_taken(receiver, id)).sum();
+    let picture = Picture::take(api, sent.devices(), taken).await?;
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
     let told: Vec<_> = ledgers.iter().map(|(client_id, ledger)| Told { client_id, ledger }).collect();
     Ok(audit(sent, &picture, &told, expected))
 }
 
-fn is_taken(receiver: &Receiver, webhook_id: &str) -> bool {
-    receiver.ledger().seen(webhook_id).is_some_and(|(_, taken)| taken)
+fn times_taken(receiver: &Receiver, webhook_id: &str) -> u64 {
+    receiver.ledger().seen(webhook_id).map_or(0, |(_, taken)| taken.into())
 }

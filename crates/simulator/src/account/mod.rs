@@ -44,6 +44,8 @@ pub struct Expected {
     pub losses: BTreeMap<u32, u64>,
     /// When something was broken on purpose: what was reported then counts, but its latency is not measured.
     pub disturbed: Vec<Range<Instant>>,
+    /// Every report carried an id, so that one that went out again counts once.
+    pub repeats_have_no_effect: bool,
 }
 
 impl Expected {

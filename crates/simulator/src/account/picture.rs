@@ -62,8 +62,8 @@ pub struct Delivery {
     pub status: Status,
     /// How often it was tried.
     pub attempt_count: u64,
-    /// Whether an attempt ended without an answer that the server knows of; asked only where it matters.
-    pub has_cut_attempt: bool,
+    /// Attempts that ended without an answer that the server knows of; asked only where it matters.
+    pub attempts_cut: u64,
 }
 
 /// Everything the account needs to know from the server.
@@ -76,16 +76,12 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Asks the API for everything about `devices`. `was_taken` says of a webhook-id whether its receiver took it: of
-    /// those that the server does not call delivered the attempts are looked at, too.
+    /// Asks the API for everything about `devices`. `taken` says how often a webhook-id was taken by its receiver: where
+    /// that is more often than the server says, the attempts are looked at, too.
     ///
     /// # Errors
     /// What the API refuses or cannot answer in time.
-    pub async fn take(
-        api: &Api,
-        devices: &DeviceIds,
-        was_taken: impl Fn(&str) -> bool,
-    ) -> Result<Self, ApiError> {
+    pub async fn take(api: &Api, devices: &DeviceIds, taken: impl Fn(&str) -> u64) -> Result<Self, ApiError> {
         let mut pictures = device_pictures(api, devices).await?;
         for event in api.list::<Event>("/v1/events?order=asc").await? {
             if let Some(device) = devices.index(&event.device_id).and_then(|index| pictures.get_mut(&index)) {
@@ -94,17 +90,17 @@ impl Picture {
         }
         let mut deliveries = Vec::new();
         for delivery in api.list::<wire::Delivery>("/v1/deliveries?order=asc").await? {
-            let in_doubt = delivery.status != Status::Delivered && was_taken(&delivery.id);
-            let has_cut_attempt = in_doubt && has_cut_attempt(api, &delivery.id).await?;
-            deliveries.push(delivery.with(has_cut_attempt));
+            let in_doubt = taken(&delivery.id) > u64::from(delivery.status == Status::Delivered);
+            let attempts_cut = if in_doubt { attempts_cut(api, &delivery.id).await? } else { 0 };
+            deliveries.push(delivery.with(attempts_cut));
         }
         Ok(Self { devices: pictures, deliveries })
     }
 }
 
-async fn has_cut_attempt(api: &Api, webhook_id: &str) -> Result<bool, ApiError> {
+async fn attempts_cut(api: &Api, webhook_id: &str) -> Result<u64, ApiError> {
     let delivery: wire::Attempts = api.get(&format!("/v1/deliveries/{webhook_id}")).await?;
-    Ok(delivery.attempts.iter().any(|attempt| attempt.error.is_some()))
+    Ok(delivery.attempts.iter().filter(|attempt| attempt.error.is_some()).count() as u64)
 }
 
 async fn device_pictures(api: &Api, devices: &DeviceIds) -> Result<BTreeMap<u32, DevicePicture>, ApiError> {
@@ -215,9 +211,9 @@ mod wire {
     }
 
     impl Delivery {
-        pub(super) fn with(self, has_cut_attempt: bool) -> super::Delivery {
+        pub(super) fn with(self, attempts_cut: u64) -> super::Delivery {
             let Self { id, client_id, device_id, status, attempt_count } = self;
-            super::Delivery { id, client_id, device_id, status, attempt_count, has_cut_attempt }
+            super::Delivery { id, client_id, device_id, status, attempt_count, attempts_cut }
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn check(sent: &Sent, picture: &Picture, expected: &Expected, audit: 
             continue;
         };
         let account = DeviceAccount { device_id, reports, device };
-        account.check_history(audit);
+        account.check_history(expected.repeats_have_no_effect, audit);
         account.check_state(audit);
         account.check_events(expected.losses.get(&index).copied().unwrap_or(0), audit);
     }
@@ -44,7 +44,7 @@ struct DeviceAccount<'a> {
 
 impl DeviceAccount<'_> {
     /// Each acknowledged report is there; nothing is there that was not sent, nor more often than it was sent.
-    fn check_history(&self, audit: &mut Audit) {
+    fn check_history(&self, repeats_have_no_effect: bool, audit: &mut Audit) {
         let mut found: HashMap<(i64, u64), u32> = HashMap::new();
         let mut foreign = Vec::new();
         for reading in &self.device.readings {
@@ -55,7 +55,7 @@ impl DeviceAccount<'_> {
         }
         for report in self.reports {
             let times = found.remove(&(report.ts_ms, report.value.into())).unwrap_or(0);
-            if times > report.times_sent {
+            if times > if repeats_have_no_effect { 1 } else { report.times_sent } {
                 foreign.push((report.ts_ms, report.value.into()));
             }
             match (report.is_acknowledged(), times) {

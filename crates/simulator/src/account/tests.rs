@@ -23,7 +23,7 @@ fn event(sequence: u64, kind: EventKind, value: u8, previous: Option<u8>) -> Eve
 
 fn delivery(sequence: u64, status: Status) -> Delivery {
     let (id, client_id, device_id) = (format!("m{sequence}"), "c1".into(), "d0".into());
-    Delivery { id, client_id, device_id, status, attempt_count: 1, has_cut_attempt: false }
+    Delivery { id, client_id, device_id, status, attempt_count: 1, attempts_cut: 0 }
 }
 
 fn arrival(events: &[Event], base: usize, sequence: usize) -> Arrival {
@@ -71,7 +71,7 @@ fn world() -> World {
         .collect();
     let state = State { value: 0.into(), connection: Connection::Online };
     let devices = BTreeMap::from([(0, DevicePicture { state, readings, events })]);
-    let expected = Expected { losses: BTreeMap::from([(0, 1)]), disturbed: Vec::new() };
+    let expected = Expected { losses: BTreeMap::from([(0, 1)]), ..Expected::default() };
     World { sent, picture: Picture { devices, deliveries }, arrivals, expected }
 }
 
@@ -125,6 +125,17 @@ fn what_was_sent_twice_may_be_there_twice() {
     let twice = world.device().readings[1].clone();
     world.device().readings.insert(2, twice);
     assert_eq!(world.audit().shortfalls, []);
+}
+
+#[test]
+fn what_was_sent_twice_under_one_id_is_there_once() {
+    let twice = |world: &mut World| {
+        world.expected.repeats_have_no_effect = true;
+        world.sent.sent_again(0, 1);
+        let twice = world.device().readings[1].clone();
+        world.device().readings.insert(2, twice);
+    };
+    check(twice, "which was not sent so often");
 }
 
 #[test]
@@ -188,25 +199,32 @@ fn a_wrongly_told_client_is_found() {
 
 #[test]
 fn a_repeat_after_a_crash_is_in_order() {
+    let again = |attempts_cut| {
+        move |world: &mut World| {
+            world.arrivals.insert(3, world.arrivals[2].clone());
+            world.picture.deliveries[3].attempt_count = 2;
+            world.picture.deliveries[3].attempts_cut = attempts_cut;
+        }
+    };
     let mut world = world();
-    world.arrivals.insert(3, world.arrivals[2].clone());
-    world.picture.deliveries[3].attempt_count = 2;
+    again(1)(&mut world);
     let audit = world.audit();
     assert_eq!((audit.shortfalls, audit.retried), (vec![], 1));
+    check(again(0), "m4 was taken 2 times, but is Delivered with 0 cut attempts");
 }
 
 #[test]
 fn what_was_taken_may_be_superseded_only_when_its_attempt_was_cut() {
-    let cut = |has_cut_attempt| {
+    let cut = |attempts_cut| {
         move |world: &mut World| {
             let events = world.device().events.clone();
             world.arrivals.insert(1, arrival(&events, 1, 2));
-            world.picture.deliveries[1].has_cut_attempt = has_cut_attempt;
+            world.picture.deliveries[1].attempts_cut = attempts_cut;
         }
     };
-    check(cut(false), "m2 was taken, but is called Superseded");
+    check(cut(0), "m2 was taken 1 times, but is Superseded with 0 cut attempts");
     let mut world = world();
-    cut(true)(&mut world);
+    cut(1)(&mut world);
     assert_eq!(world.audit().shortfalls, []);
 }
 

@@ -89,7 +89,7 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     arrivals: u32,
-    taken: bool,
+    taken: u32,
     body_hash: u64,
 }
 
@@ -147,9 +147,9 @@ impl Ledger {
         self.ids.len()
     }
 
-    /// How often `webhook_id` came, and whether it was ever taken (needs [`Retain::Ids`]).
+    /// How often `webhook_id` came, and how often of these it was taken (needs [`Retain::Ids`]).
     #[must_use]
-    pub fn seen(&self, webhook_id: &str) -> Option<(u32, bool)> {
+    pub fn seen(&self, webhook_id: &str) -> Option<(u32, u32)> {
         self.ids.get(webhook_id).map(|seen| (seen.arrivals, seen.taken))
     }
 
@@ -194,7 +194,7 @@ impl Ledger {
 
     /// Which arrival of its webhook-id this is.
     fn note_id(&mut self, arrival: &Arrival) -> u32 {
-        let taken = arrival.reply.is_success();
+        let taken = u32::from(arrival.reply.is_success());
         match self.ids.entry(Arc::clone(&arrival.webhook_id)) {
             Entry::Vacant(entry) => {
                 entry.insert(Seen { arrivals: 1, taken, body_hash: arrival.body_hash });
@@ -203,7 +203,7 @@ impl Ledger {
             Entry::Occupied(mut entry) => {
                 let seen = entry.get_mut();
                 seen.arrivals += 1;
-                seen.taken |= taken;
+                seen.taken += taken;
                 let (attempt, same) = (seen.arrivals, seen.body_hash == arrival.body_hash);
                 self.counts.repeats += 1;
                 if !same {

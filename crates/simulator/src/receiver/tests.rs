@@ -66,7 +66,7 @@ async fn what_is_signed_is_taken_and_remembered() {
     receiver.until(PATIENCE, |ledger| ledger.counts().taken == 1).await.unwrap();
     let ledger = receiver.ledger();
     assert_eq!(ledger.latest("d1").map(|latest| latest.notification.sequence), Some(1));
-    assert_eq!((ledger.arrivals().len(), ledger.seen("m1")), (1, Some((1, true))));
+    assert_eq!((ledger.arrivals().len(), ledger.seen("m1")), (1, Some((1, 1))));
     assert_eq!(ledger.taken_of_kind(EventKind::Changed), 1);
 }
 
