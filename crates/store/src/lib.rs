@@ -11,7 +11,9 @@ mod memory;
 pub mod port;
 pub mod sealed;
 
-pub use embedded::{EmbeddedOptions, EmbeddedStore, Progress, Running};
+pub use embedded::{
+    Backup, BackupSummary, EmbeddedOptions, EmbeddedStore, Progress, Running, restore, verify_backup,
+};
 pub use memory::{MemoryStore, Planned};
 pub use port::{
     CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, View, Whose,

@@ -5,6 +5,7 @@
 //! partition without changes is covered up to whatever is applied, so its position moves along with every checkpoint. When
 //! nothing is due, what deleted devices left behind is swept and what is too old is removed, some thousand rows at a time.
 
+mod cut;
 mod expire;
 mod sweep;
 mod write;
@@ -21,6 +22,7 @@ use records::KeptFrom;
 use super::directory::Covered;
 use super::key_range::KeyRange;
 use super::locks::locked;
+use super::overlay::Overlay;
 use super::partition::Partition;
 use super::presence::Presence;
 use super::tables::{Snapshot, Table, Writer};
@@ -66,7 +68,10 @@ impl EmbeddedStore {
         }
         let Some(due) = self.due(&checkpointer, now) else { return Progress::Idle };
         let done = match due {
-            Due::Partition(index) => self.checkpoint(&mut checkpointer, Some(index)),
+            Due::Partition(index) => {
+                let frozen = self.partitions[index].freeze();
+                self.checkpoint(&mut checkpointer, Some((index, &frozen)))
+            }
             Due::Positions => self.checkpoint(&mut checkpointer, None),
             Due::Sweep(index) => self.sweep(&mut checkpointer, index),
             Due::Expire(index) => self.expire(&mut checkpointer, index),
@@ -134,22 +139,27 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Writes a partition's changes, and every position that moves.
-    fn checkpoint(&self, checkpointer: &mut Checkpointer, index: Option<usize>) -> Result<(), StoreError> {
+    /// Writes what was frozen of a partition, and every position that moves.
+    fn checkpoint(
+        &self,
+        checkpointer: &mut Checkpointer,
+        frozen: Option<(usize, &Overlay)>,
+    ) -> Result<(), StoreError> {
         let began = Instant::now();
         let clean = self.clean(checkpointer);
-        let (bytes, position) = match index {
-            Some(index) => self.checkpoint_partition(checkpointer, index, &clean)?,
+        let bytes = match frozen {
+            Some((index, frozen)) => {
+                let (bytes, position) = self.write_frozen(checkpointer, index, frozen, &clean)?;
+                checkpointer.covered[index] = position;
+                bytes
+            }
             None => {
                 self.tables.write(|writer| put_covered(self, writer, &clean))?;
-                (0, None)
+                0
             }
         };
         for (index, covered) in clean {
             checkpointer.covered[index] = covered.position;
-        }
-        if let Some((index, position)) = index.zip(position) {
-            checkpointer.covered[index] = position;
         }
         self.covered.store(checkpointer.covered_by_all().0, Ordering::Release);
         self.free_log()?;
@@ -167,14 +177,15 @@ impl EmbeddedStore {
         moved.map(|(index, head)| (index, Covered { position: applied, head })).collect()
     }
 
-    fn checkpoint_partition(
+    /// Answers the bytes written, and up to where the tables hold the partition from now on.
+    fn write_frozen(
         &self,
         checkpointer: &mut Checkpointer,
         index: usize,
+        frozen: &Overlay,
         clean: &[(usize, Covered)],
-    ) -> Result<(u64, Option<Position>), StoreError> {
+    ) -> Result<(u64, Position), StoreError> {
         let partition = &self.partitions[index];
-        let frozen = partition.freeze();
         let data = frozen.read();
         let covered = Covered { position: data.position(), head: data.head().clone() };
         let bytes = self.tables.write(|writer| {
@@ -191,7 +202,7 @@ impl EmbeddedStore {
         if partition.presence_is_overfull() {
             partition.set_presence(presence_of(&snapshot, partition)?);
         }
-        Ok((bytes, Some(covered.position)))
+        Ok((bytes, covered.position))
     }
 
     /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.

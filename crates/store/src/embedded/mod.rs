@@ -9,6 +9,7 @@
 //! After the first failed write, sync or checkpoint nothing more is accepted: every commit and every view is refused,
 //! and only [`Store::failure`] and [`Store::figures`] still answer.
 
+mod backup;
 mod change;
 mod checkpoint;
 mod commit;
@@ -25,6 +26,7 @@ mod overlay;
 mod pages;
 mod partition;
 mod presence;
+mod restore;
 mod tables;
 mod view;
 
@@ -49,7 +51,10 @@ use partition::Partition;
 use tables::Tables;
 use view::EmbeddedView;
 
+pub use backup::Backup;
+pub use backup::reader::{BackupSummary, verify_backup};
 pub use driver::Running;
+pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;

@@ -30,11 +30,13 @@ use crate::codec::{CodecError, Stored, decode_batch};
 use crate::port::StoreError;
 
 /// The file that is locked while a server has the directory open.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 /// The file of the tables.
-const TABLES: &str = "tables";
+pub(super) const TABLES: &str = "tables";
 /// The file of the tables while a directory is made.
 const TABLES_NEW: &str = "tables.new";
+/// The file of the tables while a backup is restored.
+pub(super) const TABLES_RESTORED: &str = "tables.restored";
 
 impl EmbeddedStore {
     /// Opens the data directory `disk`, or makes it.
@@ -81,12 +83,16 @@ impl EmbeddedStore {
     }
 }
 
-fn disk_failure(what: &str, disk: &dyn Disk, name: &str) -> impl FnOnce(io::Error) -> StoreError + use<> {
+pub(super) fn disk_failure(
+    what: &str,
+    disk: &dyn Disk,
+    name: &str,
+) -> impl FnOnce(io::Error) -> StoreError + use<> {
     let what = format!("{what} {}", disk.path().join(name).display());
     move |source| StoreError::Disk { what, source }
 }
 
-fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, StoreError> {
+pub(super) fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, StoreError> {
     disk.lock(LOCK).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => StoreError::Refused(format!(
             "the data directory {} is in use by another server: stop it, or give this one a directory of its own",
@@ -96,7 +102,7 @@ fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, StoreError> {
     })
 }
 
-fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
+pub(super) fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
     let names = disk.list().map_err(disk_failure("listing", disk, ""))?;
     Ok(names.iter().any(|other| other == name))
 }
@@ -105,6 +111,12 @@ fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
 fn make(disk: &Arc<dyn Disk>, options: &EmbeddedOptions) -> Result<(), StoreError> {
     if options.partitions == 0 || options.partitions == PartitionId::REGISTRY.0 {
         return Err(StoreError::Refused("a data directory has 1 to 65534 partitions".to_owned()));
+    }
+    if has(&**disk, TABLES_RESTORED)? {
+        return Err(StoreError::Refused(format!(
+            "{} holds a backup that was not restored to its end: remove the directory, and restore again",
+            disk.path().display()
+        )));
     }
     if has(&**disk, TABLES_NEW)? {
         disk.remove(TABLES_NEW).map_err(disk_failure("removing", &**disk, TABLES_NEW))?;
@@ -119,7 +131,7 @@ fn make(disk: &Arc<dyn Disk>, options: &EmbeddedOptions) -> Result<(), StoreErro
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))
 }
 
-fn draw_identity() -> Result<(Lineage, LogId), StoreError> {
+pub(super) fn draw_identity() -> Result<(Lineage, LogId), StoreError> {
     let draw = || unguessable::<8>().map(u64::from_le_bytes);
     let drawn = draw().and_then(|lineage| Ok((Lineage(lineage), LogId(draw()?))));
     drawn.map_err(|error| {

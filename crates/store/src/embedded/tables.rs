@@ -107,7 +107,8 @@ impl Table {
         Self::Deleted,
     ];
 
-    fn name(self) -> &'static str {
+    /// Its name in the file, and in a backup.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Directory => "directory",
             Self::Heads => "heads",
@@ -195,6 +196,12 @@ impl Tables {
         let answer = change(&Writer { transaction: &transaction, name: &self.name })?;
         transaction.commit().map_err(|error| failed(error.into()))?;
         Ok(answer)
+    }
+
+    /// Goes through every page that is in use, and through the checksums that pages keep of each other; whether nothing
+    /// had to be repaired. No snapshot may be open.
+    pub(super) fn verify(&mut self) -> Result<bool, StoreError> {
+        self.database.check_integrity().map_err(|error| failure(&self.name, "checking", error.into()))
     }
 
     /// Bytes of the file.

@@ -1,5 +1,6 @@
 //! The embedded store as a whole.
 
+mod backups;
 mod checkpoints;
 mod conformance;
 mod crashes;

@@ -1,0 +1,147 @@
+//! A backup: what was durable at one moment, as a stream of checksummed pieces.
+//!
+//! [`EmbeddedStore::backup`] brings the tables to a cut and pins them; [`Backup::next_piece`] then reads row after row, and
+//! commits and checkpoints go on meanwhile. What the rows mean is not known here, nor where the pieces go. While a
+//! backup is under way the file of the tables keeps what changes: it grows by as much, and the room is used again
+//! afterwards.
+
+pub(super) mod piece;
+pub(super) mod reader;
+
+use std::fmt;
+
+use base::random::unguessable;
+use base::{PartitionId, Timestamp};
+
+use super::EmbeddedStore;
+use super::key_range::KeyRange;
+use super::tables::{Rows, Snapshot, Table};
+use crate::codec::Stored;
+use crate::port::{Store, StoreError};
+use piece::{End, Head, Kind, RowsBody};
+
+/// A piece is sent once it has this many bytes: large enough that its header is nothing, small enough to be kept twice.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A backup under way.
+pub struct Backup {
+    snapshot: Snapshot,
+    head: Head,
+    stamp: u64,
+    /// Where rows are still to be read, the next one last.
+    places: Vec<(Table, PartitionId)>,
+    reading: Option<Reading>,
+    step: Step,
+    pieces: u64,
+    rows: u64,
+}
+
+struct Reading {
+    table: Table,
+    partition: PartitionId,
+    rows: Rows,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Head,
+    Rows,
+    Done,
+}
+
+impl EmbeddedStore {
+    /// Begins a backup of everything that is durable now: all partitions at the same position of the log.
+    ///
+    /// # Errors
+    /// When the store has failed, or fails now.
+    pub fn backup(&self) -> Result<Backup, StoreError> {
+        let stamp = unguessable::<8>().map(u64::from_le_bytes).map_err(|error| {
+            StoreError::Refused(format!("the operating system gives no random numbers: {error}"))
+        })?;
+        let (snapshot, position) = self.cut()?;
+        let head = Head { directory: self.directory.to_row(), position, now: self.recorded_now() };
+        let partitions = || self.partitions.iter().map(|partition| partition.id);
+        let tables = Table::ALL.into_iter().filter(|table| *table != Table::Directory);
+        let mut places: Vec<_> =
+            tables.flat_map(|table| partitions().map(move |partition| (table, partition))).collect();
+        places.reverse();
+        Ok(Backup { snapshot, head, stamp, places, reading: None, step: Step::Head, pieces: 0, rows: 0 })
+    }
+}
+
+impl Backup {
+    /// The latest time that any batch in it recorded.
+    #[must_use]
+    pub fn recorded_now(&self) -> Timestamp {
+        self.head.now
+    }
+
+    /// The next piece; `None` behind the last. A backup is complete when its last piece is there.
+    ///
+    /// # Errors
+    /// When the tables cannot be read; the backup is worth nothing then.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.step {
+            Step::Head => {
+                self.step = Step::Rows;
+                Ok(Some(self.piece(Kind::Head, &self.head.encode())))
+            }
+            Step::Rows => match self.next_rows()? {
+                Some(rows) => {
+                    self.rows += rows.rows;
+                    Ok(Some(self.piece(Kind::Rows, rows.bytes())))
+                }
+                None => {
+                    self.step = Step::Done;
+                    let end = End { rows: self.rows, pieces: self.pieces };
+                    Ok(Some(self.piece(Kind::End, &end.encode())))
+                }
+            },
+            Step::Done => Ok(None),
+        }
+    }
+
+    fn piece(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
+        let piece = piece::encode(kind, self.stamp, self.pieces, body);
+        self.pieces += 1;
+        piece
+    }
+
+    /// Rows of one table and partition; never none.
+    fn next_rows(&mut self) -> Result<Option<RowsBody>, StoreError> {
+        loop {
+            if self.reading.is_none() {
+                let Some((table, partition)) = self.places.pop() else { return Ok(None) };
+                let rows = self.snapshot.range(table, partition, &KeyRange::all())?;
+                self.reading = Some(Reading { table, partition, rows });
+            }
+            if let Some(body) = self.fill()? {
+                return Ok(Some(body));
+            }
+        }
+    }
+
+    /// Fills a body from what is being read, and ends that when it is at its end.
+    fn fill(&mut self) -> Result<Option<RowsBody>, StoreError> {
+        let Some(Reading { table, partition, rows }) = &mut self.reading else { return Ok(None) };
+        let mut body = RowsBody::of(*table, partition.0);
+        while body.bytes().len() < PIECE_BYTES {
+            let Some(row) = rows.next() else {
+                self.reading = None;
+                break;
+            };
+            let (key, value) = row?;
+            body.add(&key, &value);
+        }
+        Ok((body.rows > 0).then_some(body))
+    }
+}
+
+impl fmt::Debug for Backup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backup")
+            .field("head", &self.head)
+            .field("pieces", &self.pieces)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! A data directory from a backup: the tables with the rows as they were, and an empty log.
+//!
+//! The lineage is new, so that nothing that is made from now on has an id that anybody has seen. The tables are written
+//! under a name of their own and get theirs last: until then the directory is refused by every opening.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use base::PartitionId;
+use blocklog::{Disk, Log, Position};
+
+use super::EmbeddedOptions;
+use super::backup::reader::{BackupReader, BackupSummary};
+use super::directory::{Covered, Directory};
+use super::open::{TABLES, TABLES_RESTORED, disk_failure, draw_identity, lock};
+use super::tables::{Table, Tables};
+use super::view::damaged_row;
+use super::{log_failure, partition_index};
+use crate::codec::Stored;
+use crate::port::StoreError;
+
+/// Bytes of rows in one transaction: what is kept in memory before it is written.
+const TRANSACTION_BYTES: usize = 16 << 20;
+
+/// Rows that wait for their transaction, one table after the other.
+type Waiting = BTreeMap<(Table, PartitionId), Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// Makes a data directory of a backup in `disk`, which is empty.
+///
+/// # Errors
+/// When the backup is not whole, or the directory not empty or not writable. What is there then is no data directory.
+pub fn restore(
+    backup: impl Read,
+    name: &str,
+    disk: &Arc<dyn Disk>,
+    options: &EmbeddedOptions,
+) -> Result<BackupSummary, StoreError> {
+    check_empty(&**disk)?;
+    let mut reader = BackupReader::open(backup, name.to_owned())?;
+    let _lock = lock(&**disk)?;
+    let tables = Tables::open(&**disk, TABLES_RESTORED, options.table_cache_bytes)?;
+    // its name is what keeps the directory from being taken for an empty one
+    disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
+    let partitions = reader.directory.partitions;
+    let mut restoring = Restoring { tables, partitions, waiting: Waiting::new(), bytes: 0 };
+    while reader.next_rows(|table, partition, key, value| restoring.take(table, partition, key, value))? {}
+    restoring.write()?;
+    let (lineage, log) = options.identity.map_or_else(draw_identity, Ok)?;
+    let directory = Directory { lineage, log, ..reader.directory };
+    Log::create(Arc::clone(disk), options.log, log).map_err(log_failure)?;
+    restoring.tables.write(|writer| writer.put_directory(&directory.to_row()))?;
+    drop(restoring);
+    disk.rename(TABLES_RESTORED, TABLES).map_err(disk_failure("renaming", &**disk, TABLES_RESTORED))?;
+    disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
+    Ok(reader.summary())
+}
+
+fn check_empty(disk: &dyn Disk) -> Result<(), StoreError> {
+    let names = disk.list().map_err(disk_failure("listing", disk, ""))?;
+    match names.first() {
+        None => Ok(()),
+        Some(name) => Err(StoreError::Refused(format!(
+            "{} is not empty, it holds `{name}`: restore into an empty directory",
+            disk.path().display()
+        ))),
+    }
+}
+
+struct Restoring {
+    tables: Tables,
+    partitions: u16,
+    waiting: Waiting,
+    bytes: usize,
+}
+
+impl Restoring {
+    fn take(
+        &mut self,
+        table: Table,
+        partition: PartitionId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), StoreError> {
+        if partition_index(partition, self.partitions).is_none() {
+            return Err(StoreError::Refused(format!(
+                "the backup has rows of partition {partition}, which there is not"
+            )));
+        }
+        let value = match table {
+            Table::Heads => uncovered(key, value)?,
+            _ => value.to_vec(),
+        };
+        self.bytes += key.len() + value.len();
+        self.waiting.entry((table, partition)).or_default().push((key.to_vec(), value));
+        if self.bytes >= TRANSACTION_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.bytes = 0;
+        self.tables.write(|writer| {
+            for ((table, partition), rows) in &waiting {
+                let mut out = writer.table(*table)?;
+                rows.iter().try_for_each(|(key, value)| out.put(*partition, key, value))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The head of a partition, whose tables go with the begin of a new log.
+fn uncovered(key: &[u8], row: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let covered =
+        Covered::from_row(row).map_err(|error| damaged_row("the backup", Table::Heads, key, &error))?;
+    Ok(Covered { position: Position::ZERO, ..covered }.to_row())
+}
