@@ -11,16 +11,20 @@
 //! 16  8  log id                          16  8  position
 //! 24  8  position of its first frame     24  8  synced_through
 //! 32  8  bytes used in the one before    32  4  sequence of the segment
-//! 40 20  zeros                           36  4  checksum of 0..36 and of all from 40 on
-//! 60  4  checksum of 0..60               40     payload, and zeros up to a multiple of 8
+//! 40  8  bytes of an earlier life        36  4  checksum of 0..36 and of all from 40 on
+//! 48 12  zeros                           40     payload, and zeros up to a multiple of 8
+//! 60  4  checksum of 0..60
 //! ```
 //!
-//! The sequence under the checksum keeps the old frames of a file that is used again for a later segment
-//! from ever being taken for new ones.
+//! A file may be used again for a later segment. Then up to so many of its bytes are what an earlier segment has
+//! left behind; beyond these, and behind the frames of a file that had no earlier life, there are zeros. The sequence under
+//! the checksum of a frame keeps an old one from ever being taken for a new one.
 //!
 //! To change this format: give it the next version, keep magic, version and checksum of the segment header
 //! where they are (an older build must still see that it is looking at a newer log, not at a damaged one),
 //! read the old version for as long as a server may have one, and keep a directory of it as a test fixture.
+
+use std::ops::RangeInclusive;
 
 use crate::position::{LogId, Position};
 
@@ -57,8 +61,10 @@ pub(crate) struct Place {
 pub(crate) struct SegmentHeader {
     pub place: Place,
     pub first: Position,
-    /// The length of the segment before this one, all of it frames; 0 when there was none.
+    /// Where the frames of the segment before this one end; 0 when there was none.
     pub previous_bytes: u64,
+    /// The length that the file had when it was used again for this segment; 0 for one that was made for it.
+    pub earlier_bytes: u64,
 }
 
 /// Why the first bytes of a file are no segment header of this build.
@@ -77,9 +83,17 @@ impl SegmentHeader {
         bytes[16..24].copy_from_slice(&self.place.log.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.previous_bytes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.earlier_bytes.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..SEGMENT_CHECKSUM_AT]);
         bytes[SEGMENT_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
         bytes
+    }
+
+    /// Writes into the header at the start of `bytes` that the file had this length before.
+    pub(crate) fn note_earlier_bytes(bytes: &mut [u8], earlier_bytes: u64) {
+        bytes[40..48].copy_from_slice(&earlier_bytes.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..SEGMENT_CHECKSUM_AT]);
+        bytes[SEGMENT_CHECKSUM_AT..SEGMENT_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
 
     pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, BadHeader> {
@@ -92,6 +106,7 @@ impl SegmentHeader {
                 place: Place { sequence: u32_at(bytes, 12), log: LogId(u64_at(bytes, 16)) },
                 first: Position(u64_at(bytes, 24)),
                 previous_bytes: u64_at(bytes, 32),
+                earlier_bytes: u64_at(bytes, 40),
             }),
             version => Err(BadHeader::Version(version)),
         }
@@ -167,6 +182,20 @@ pub(crate) fn verify_frame(bytes: &[u8], place: Place) -> Option<Verified<'_>> {
         synced_through: Position(u64_at(header, 24)),
         payload: &frame[FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + payload_bytes],
     })
+}
+
+/// Where the bytes end that look as if they had been a frame of `place` at one of `positions`, once, at the start of
+/// `bytes`: at least two of log, segment and position are right. What an earlier segment left in the file has one of them.
+pub(crate) fn traces_of_frame(bytes: &[u8], place: Place, positions: &RangeInclusive<u64>) -> Option<usize> {
+    let header = bytes.get(..FRAME_HEADER_BYTES)?;
+    let right = [
+        u64_at(header, 8) == place.log.0,
+        positions.contains(&u64_at(header, 16)),
+        u32_at(header, 32) == place.sequence,
+    ];
+    let payload_bytes = (u32_at(header, 4) as usize).min(bytes.len());
+    let is_one = right.iter().filter(|right| **right).count() >= 2;
+    is_one.then(|| frame_bytes(payload_bytes).min(bytes.len()))
 }
 
 fn frame_checksum(frame: &[u8]) -> u32 {

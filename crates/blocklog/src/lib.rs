@@ -16,6 +16,7 @@ mod recovery;
 mod segment;
 #[cfg(any(test, feature = "simulation"))]
 mod simulated_disk;
+mod spare;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ mod tests;
 pub use disk::{Disk, DiskFile};
 pub use error::{LogError, VisitError};
 pub use format::PAYLOAD_BYTES_MAX;
-pub use log::{Log, LogOptions, Opened};
+pub use log::{Log, LogOptions, Opened, SPARE_SEGMENTS_MAX};
 pub use position::{LogId, Position};
 pub use real_disk::RealDisk;
 pub use recovery::{Frame, Tail};

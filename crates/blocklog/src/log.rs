@@ -16,9 +16,14 @@ use crate::format::{PAYLOAD_BYTES_MAX, Place, frame_bytes};
 use crate::position::{LogId, Position};
 use crate::recovery::{self, Frame, Recovered, Request, Tail};
 use crate::segment::{ActiveSegment, ZerosAhead, segment_name, sequence_of};
+use crate::spare::Spares;
 use pending::Pending;
 
 const FIRST_SEQUENCE: u32 = 1;
+
+/// Segments that wait to be used again: as many as a log gives back when it shrinks from three times 64 MiB, where its
+/// caller lets nothing more in, to the 64 MiB that it has in between.
+pub const SPARE_SEGMENTS_MAX: usize = 8;
 
 /// How a log lays out its files.
 #[derive(Debug, Clone, Copy)]
@@ -29,11 +34,17 @@ pub struct LogOptions {
     /// How many zeros are written ahead of the frames at most, in bytes: a sync that does not change the
     /// length of the file is about twice as fast.
     pub zeros_ahead_bytes: u64,
+    /// Freed segments that are kept to be used again, at most; others are removed.
+    pub spare_segments_max: usize,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { segment_bytes: 16 << 20, zeros_ahead_bytes: 256 << 10 }
+        LogOptions {
+            segment_bytes: 16 << 20,
+            zeros_ahead_bytes: 256 << 10,
+            spare_segments_max: SPARE_SEGMENTS_MAX,
+        }
     }
 }
 
@@ -55,6 +66,9 @@ pub struct Opened {
 /// all before it are too, and once an opening has handed it out it is durable like any other. After an error of
 /// `sync` its frames are in that state: neither confirmed nor taken back.
 ///
+/// A caller may be content with less: when [`Log::write`] has returned `Ok(position)`, every frame up to `position` survives
+/// the death of the process, but not yet that of the machine.
+///
 /// # After a failure
 /// The first write or sync that fails poisons the log: nothing that it does afterwards could be trusted, since the
 /// operating system may have dropped what it failed to write. Every later call that would write answers
@@ -72,8 +86,11 @@ pub struct Log {
     id: LogId,
     sealed: VecDeque<SealedSegment>,
     active: ActiveSegment,
+    spares: Spares,
     pending: Pending,
     end: Position,
+    /// The last frame that is in its file.
+    written: Position,
     durable: Position,
     /// Whether the last frame claims all others.
     ends_with_claim: bool,
@@ -88,6 +105,8 @@ pub(crate) struct SealedSegment {
     pub sequence: u32,
     /// Its last frame.
     pub last: Position,
+    /// The length of the file.
+    pub bytes: u64,
 }
 
 impl Log {
@@ -99,7 +118,9 @@ impl Log {
         }
         let place = Place { log: id, sequence: FIRST_SEQUENCE };
         let mut header = pending::header_bytes(place, Position::ZERO.next(), 0);
-        let active = ActiveSegment::create(&*disk, FIRST_SEQUENCE, &mut header, options.zeros())?;
+        let mut no_spares = Spares::none(0);
+        let active =
+            ActiveSegment::create(&*disk, FIRST_SEQUENCE, &mut header, options.zeros(), &mut no_spares)?;
         Ok(Log::new(disk, options, Recovered::empty(id, active)))
     }
 
@@ -130,8 +151,10 @@ impl Log {
             id,
             sealed,
             active,
+            spares: Spares::none(options.spare_segments_max),
             pending,
             end,
+            written: end,
             durable: end,
             ends_with_claim,
             distance,
@@ -167,37 +190,53 @@ impl Log {
     /// Makes every frame that was appended durable, and answers the last of them: one write for each segment
     /// touched, and one sync; where a segment is full, two more syncs for each that follows.
     pub fn sync(&mut self) -> Result<Position, LogError> {
-        self.check_not_poisoned()?;
-        if self.durable < self.end {
-            let written = self.write_pending();
-            self.poisoned_by(written)?;
-            self.durable = self.end;
+        self.write()?;
+        if self.durable < self.written {
+            let synced = self.active.sync(&*self.disk);
+            self.poisoned_by(synced)?;
+            self.durable = self.written;
         }
         Ok(self.durable)
     }
 
-    fn write_pending(&mut self) -> Result<(), LogError> {
+    /// Hands every frame that was appended to the operating system, and answers the last of them: one write for each segment
+    /// touched. Where a segment is full it is synced too, and so is the next: no other may have a torn tail than the last.
+    pub fn write(&mut self) -> Result<Position, LogError> {
+        self.check_not_poisoned()?;
+        if self.written < self.end {
+            let written = self.write_pending();
+            let is_new = self.poisoned_by(written)?;
+            self.written = self.end;
+            if is_new {
+                self.durable = self.end;
+            }
+        }
+        Ok(self.written)
+    }
+
+    /// Whether the last segment was just made: then all of it is durable already.
+    fn write_pending(&mut self) -> Result<bool, LogError> {
         let zeros = self.options.zeros();
         while let Some(mut full) = self.pending.pop_full() {
             if !full.bytes.is_empty() {
                 self.write_piece(full.place.sequence, &mut full.bytes, ZerosAhead { bytes: 0, ..zeros })?;
             }
-            self.active.seal(&*self.disk)?;
-            self.sealed.push_back(SealedSegment { sequence: full.place.sequence, last: full.last });
+            self.active.sync(&*self.disk)?;
+            let (sequence, bytes) = (full.place.sequence, self.active.length);
+            self.sealed.push_back(SealedSegment { sequence, last: full.last, bytes });
         }
         let (sequence, mut bytes) = self.pending.take_last();
         let is_new = sequence != self.active.sequence;
         self.write_piece(sequence, &mut bytes, zeros)?;
         self.pending.reuse(bytes);
-        // A segment that was just made is durable already.
-        if is_new { Ok(()) } else { self.active.sync(&*self.disk) }
+        Ok(is_new)
     }
 
     fn write_piece(&mut self, sequence: u32, bytes: &mut Vec<u8>, zeros: ZerosAhead) -> Result<(), LogError> {
         if sequence == self.active.sequence {
             return self.active.write(&*self.disk, bytes, zeros);
         }
-        self.active = ActiveSegment::create(&*self.disk, sequence, bytes, zeros)?;
+        self.active = ActiveSegment::create(&*self.disk, sequence, bytes, zeros, &mut self.spares)?;
         Ok(())
     }
 
@@ -219,6 +258,11 @@ impl Log {
         self.durable
     }
 
+    /// The last frame that survives the death of the process.
+    pub fn written(&self) -> Position {
+        self.written
+    }
+
     /// The last frame that was appended.
     pub fn end(&self) -> Position {
         self.end
@@ -234,20 +278,28 @@ impl Log {
         self.id
     }
 
-    /// Frames up to and with `position` are needed no more: removes the segments that hold no others. The segment
-    /// that is written to stays.
+    /// Frames up to and with `position` are needed no more: the segments that hold no others are kept to be used again, some
+    /// of them, or removed. The segment that is written to stays.
     ///
     /// From now on the log must be opened with a `replay_after` of at least `position`.
     pub fn free_through(&mut self, position: Position) -> Result<(), LogError> {
         self.check_not_poisoned()?;
-        while let Some(oldest) = self.sealed.front().filter(|oldest| oldest.last <= position) {
-            let (name, last) = (segment_name(oldest.sequence), oldest.last);
-            let removed = self.disk.remove(&name).map_err(LogError::io("remove", &*self.disk, &name));
-            self.poisoned_by(removed)?;
-            self.sealed.pop_front();
-            self.distance.forget_through(last);
+        while self.sealed.front().is_some_and(|oldest| oldest.last <= position) {
+            let Some(oldest) = self.sealed.pop_front() else { break };
+            let freed = self.free(&oldest);
+            self.poisoned_by(freed)?;
+            self.distance.forget_through(oldest.last);
         }
         Ok(())
+    }
+
+    /// A segment that is longer than most would keep its length for ever.
+    fn free(&mut self, segment: &SealedSegment) -> Result<(), LogError> {
+        if self.spares.have_room() && segment.bytes <= self.options.segment_bytes {
+            return self.spares.take(&*self.disk, segment.sequence, segment.bytes);
+        }
+        let name = segment_name(segment.sequence);
+        self.disk.remove(&name).map_err(LogError::io("remove", &*self.disk, &name))
     }
 
     fn check_not_poisoned(&self) -> Result<(), LogError> {
@@ -277,6 +329,7 @@ impl fmt::Debug for Log {
             .debug_struct("Log")
             .field("id", &self.id)
             .field("end", &self.end)
+            .field("written", &self.written)
             .field("durable", &self.durable)
             .field("segment", &self.active.sequence)
             .field("poison", &self.poison)

@@ -1,6 +1,7 @@
 //! Opening a log: what of it is good, what is a torn tail, and what is damage.
 //!
-//! Only the last segment can have a tail, since a segment is durable before the next one exists. A frame
+//! Only the last segment can have a tail, since a segment is durable before the next one exists, which says where its
+//! frames end. A frame
 //! that does not verify is damage when anything knows it to have been durable: a later segment, the caller's
 //! recorded position, or a later frame whose `synced_through` reaches it. Otherwise all from it on was never
 //! confirmed, and is cut. Nothing here writes, but for the cut and for the frames above the last claim, which
@@ -15,7 +16,10 @@ use std::sync::Arc;
 use crate::disk::{Disk, DiskFile};
 use crate::distance::Distance;
 use crate::error::{LogError, VisitError, file_of};
-use crate::format::{FRAME_ALIGNMENT, SEGMENT_HEADER_BYTES, SegmentHeader, Verified, verify_frame};
+use crate::format::{
+    FRAME_ALIGNMENT, FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, Verified, traces_of_frame,
+    verify_frame,
+};
 use crate::log::SealedSegment;
 use crate::position::{LogId, Position};
 use crate::segment::ActiveSegment;
@@ -35,7 +39,7 @@ pub struct Frame<'a> {
 /// A torn tail that was cut: bytes of frames that were never confirmed. For the server's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
-    /// From the first bad frame to the last byte that was not zero.
+    /// From the first bad frame to the last byte that can be told to have been written after it.
     pub cut_bytes: u64,
     /// The segment file.
     pub file: String,
@@ -88,8 +92,8 @@ pub(crate) fn recover<'a>(disk: &'a dyn Disk, request: Request<'a>) -> Result<Re
     let mut replay = Replay::new(disk, first, request);
     let mut sealed = VecDeque::new();
     for (segment, next) in segments.iter().zip(segments.iter().skip(1).chain([&last])) {
-        replay.sealed(segment, next)?;
-        sealed.push_back(SealedSegment { sequence: segment.header.place.sequence, last: replay.end() });
+        let sealed_segment = replay.sealed(segment, next)?;
+        sealed.push_back(sealed_segment);
     }
     let (file, bytes) = survey::read(disk, &last.name)?;
     let end = replay.frames(&last, &bytes)?;
@@ -143,12 +147,12 @@ impl<'v> Replay<'v> {
         self.next.previous()
     }
 
-    /// A segment that another follows: every byte of it must be right.
-    fn sealed(&mut self, segment: &Segment, next: &Segment) -> Result<(), LogError> {
+    /// A segment that another follows: every frame of it must be right.
+    fn sealed(&mut self, segment: &Segment, next: &Segment) -> Result<SealedSegment, LogError> {
         let (_, bytes) = survey::read(self.disk, &segment.name)?;
         let end = self.frames(segment, &bytes)?;
         let follows = segment.header.place.sequence.checked_add(1) == Some(next.header.place.sequence);
-        let is_whole = end == bytes.len() && (!follows || end as u64 == next.header.previous_bytes);
+        let is_whole = !follows || end as u64 == next.header.previous_bytes;
         if !is_whole || next.header.first < self.next {
             return Err(corrupt(self.disk, segment, end, self.next));
         }
@@ -159,7 +163,8 @@ impl<'v> Replay<'v> {
                 file: file_of(self.disk, &next.name),
             });
         }
-        Ok(())
+        let sequence = segment.header.place.sequence;
+        Ok(SealedSegment { sequence, last: self.end(), bytes: bytes.len() as u64 })
     }
 
     /// Takes frames as long as they are the expected ones; answers where the last of them ends.
@@ -200,15 +205,26 @@ fn judge_rest(
     next: Position,
     recorded: Position,
 ) -> Result<Option<Tail>, LogError> {
-    let rest = &bytes[end..];
-    let Some(last_used) = rest.iter().rposition(|byte| *byte != 0) else {
+    let Some(used) = used_through(bytes, end, &last.header, next) else {
         return Ok(None);
     };
-    if next <= recorded || is_claimed(rest, &last.header, next) {
+    if next <= recorded || is_claimed(&bytes[end..], &last.header, next) {
         return Err(corrupt(disk, last, end, next));
     }
-    let cut_bytes = last_used as u64 + 1;
+    let cut_bytes = (used - end) as u64;
     Ok(Some(Tail { cut_bytes, file: file_of(disk, &last.name), offset: end as u64 }))
+}
+
+/// Up to where something of this segment was written behind `end`. What is left of an earlier segment in the same file
+/// is none of it, and stays: nothing in it can be taken for a frame of this one.
+fn used_through(bytes: &[u8], end: usize, header: &SegmentHeader, next: Position) -> Option<usize> {
+    let fresh = usize::try_from(header.earlier_bytes).unwrap_or(usize::MAX).clamp(end, bytes.len());
+    let last_used = bytes[fresh..].iter().rposition(|byte| *byte != 0).map(|last| fresh + last + 1);
+    let positions = next.0..=next.0.saturating_add((bytes.len() / FRAME_HEADER_BYTES) as u64);
+    let traces = (end..fresh).step_by(FRAME_ALIGNMENT).filter_map(|at| {
+        traces_of_frame(&bytes[at..], header.place, &positions).map(|trace_bytes| at + trace_bytes)
+    });
+    traces.chain(last_used).max()
 }
 
 /// Whether any frame in `bytes` knows the one at `position` to have been durable.

@@ -2,12 +2,14 @@
 //!
 //! The order here is what recovery relies on: a segment is whole and durable before the next one has its
 //! name, and the next one is durable - header, first frames and name - before anything in it is called so.
-//! Which frames go into which segment is decided in `log`.
+//! Which frames go into which segment is decided in `log`, which file is used again in `spare`.
 
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::LogError;
+use crate::format::SegmentHeader;
+use crate::spare::{Spares, spared};
 
 const NAME_PREFIX: &str = "log-";
 const NAME_SUFFIX: &str = ".seg";
@@ -25,9 +27,10 @@ pub(crate) fn sequence_of(name: &str) -> Option<u32> {
     (segment_name(sequence) == name).then_some(sequence)
 }
 
-/// Whether this is a segment that was never finished.
-pub(crate) fn is_unfinished(name: &str) -> bool {
-    name.strip_suffix(UNFINISHED_SUFFIX).is_some_and(|finished| sequence_of(finished).is_some())
+/// Whether this is a segment that was never finished, or one that waited to be used again: no part of a log.
+pub(crate) fn is_left_over(name: &str) -> bool {
+    let segment = name.strip_suffix(UNFINISHED_SUFFIX).or_else(|| spared(name));
+    segment.is_some_and(|segment| sequence_of(segment).is_some())
 }
 
 /// The last segment: the one that frames are written to.
@@ -35,7 +38,7 @@ pub(crate) struct ActiveSegment {
     pub sequence: u32,
     /// The bytes that hold the header and frames.
     pub written: u64,
-    /// The length of the file; what is beyond `written` is zero.
+    /// The length of the file; what is beyond `written` is zeros, or the remains of an earlier segment.
     pub length: u64,
     pub file: Arc<dyn DiskFile>,
 }
@@ -49,16 +52,24 @@ impl ActiveSegment {
         sequence: u32,
         bytes: &mut Vec<u8>,
         zeros: ZerosAhead,
+        spares: &mut Spares,
     ) -> Result<ActiveSegment, LogError> {
         let name = segment_name(sequence);
-        let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
-        let file = disk.open(&unfinished, true).map_err(LogError::io("create", disk, &unfinished))?;
-        file.set_len(0).map_err(LogError::io("empty", disk, &unfinished))?;
-        let mut segment = ActiveSegment { sequence, written: 0, length: 0, file };
-        segment.write_as(disk, &unfinished, bytes, zeros)?;
-        segment.file.sync().map_err(LogError::io("sync", disk, &unfinished))?;
-        disk.rename(&unfinished, &name).map_err(LogError::io("rename", disk, &unfinished))?;
+        let (other_name, length) = match spares.pop(disk)? {
+            Some(spare) => (spare.name, spare.bytes),
+            None => (format!("{name}{UNFINISHED_SUFFIX}"), 0),
+        };
+        SegmentHeader::note_earlier_bytes(bytes, length);
+        let file = disk.open(&other_name, length == 0).map_err(LogError::io("open", disk, &other_name))?;
+        if length == 0 {
+            file.set_len(0).map_err(LogError::io("empty", disk, &other_name))?;
+        }
+        let mut segment = ActiveSegment { sequence, written: 0, length, file };
+        segment.write_as(disk, &other_name, bytes, zeros)?;
+        segment.file.sync().map_err(LogError::io("sync", disk, &other_name))?;
+        disk.rename(&other_name, &name).map_err(LogError::io("rename", disk, &other_name))?;
         disk.sync_directory().map_err(LogError::io("sync the directory of", disk, &name))?;
+        spares.directory_was_synced();
         Ok(segment)
     }
 
@@ -94,16 +105,6 @@ impl ActiveSegment {
     /// Makes all that was written durable.
     pub(crate) fn sync(&self, disk: &dyn Disk) -> Result<(), LogError> {
         self.file.sync().map_err(LogError::io("sync", disk, &segment_name(self.sequence)))
-    }
-
-    /// Cuts the zeros off and makes the segment durable as it is: nothing is written to it any more.
-    pub(crate) fn seal(&mut self, disk: &dyn Disk) -> Result<(), LogError> {
-        if self.length > self.written {
-            let name = segment_name(self.sequence);
-            self.file.set_len(self.written).map_err(LogError::io("cut the zeros off", disk, &name))?;
-            self.length = self.written;
-        }
-        self.sync(disk)
     }
 }
 
@@ -148,8 +149,11 @@ mod tests {
         for other in others {
             assert_eq!(sequence_of(other), None, "{other}");
         }
-        assert!(is_unfinished("log-0000000042.seg.new"));
-        assert!(!is_unfinished("log-0000000042.seg"));
-        assert!(!is_unfinished("settings.new"));
+        for left_over in ["log-0000000042.seg.new", "log-0000000042.seg.spare"] {
+            assert!(is_left_over(left_over) && sequence_of(left_over).is_none(), "{left_over}");
+        }
+        for other in ["log-0000000042.seg", "settings.new", "settings.spare"] {
+            assert!(!is_left_over(other), "{other}");
+        }
     }
 }

@@ -4,6 +4,7 @@ mod behaviour;
 mod damage;
 mod durability;
 mod faults;
+mod recycling;
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::{Disk, Log, LogError, LogId, LogOptions, Opened, Position, RealDisk, 
 
 const ID: LogId = LogId(0xfee1_600d_0000_0001);
 /// Small enough for a handful of frames.
-const OPTIONS: LogOptions = LogOptions { segment_bytes: 640, zeros_ahead_bytes: 256 };
+const OPTIONS: LogOptions = LogOptions { segment_bytes: 640, zeros_ahead_bytes: 256, spare_segments_max: 2 };
 
 type Frames = Vec<(Position, Vec<u8>)>;
 
@@ -52,7 +53,7 @@ fn check_on_every_disk(check: impl Fn(Arc<dyn Disk>)) {
 
 fn segment_files(disk: &Arc<dyn Disk>) -> Vec<String> {
     let mut names: Vec<String> =
-        disk.list().unwrap().into_iter().filter(|name| name.starts_with("log-")).collect();
+        disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).collect();
     names.sort();
     names
 }

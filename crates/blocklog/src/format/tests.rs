@@ -50,12 +50,31 @@ fn a_frame_of_another_log_or_segment_does_not_verify() {
     assert_eq!(verify_frame(&bytes, Place { sequence: 8, ..PLACE }), None);
 }
 
-const HEADER: SegmentHeader = SegmentHeader { place: PLACE, first: Position(9), previous_bytes: 4096 };
+#[test]
+fn a_frame_with_any_byte_changed_still_leaves_traces_and_an_old_one_none() {
+    let positions = 42..=60;
+    let good = frame(b"thirteen chars");
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 0xff;
+        assert!(traces_of_frame(&bad, PLACE, &positions).is_some(), "byte {at}");
+    }
+    assert_eq!(traces_of_frame(&good, PLACE, &positions), Some(good.len()));
+    let later = Place { sequence: PLACE.sequence + 3, ..PLACE };
+    assert_eq!(traces_of_frame(&good, later, &(43..=60)), None);
+    assert_eq!(traces_of_frame(&[0; 200], PLACE, &positions), None);
+    assert_eq!(traces_of_frame(&good[..30], PLACE, &positions), None);
+}
+
+const HEADER: SegmentHeader =
+    SegmentHeader { place: PLACE, first: Position(9), previous_bytes: 4096, earlier_bytes: 0 };
 
 #[test]
 fn a_segment_header_reads_back_and_any_changed_bit_is_damage() {
     let good = HEADER.encode();
     assert_eq!(SegmentHeader::decode(&good), Ok(HEADER));
+    let again = SegmentHeader { earlier_bytes: 1 << 24, ..HEADER };
+    assert_eq!(SegmentHeader::decode(&again.encode()), Ok(again));
     for bit in 0..good.len() * 8 {
         let mut bad = good;
         bad[bit / 8] ^= 1 << (bit % 8);

@@ -91,5 +91,5 @@ impl Pending {
 
 /// The header of a new segment.
 pub(crate) fn header_bytes(place: Place, first: Position, previous_bytes: u64) -> Vec<u8> {
-    SegmentHeader { place, first, previous_bytes }.encode().to_vec()
+    SegmentHeader { place, first, previous_bytes, earlier_bytes: 0 }.encode().to_vec()
 }

@@ -1,7 +1,7 @@
 //! Which segment files there are, and whether their headers make one log.
 //!
-//! Removes what a crash may leave lying about: segments that were never finished, and freed ones whose
-//! removal was only partly durable. Looks at no frame.
+//! Removes what a crash may leave lying about: segments that were never finished, those that waited to be used again, and
+//! freed ones that got their names back. Looks at no frame.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, file_of};
 use crate::format::{BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::position::Position;
-use crate::segment::{is_unfinished, sequence_of};
+use crate::segment::{is_left_over, sequence_of};
 
 /// A segment file with a good header.
 pub(crate) struct Segment {
@@ -39,11 +39,12 @@ pub(crate) fn segments(disk: &dyn Disk, replay_after: Position) -> Result<(Vec<S
     Ok((segments, last))
 }
 
-/// The names of the segment files by sequence. Unfinished segments are removed: nothing in them was confirmed.
+/// The names of the segment files by sequence. What is no part of the log is removed: nothing in it was confirmed, or it
+/// was freed.
 fn names(disk: &dyn Disk) -> Result<Vec<(u32, String)>, LogError> {
     let mut names = Vec::new();
     for name in disk.list().map_err(LogError::io("list the files of", disk, ""))? {
-        if is_unfinished(&name) {
+        if is_left_over(&name) {
             disk.remove(&name).map_err(LogError::io("remove", disk, &name))?;
         } else if let Some(sequence) = sequence_of(&name) {
             names.push((sequence, name));
@@ -83,7 +84,7 @@ fn check_one_log(disk: &dyn Disk, segments: &[Segment]) -> Result<(), LogError> 
     }
 }
 
-/// Freeing removes the oldest segments, and a crash may undo some of these removals and not others: what lies
+/// Freeing takes the oldest segments their names, and a crash may undo this for some and not for others: what lies
 /// before a gap and is not needed for the replay goes too.
 fn remove_freed(
     disk: &dyn Disk,

@@ -54,6 +54,47 @@ fn a_sync_within_a_segment_is_one_write_and_one_sync() {
 }
 
 #[test]
+fn what_was_written_is_synced_only_when_asked_or_when_a_segment_is_full() {
+    let simulated = SimulatedDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    let mut log = create(&disk);
+    let before = simulated.counters();
+    for number in 1..=3 {
+        log.append(&[number; 20]).unwrap();
+        assert_eq!(log.write().unwrap(), Position(u64::from(number)));
+        log.write().unwrap();
+    }
+    let after = simulated.counters();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (3, 0));
+    assert_eq!((log.durable(), log.written()), (Position(0), Position(3)));
+    assert_eq!(log.sync().unwrap(), Position(3));
+    assert_eq!((simulated.counters().writes, simulated.counters().syncs), (after.writes, after.syncs + 1));
+    log.append(&vec![9; OPTIONS.segment_bytes as usize]).unwrap();
+    log.write().unwrap();
+    assert_eq!((log.durable(), log.written()), (Position(4), Position(4)));
+}
+
+/// The next frames must not claim what was only written.
+#[test]
+fn what_was_only_written_is_lost_without_a_word_when_the_power_fails() {
+    let simulated = SimulatedDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    let mut log = create(&disk);
+    log.append(b"synced").unwrap();
+    log.sync().unwrap();
+    log.append(b"written").unwrap();
+    log.write().unwrap();
+    log.append(b"written too").unwrap();
+    log.write().unwrap();
+    simulated.kill();
+    let left: Arc<dyn Disk> = Arc::new(simulated.copy_of_durable(1));
+    assert_eq!(open(&left).unwrap().1, [(Position(1), b"synced".to_vec())]);
+    assert_eq!(open(&disk).unwrap().1.len(), 3, "the process alone takes nothing with it");
+    let left: Arc<dyn Disk> = Arc::new(simulated.copy_of_durable(1));
+    assert_eq!(open(&left).unwrap().1.len(), 3, "and an opening makes it durable");
+}
+
+#[test]
 fn most_syncs_do_not_change_the_length_of_the_file() {
     let simulated = SimulatedDisk::new(1);
     let mut log = Log::create(Arc::new(simulated.clone()), LogOptions::default(), ID).unwrap();
@@ -219,7 +260,7 @@ fn what_was_freed_is_missed_by_a_replay_that_needs_it() {
 #[test]
 fn the_bytes_since_a_position_shrink_to_none() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
-    let options = LogOptions { segment_bytes: 300_000, zeros_ahead_bytes: 0 };
+    let options = LogOptions { segment_bytes: 300_000, zeros_ahead_bytes: 0, spare_segments_max: 0 };
     let mut log = Log::create(disk.clone(), options, ID).unwrap();
     for _ in 0..20 {
         log.append(&[1; 99_960]).unwrap();

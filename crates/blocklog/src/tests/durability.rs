@@ -1,8 +1,8 @@
 //! The log against a model, through crashes, deaths of the process and failing writes.
 //!
-//! The model knows only what was appended and what was confirmed. After every opening: all that was confirmed is
-//! there, bit for bit; what else is there was appended after it, in order and without a gap; and no position that
-//! was ever confirmed names another frame.
+//! The model knows only what was appended, what was written and what was confirmed. After every opening: all that was
+//! confirmed is there, bit for bit, and all that was written if only the process died; what else is there was appended after
+//! it, in order and without a gap; and no position that was ever confirmed names another frame.
 
 use proptest::prelude::*;
 
@@ -11,6 +11,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Append(u16),
+    Write,
     Sync,
     Claim,
     Free,
@@ -28,7 +29,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (1_u16..1500).prop_map(Step::Append),
-        8 => Just(Step::Sync),
+        4 => Just(Step::Write),
+        6 => Just(Step::Sync),
         3 => Just(Step::Claim),
         1 => Just(Step::Free),
         2 => Just(Step::Crash),
@@ -50,6 +52,8 @@ struct Run {
     durable: Position,
     /// Frames that were appended after it.
     unconfirmed: Frames,
+    /// The last position that is in its file.
+    written: Position,
     freed: Position,
     appended: u64,
 }
@@ -60,18 +64,20 @@ impl Run {
         let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
         let log = Some(create(&disk));
         let (confirmed, unconfirmed) = (Frames::new(), Frames::new());
-        let (durable, freed) = (Position::ZERO, Position::ZERO);
-        Run { simulated, disk, log, confirmed, durable, unconfirmed, freed, appended: 0 }
+        let (durable, written, freed) = (Position::ZERO, Position::ZERO, Position::ZERO);
+        Run { simulated, disk, log, confirmed, durable, unconfirmed, written, freed, appended: 0 }
     }
 
     fn take(&mut self, step: &Step) {
         match step {
             Step::Append(length) => self.append(*length),
+            Step::Write => self.write(),
             Step::Sync => self.sync(),
             Step::Claim => self.claim(),
             Step::Free => self.free(),
             Step::Crash => {
                 self.simulated.crash();
+                self.written = self.durable;
                 self.reopen();
             }
             Step::Kill => {
@@ -96,6 +102,18 @@ impl Run {
         }
     }
 
+    fn write(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        if let Ok(position) = log.write() {
+            assert_eq!((position, position), (log.end(), log.written()));
+            assert!(log.durable() <= position);
+            self.written = position;
+            if log.durable() == position {
+                self.confirm(position);
+            }
+        }
+    }
+
     fn sync(&mut self) {
         let Some(log) = &mut self.log else { return };
         if let Ok(position) = log.sync() {
@@ -115,7 +133,7 @@ impl Run {
 
     fn confirm(&mut self, durable: Position) {
         assert!(durable >= self.durable);
-        self.durable = durable;
+        (self.durable, self.written) = (durable, durable);
         self.confirmed.append(&mut self.unconfirmed);
     }
 
@@ -152,7 +170,7 @@ impl Run {
         let rest = frames.split_off(self.confirmed.len().min(frames.len()));
         assert_eq!(frames, self.confirmed, "what was confirmed");
         assert!(self.unconfirmed.starts_with(&rest), "{rest:?} was not appended after it");
-        assert!(opened.log.end() >= self.durable);
+        assert!(opened.log.end() >= self.durable.max(self.written));
         assert_eq!(opened.log.durable(), opened.log.end());
         self.unconfirmed = rest;
         self.confirm(opened.log.end());
@@ -184,7 +202,13 @@ fn a_crash_or_failure_at_any_write_or_sync_loses_nothing_confirmed() {
         for number in 0..12 {
             run.append(80 + number * 20);
             run.append(30);
-            run.sync();
+            if number % 3 == 1 {
+                run.write();
+                run.append(50);
+                run.write();
+            } else {
+                run.sync();
+            }
             if number % 4 == 3 {
                 run.claim();
                 run.free();

@@ -4,8 +4,9 @@ use super::*;
 
 type Call = fn(&mut Log) -> Result<(), LogError>;
 
-const CALLS: [Call; 4] = [
+const CALLS: [Call; 5] = [
     |log| log.append(b"more").map(drop),
+    |log| log.write().map(drop),
     |log| log.sync().map(drop),
     Log::append_claim,
     |log| log.free_through(Position(1)),
@@ -50,6 +51,17 @@ fn a_failed_sync_poisons() {
     assert!(log.sync().is_err());
     check_poisoned(&mut log, "cannot sync /simulated/log-0000000001.seg: Input/output error");
     assert_eq!(log.durable(), Position(1));
+}
+
+#[test]
+fn a_failed_sync_of_what_was_written_before_poisons() {
+    let (simulated, _, mut log) = log_with_one_frame();
+    log.append(b"two").unwrap();
+    assert_eq!(log.write().unwrap(), Position(2));
+    simulated.fail_sync(1);
+    assert!(log.sync().is_err());
+    check_poisoned(&mut log, "cannot sync /simulated/log-0000000001.seg: Input/output error");
+    assert_eq!((log.durable(), log.written()), (Position(1), Position(2)));
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,
+            spare_segments_max: (plan.seed % 4) as usize,
         },
         identity: Some((Lineage(plan.seed), LogId(plan.seed ^ 1))),
     }
@@ -137,7 +138,7 @@ impl Storage for OnDisk {
         let bytes = self.bytes_of(|name| name != TABLES);
         let log = &self.options.log;
         let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes
-            + 2 * log.segment_bytes
+            + (2 + log.spare_segments_max as u64) * log.segment_bytes
             + log.zeros_ahead_bytes
             + self.largest_commit_bytes;
         if bytes <= most { Ok(()) } else { Err(format!("the log takes {bytes} bytes; {most} are allowed")) }
