@@ -16,6 +16,11 @@ use tracing_subscriber::EnvFilter;
 use cli::{Cli, Command, LogFormat};
 use config::Settings;
 
+/// A burst's memory goes back to the system when the burst is over; with the C library's allocator it stays: after a million first reports
+/// 940 MiB in place of 340.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// What a start that was refused exits with, and what is wrong on the command line or in the settings.
 const EXIT_WRONG: u8 = 2;
 
