@@ -238,6 +238,7 @@ fn notify_settings(settings: &Settings) -> notify::Settings {
     notify::Settings {
         timeout: settings.notify.timeout,
         per_client_in_flight: settings.notify.per_client_in_flight,
+        breaker_pause: settings.notify.retry_base,
         allow_private: settings.notify.allow_private,
     }
 }

@@ -3,10 +3,11 @@
 //! All decisions are made in one place, [`run`]; the tasks only lease, send and record, and tell back which places they no
 //! longer hold. A task that panics tells that too.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Incarnation;
+use base::{Incarnation, Timestamp};
 use engine::{Answer, AttemptDue, AttemptEnd, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -15,10 +16,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{Instrument, debug_span};
 
+use crate::breaker::{Tried, Turned, Why};
 use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits, Standing};
-use crate::metrics::Metrics;
+use crate::metrics::{AttemptResult, Metrics};
 use crate::roots;
 use crate::sender::Sender;
 use crate::tester::Tester;
@@ -40,6 +42,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Most notifications of one client in flight.
     pub per_client_in_flight: usize,
+    /// Between the beginnings of two attempts at a client whose breaker is open.
+    pub breaker_pause: Duration,
     /// Whether private addresses may be reached.
     pub allow_private: bool,
 }
@@ -91,17 +95,29 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         driver.start_leases();
+        let now = engine.clock().now();
+        let wakeup = driver.lanes.next_wakeup();
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => break,
             _ = told.recv_many(&mut batch, PROGRESS_AT_ONCE_MAX) => driver.take_in(batch.drain(..)),
             Some(ended) = driver.tasks.join_next() => log_panic(ended),
             named = engine.due_lanes().take() => driver.lanes.mark_due(named),
             Ok(()) = clients.changed() => driver.lanes.clients_changed(),
-            _ = sweep.tick() => driver.shared.sender.sweep(),
+            () = until(now, wakeup) => {}
+            _ = sweep.tick() => driver.sweep(),
         }
     }
     drop(told);
     driver.drain().await;
+}
+
+/// Waits for `wakeup`.
+async fn until(now: Timestamp, wakeup: Option<Timestamp>) {
+    match wakeup {
+        // A timer may fire a little early; a millisecond later nothing is.
+        Some(at) => tokio::time::sleep(at.since(now).max(Duration::from_millis(1))).await,
+        None => pending().await,
+    }
 }
 
 struct Driver {
@@ -121,15 +137,31 @@ struct Shared {
 
 /// What a task tells: which of its places it no longer holds.
 enum Progress {
-    Leased { lease: Lease, got: usize },
-    Finished { client: Incarnation, sends: usize },
+    Leased {
+        lease: Lease,
+        got: usize,
+    },
+    Finished {
+        client: Incarnation,
+        tried: Option<Tried>,
+    },
+    /// The task ended before these sends did.
+    Dropped {
+        client: Incarnation,
+        sends: usize,
+    },
 }
 
 impl Driver {
     fn new(webhooks: Webhooks, tell: mpsc::Sender<Progress>) -> Self {
         let Webhooks { engine, settings, metrics, sender } = webhooks;
+        let limits = Limits {
+            per_client: settings.per_client_in_flight,
+            total: IN_FLIGHT_MAX,
+            breaker_pause: settings.breaker_pause,
+        };
         Self {
-            lanes: Lanes::new(Limits { per_client: settings.per_client_in_flight, total: IN_FLIGHT_MAX }),
+            lanes: Lanes::new(limits),
             shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
             tasks: JoinSet::new(),
             metrics,
@@ -137,27 +169,42 @@ impl Driver {
     }
 
     fn start_leases(&mut self) {
-        let directory = self.shared.engine.directory();
-        let standing = |client| match directory.get(client) {
-            None => Standing::Gone,
-            Some(client) if !client.enabled => Standing::Disabled,
-            Some(_) => Standing::Enabled,
-        };
-        while let Some(lease) = self.lanes.next(standing) {
+        let shared = Arc::clone(&self.shared);
+        let now = shared.engine.clock().now();
+        while let Some(lease) = self.lanes.next(now, |client| shared.standing(client)) {
             let span = debug_span!("notify", client = lease.client.0, partition = %lease.partition);
             self.tasks.spawn(see_through(Arc::clone(&self.shared), lease).instrument(span));
         }
+        for turned in self.lanes.take_turned() {
+            log_turn(&turned);
+            self.metrics.breakers_opened.inc_by(u64::from(matches!(turned, Turned::Opened { .. })));
+        }
+        self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);
         self.metrics.in_flight.set(self.lanes.in_flight() as i64);
         self.metrics.lanes_due.set(self.lanes.due() as i64);
     }
 
     fn take_in(&mut self, told: impl Iterator<Item = Progress>) {
+        let shared = &self.shared;
         for progress in told {
             match progress {
                 Progress::Leased { lease, got } => self.lanes.leased(lease, got),
-                Progress::Finished { client, sends } => (0..sends).for_each(|_| self.lanes.finished(client)),
+                Progress::Finished { client, tried } => {
+                    self.lanes.finished(client, tried, |client| shared.standing(client));
+                }
+                Progress::Dropped { client, sends } => {
+                    (0..sends)
+                        .for_each(|_| self.lanes.finished(client, None, |client| shared.standing(client)));
+                }
             }
         }
+    }
+
+    /// Drops what is kept for clients that are no longer sent to.
+    fn sweep(&mut self) {
+        let shared = &self.shared;
+        shared.sender.sweep();
+        self.lanes.sweep(|client| shared.standing(client));
     }
 
     /// Lets the tasks under way end. What they tell is of no use any more.
@@ -184,6 +231,24 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
+/// Rare by itself: it takes many failed attempts each time.
+fn log_turn(turned: &Turned) {
+    match turned {
+        Turned::Opened { client, failed, last } => tracing::warn!(
+            client = %client.id,
+            failed,
+            last = AttemptResult::from(*last).as_str(),
+            "a receiver keeps failing; its notifications wait, and one at a time is tried until one gets through"
+        ),
+        Turned::Closed { client, why: Why::Delivered } => {
+            tracing::info!(client = %client.id, "a receiver that kept failing takes notifications again");
+        }
+        Turned::Closed { client, why: Why::Changed } => {
+            tracing::info!(client = %client.id, "a client whose receiver kept failing was changed; it begins anew");
+        }
+    }
+}
+
 /// Leases, sends what was leased, side by side, and records each end.
 async fn see_through(shared: Arc<Shared>, lease: Lease) {
     let (partition, client, max) = (lease.partition, lease.client, lease.max);
@@ -193,26 +258,35 @@ async fn see_through(shared: Arc<Shared>, lease: Lease) {
     let due = leased.unwrap_or_default();
     places.leased(due.len());
     let mut sends: FuturesUnordered<_> = due.into_iter().map(|due| shared.send(due)).collect();
-    while sends.next().await.is_some() {
-        places.finished();
+    while let Some(tried) = sends.next().await {
+        places.finished(tried);
     }
 }
 
 impl Shared {
+    fn standing(&self, client: Incarnation) -> Standing {
+        match self.engine.directory().get(client) {
+            None => Standing::Gone,
+            Some(client) if !client.enabled => Standing::Disabled,
+            Some(client) => Standing::Enabled(client),
+        }
+    }
+
     /// Sends one notification, if its client is still there and enabled and the lease outlasts the attempt, and records the end.
-    async fn send(&self, due: AttemptDue) {
+    async fn send(&self, due: AttemptDue) -> Option<Tried> {
         let now = self.engine.clock().now();
         let holds = now.after(self.timeout) <= due.until;
-        let end = match self.engine.directory().get(due.client) {
-            Some(client) if client.enabled && holds => {
-                self.sender.attempt(&client, due.delivery, Arc::clone(&due.body)).await
-            }
-            _ => AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld },
+        let to = self.engine.directory().get(due.client).filter(|client| client.enabled && holds);
+        let end = match &to {
+            Some(client) => self.sender.attempt(client, due.delivery, Arc::clone(&due.body)).await,
+            None => AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld },
         };
+        let (at, answer) = (end.at, end.answer);
         if self.engine.attempt_ended(&due, end).await.is_err() {
             let partition = due.partition;
             tracing::debug!(%partition, "the end of an attempt was not recorded; it will count as interrupted");
         }
+        to.map(|to| Tried { to, delivery: due.delivery, at, answer })
     }
 }
 
@@ -235,11 +309,11 @@ impl Places<'_> {
         }
     }
 
-    fn finished(&mut self) {
+    fn finished(&mut self, tried: Option<Tried>) {
         if let Held::Sends(sends) = &mut self.held {
             *sends -= 1;
         }
-        self.tell(Progress::Finished { client: self.client, sends: 1 });
+        self.tell(Progress::Finished { client: self.client, tried });
     }
 
     fn tell(&self, progress: Progress) {
@@ -255,7 +329,7 @@ impl Drop for Places<'_> {
         match std::mem::replace(&mut self.held, Held::Sends(0)) {
             Held::Lease(lease) => self.tell(Progress::Leased { lease, got: 0 }),
             Held::Sends(0) => {}
-            Held::Sends(sends) => self.tell(Progress::Finished { client: self.client, sends }),
+            Held::Sends(sends) => self.tell(Progress::Dropped { client: self.client, sends }),
         }
     }
 }

@@ -3,14 +3,18 @@
 //! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and how many sends each client
 //! has in flight; it goes round the clients, one lease at a time, and keeps two limits: sends in flight for each client, and for
 //! all. It never sees a notification. Its driver asks for the [`Lease`]s, carries them out and tells how they went; the
-//! simulation drives it the same way. A client without due work and with nothing in flight is forgotten.
-//!
-//! A circuit breaker would be one more [`Standing`]: a client that is passed over until it is told to be asked again.
+//! simulation drives it the same way. A client without due work and with nothing in flight is forgotten, but for the failures that its
+//! [breaker](crate::breaker) counts.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
-use base::{Incarnation, PartitionId};
+use base::{Incarnation, PartitionId, Timestamp};
 use engine::lanes::Lane;
+use engine::records::Client;
+
+use crate::breaker::{Breakers, Gate, Tried, Turned, Why};
 
 #[cfg(test)]
 mod tests;
@@ -25,13 +29,15 @@ pub struct Limits {
     pub per_client: usize,
     /// For all clients together; at least 1.
     pub total: usize,
+    /// Between the beginnings of two attempts at a client whose breaker is open.
+    pub breaker_pause: Duration,
 }
 
 /// How a client stands at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Standing {
-    /// It may be sent to.
-    Enabled,
+    /// It may be sent to, as this record of the directory says.
+    Enabled(Arc<Client>),
     /// Its notifications wait; nothing is leased until [`Lanes::clients_changed`].
     Disabled,
     /// It was deleted; its lanes are forgotten.
@@ -59,6 +65,11 @@ pub struct Lanes {
     round: VecDeque<Incarnation>,
     /// Clients with ready lanes that were found disabled.
     aside: Vec<Incarnation>,
+    /// Clients with ready lanes whose breaker is open, by when they may be asked again.
+    held: BTreeSet<(Timestamp, Incarnation)>,
+    breakers: Breakers,
+    /// What the breakers did and nobody took in yet; at most one for each attempt, change or sweep.
+    turned: Vec<Turned>,
     in_flight: usize,
     ready: usize,
 }
@@ -91,6 +102,8 @@ enum Place {
     Round,
     /// In `aside`.
     Aside,
+    /// In `held`.
+    Held,
 }
 
 impl Lanes {
@@ -103,6 +116,9 @@ impl Lanes {
             clients: HashMap::new(),
             round: VecDeque::new(),
             aside: Vec::new(),
+            held: BTreeSet::new(),
+            breakers: Breakers::new(limits.breaker_pause),
+            turned: Vec::new(),
             in_flight: 0,
             ready: 0,
         }
@@ -122,22 +138,33 @@ impl Lanes {
         }
     }
 
-    /// Some client was enabled, changed or deleted: those set aside are asked again.
+    /// Some client was enabled, changed or deleted: those set aside or held are asked again.
     pub fn clients_changed(&mut self) {
         for client in std::mem::take(&mut self.aside) {
-            self.at(client).place = Place::Round;
-            self.round.push_back(client);
+            self.back_to_round(client);
+        }
+        for (_, client) in std::mem::take(&mut self.held) {
+            self.back_to_round(client);
         }
     }
 
-    /// The next lease, or `None` until something changes. Asks `standing` of each client just before it is chosen.
-    pub fn next(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) -> Option<Lease> {
+    /// The next lease, or `None` until something changes, or [`Lanes::next_wakeup`]. Asks `standing` of each client just before it
+    /// is chosen.
+    pub fn next(
+        &mut self,
+        now: Timestamp,
+        mut standing: impl FnMut(Incarnation) -> Standing,
+    ) -> Option<Lease> {
+        while let Some((_, client)) = self.held.first().copied().filter(|(at, _)| *at <= now) {
+            self.held.pop_first();
+            self.back_to_round(client);
+        }
         while self.in_flight < self.limits.total {
             let client = self.round.pop_front()?;
             self.at(client).place = Place::Resting;
-            match standing(client) {
-                Standing::Enabled => {
-                    if let Some(lease) = self.lease_of(client) {
+            match self.know(client, standing(client)) {
+                Standing::Enabled(known) => {
+                    if let Some(lease) = self.lease_of(now, &known) {
                         return Some(lease);
                     }
                 }
@@ -149,6 +176,12 @@ impl Lanes {
             }
         }
         None
+    }
+
+    /// When a client whose breaker is open may be asked again.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.held.first().map(|(at, _)| *at)
     }
 
     /// The lease was carried out and gave `got` notifications; each of them is in flight until [`Lanes::finished`]. Fewer than
@@ -170,11 +203,42 @@ impl Lanes {
         self.settle(client);
     }
 
-    /// One of the client's notifications in flight has ended.
-    pub fn finished(&mut self, client: Incarnation) {
+    /// One of the client's notifications in flight has ended; nothing was `tried` if none was sent. What an attempt tells of another
+    /// version of the client than the present one is of no use any more.
+    pub fn finished(
+        &mut self,
+        client: Incarnation,
+        tried: Option<Tried>,
+        standing: impl FnOnce(Incarnation) -> Standing,
+    ) {
+        if let Some(tried) = tried.filter(|tried| self.breakers.may_turn(tried))
+            && let Standing::Enabled(known) = self.know(client, standing(client))
+            && Arc::ptr_eq(&known, &tried.to)
+        {
+            let turned = self.breakers.tried(tried);
+            self.turned.extend(turned);
+        }
         self.at(client).in_flight -= 1;
         self.in_flight -= 1;
         self.settle(client);
+    }
+
+    /// Forgets the breakers of clients that have changed, whether anything is due for them or not. For now and then.
+    pub fn sweep(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) {
+        for client in self.breakers.clients() {
+            self.know(client, standing(client));
+        }
+    }
+
+    /// What breakers did since this was last asked.
+    pub fn take_turned(&mut self) -> impl Iterator<Item = Turned> {
+        self.turned.drain(..)
+    }
+
+    /// Breakers that are open.
+    #[must_use]
+    pub fn breakers_open(&self) -> usize {
+        self.breakers.open()
     }
 
     /// Sends in flight, and places held by leases under way.
@@ -199,10 +263,30 @@ impl Lanes {
         self.clients.get_mut(&client).expect("a client in turn or in flight is remembered")
     }
 
+    /// A client stands so: its breaker is one of that version of it, or none.
+    fn know(&mut self, client: Incarnation, standing: Standing) -> Standing {
+        let turned = match &standing {
+            Standing::Enabled(known) => self.breakers.know(known),
+            Standing::Disabled | Standing::Gone => self.breakers.close(client, Why::Changed),
+        };
+        self.turned.extend(turned);
+        standing
+    }
+
     /// A lease of the client's first lane, if the client may have more in flight. What it may have is spread over its ready lanes, so
     /// that they are leased side by side; each lease is a commit away.
-    fn lease_of(&mut self, client: Incarnation) -> Option<Lease> {
-        let share = self.share();
+    fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<Lease> {
+        let client = known.incarnation;
+        let share = match self.breakers.gate(known) {
+            Gate::Closed => self.share(),
+            // With one in flight it rests until that has ended.
+            Gate::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
+                self.at(client).place = Place::Held;
+                self.held.insert((next_at, client));
+                return None;
+            }
+            Gate::Open { .. } => 1,
+        };
         let known = self.at(client);
         let room = share.saturating_sub(known.in_flight);
         if room == 0 {
@@ -221,7 +305,7 @@ impl Lanes {
     /// How many one client may have in flight now: all that the limit allows while little is in flight, and less as places grow scarce, but
     /// always one. So clients whose receivers hang share an ever smaller rest, and one that comes new finds room.
     fn share(&self) -> usize {
-        let Limits { per_client, total } = self.limits;
+        let Limits { per_client, total, .. } = self.limits;
         let free = total - self.in_flight;
         (per_client * free).div_ceil(total).min(free)
     }
@@ -239,6 +323,11 @@ impl Lanes {
             known.place = Place::Round;
             self.round.push_back(client);
         }
+    }
+
+    fn back_to_round(&mut self, client: Incarnation) {
+        self.at(client).place = Place::Round;
+        self.round.push_back(client);
     }
 
     fn settle(&mut self, client: Incarnation) {

@@ -18,6 +18,8 @@ pub struct Metrics {
     duration: Histogram,
     pub(crate) in_flight: Gauge,
     pub(crate) lanes_due: Gauge,
+    pub(crate) breakers_open: Gauge,
+    pub(crate) breakers_opened: Counter,
     pub(crate) idle_connections: Gauge,
 }
 
@@ -47,6 +49,16 @@ pub fn register_metrics(registry: &mut Registry) -> Metrics {
         metrics.lanes_due.clone(),
     );
     registry.register(
+        "fieldpost_notify_breakers_open",
+        "Clients whose receiver keeps failing: one notification at a time is tried",
+        metrics.breakers_open.clone(),
+    );
+    registry.register(
+        "fieldpost_notify_breakers_opened",
+        "How often that began",
+        metrics.breakers_opened.clone(),
+    );
+    registry.register(
         "fieldpost_notify_idle_connections",
         "Connections kept open for the next notification",
         metrics.idle_connections.clone(),
@@ -63,6 +75,8 @@ impl Metrics {
             duration: Histogram::new(buckets),
             in_flight: Gauge::default(),
             lanes_due: Gauge::default(),
+            breakers_open: Gauge::default(),
+            breakers_opened: Counter::default(),
             idle_connections: Gauge::default(),
         }
     }
@@ -110,9 +124,9 @@ impl From<Answer> for AttemptResult {
     }
 }
 
-impl EncodeLabelValue for AttemptResult {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let name = match self {
+impl AttemptResult {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
             Self::Delivered => "delivered",
             Self::Redirect => "redirect",
             Self::ClientError => "client_error",
@@ -120,8 +134,13 @@ impl EncodeLabelValue for AttemptResult {
             Self::OtherStatus => "other_status",
             Self::NoAnswer(error) => error.as_str(),
             Self::Withheld => "withheld",
-        };
-        name.encode(encoder)
+        }
+    }
+}
+
+impl EncodeLabelValue for AttemptResult {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.as_str().encode(encoder)
     }
 }
 
@@ -144,6 +163,8 @@ mod tests {
             "fieldpost_notify_attempt_duration_seconds_bucket{le=\"0.004\"} 2",
             "fieldpost_notify_in_flight 0",
             "fieldpost_notify_lanes_due 0",
+            "fieldpost_notify_breakers_open 0",
+            "fieldpost_notify_breakers_opened_total 0",
             "fieldpost_notify_idle_connections 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");

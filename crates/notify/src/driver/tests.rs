@@ -1,5 +1,8 @@
 //! The whole way from a report to a receiver, over an engine that keeps everything in memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
 use base::id::DELIVERY_ID_PREFIX;
 use base::{ClientId, DeviceId, EntityId, Lineage, SystemClock, Timestamp, Value, WayIn};
 use bytes::Bytes;
@@ -13,11 +16,13 @@ use store::MemoryStore;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::breaker;
 use crate::receiver::{self, Receiver};
 
 const SECRET: &[u8] = b"0123456789abcdef01234567";
 const TIMEOUT: Duration = Duration::from_secs(30);
 const PER_CLIENT: usize = 3;
+const BREAKER_PAUSE: Duration = Duration::from_millis(100);
 
 /// An engine with one client, and the sender at work.
 struct Running {
@@ -42,7 +47,12 @@ impl Running {
         };
         engine.create_client(client).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
-        let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+        let settings = Settings {
+            timeout: TIMEOUT,
+            per_client_in_flight: PER_CLIENT,
+            breaker_pause: BREAKER_PAUSE,
+            allow_private: true,
+        };
         let sender = tokio::spawn(Webhooks::new(engine.clone(), settings, Metrics::new()).run(stopped));
         Self { engine, stop, sender }
     }
@@ -240,7 +250,12 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     running.sender.await.expect("the sender ends by itself");
     let engine = running.engine;
     let (tell, _told) = mpsc::channel(1);
-    let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+    let settings = Settings {
+        timeout: TIMEOUT,
+        per_client_in_flight: PER_CLIENT,
+        breaker_pause: BREAKER_PAUSE,
+        allow_private: true,
+    };
     let driver = Driver::new(Webhooks::new(engine.clone(), settings, Metrics::new()), tell);
     report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
     let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
@@ -262,7 +277,12 @@ async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
     let mut receiver = Receiver::start(answering(&[503])).await;
     let running = Running::start(&receiver.url()).await;
     running.enable(false).await;
-    let settings = Settings { timeout: TIMEOUT, per_client_in_flight: PER_CLIENT, allow_private: true };
+    let settings = Settings {
+        timeout: TIMEOUT,
+        per_client_in_flight: PER_CLIENT,
+        breaker_pause: BREAKER_PAUSE,
+        allow_private: true,
+    };
     let tester = Webhooks::new(running.engine.clone(), settings, Metrics::new()).tester();
     let client = running.engine.directory().by_id(&acme()).expect("there");
     let end = tester.test(&client).await.expect("randomness");
@@ -295,6 +315,40 @@ async fn a_changed_url_is_used_at_the_next_attempt() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_keeps_failing_is_tried_with_one_at_a_time_until_it_takes_one() {
+    const DEVICES: usize = 25;
+    let well = Arc::new(AtomicBool::new(false));
+    let answers = Arc::clone(&well);
+    let mut receiver = Receiver::start(move || {
+        let mut answer = receiver::Answer::new(Full::default());
+        let status = if answers.load(Ordering::SeqCst) { 200 } else { 503 };
+        *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
+        answer
+    })
+    .await;
+    let running = Running::start(&receiver.url()).await;
+    for n in 0..DEVICES {
+        let lock = running.lock(&format!("lock{n}")).await;
+        running.report(&lock, 1.0).await;
+    }
+    // Those that were leased before it opened, and two that went out while it was open.
+    for _ in 0..breaker::FAILED_IN_A_ROW as usize + PER_CLIENT {
+        receiver.request().await;
+    }
+    let began = Instant::now();
+    receiver.request().await;
+    receiver.request().await;
+    assert!(began.elapsed() >= BREAKER_PAUSE / 2, "{:?} for two", began.elapsed());
+
+    well.store(true, Ordering::SeqCst);
+    let mut told = std::collections::HashSet::new();
+    while told.len() < DEVICES {
+        told.insert(data(&receiver.request().await)["device_id"].to_string());
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_stop_lets_attempts_under_way_end() {
     let mut receiver = Receiver::start_closed(answering(&[200])).await;
     let running = Running::start(&receiver.url()).await;
@@ -318,11 +372,10 @@ fn a_task_that_fails_gives_back_what_it_held() {
     assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 0, .. })));
     let mut half_way = places(Held::Lease(lease()));
     half_way.leased(3);
-    half_way.finished();
+    half_way.finished(None);
     drop(half_way);
     assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 3, .. })));
-    for expect in [1, 2] {
-        assert!(matches!(told.try_recv(), Ok(Progress::Finished { sends, .. }) if sends == expect));
-    }
+    assert!(matches!(told.try_recv(), Ok(Progress::Finished { tried: None, .. })));
+    assert!(matches!(told.try_recv(), Ok(Progress::Dropped { sends: 2, .. })));
     assert!(told.try_recv().is_err());
 }

@@ -2,22 +2,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base::{ClientId, EntityId};
+use engine::Answer;
 use proptest::prelude::*;
 
 use super::*;
+use crate::breaker;
 
 const CLIENTS: u64 = 4;
 const PARTITIONS: u16 = 3;
 
-/// Everything outside the lanes: how much is due where, and who is enabled.
+/// Everything outside the lanes: how much is due where, who is enabled, and what the receivers answer.
 struct World {
     lanes: Lanes,
     limits: Limits,
+    now: Timestamp,
     due: BTreeMap<Lane, usize>,
     standing: BTreeMap<Incarnation, Standing>,
     leases: Vec<Lease>,
     sending: BTreeMap<Incarnation, usize>,
     sent: usize,
+    /// When each attempt at a client began that failed since one got through, or since the client was changed.
+    failures: BTreeMap<Incarnation, Vec<Timestamp>>,
+    opened: usize,
+}
+
+const PAUSE_MS: i64 = 1_000;
+
+/// No limit but these, and a breaker.
+fn limits(per_client: usize, total: usize) -> Limits {
+    Limits { per_client, total, breaker_pause: Duration::from_millis(PAUSE_MS as u64) }
+}
+
+/// A record of that client, never the same as another one.
+fn record(client: Incarnation) -> Arc<Client> {
+    Arc::new(Client {
+        id: ClientId::new(&format!("c{}", client.0)).expect("an id"),
+        incarnation: client,
+        name: String::new(),
+        url: String::new(),
+        secret: Vec::new(),
+        previous_secret: None,
+        enabled: true,
+        created_at: Timestamp(0),
+    })
+}
+
+/// An attempt at a notification that is told by `number` from all others.
+fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> Tried {
+    let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
+    Tried { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
 }
 
 impl World {
@@ -25,16 +59,19 @@ impl World {
         Self {
             lanes: Lanes::new(limits),
             limits,
+            now: Timestamp(0),
             due: BTreeMap::new(),
             standing: BTreeMap::new(),
             leases: Vec::new(),
             sending: BTreeMap::new(),
             sent: 0,
+            failures: BTreeMap::new(),
+            opened: 0,
         }
     }
 
-    fn standing(&self, client: Incarnation) -> Standing {
-        self.standing.get(&client).copied().unwrap_or(Standing::Enabled)
+    fn standing(&mut self, client: Incarnation) -> Standing {
+        self.standing.entry(client).or_insert_with(|| Standing::Enabled(record(client))).clone()
     }
 
     fn add(&mut self, lane: Lane, count: usize) {
@@ -43,16 +80,27 @@ impl World {
     }
 
     fn next(&mut self) -> bool {
-        let standing = self.standing.clone();
-        let lease = self.lanes.next(|client| standing.get(&client).copied().unwrap_or(Standing::Enabled));
-        let Some(lease) = lease else { return false };
-        assert_eq!(self.standing(lease.client), Standing::Enabled);
+        (0..CLIENTS).map(Incarnation).for_each(|client| drop(self.standing(client)));
+        let standing = &self.standing;
+        let Some(lease) = self.lanes.next(self.now, |client| standing[&client].clone()) else { return false };
+        assert!(matches!(standing[&lease.client], Standing::Enabled(_)));
         assert!(lease.max > 0);
         let twice = |other: &Lease| (other.partition, other.client) == (lease.partition, lease.client);
         assert!(!self.leases.iter().any(twice), "a lane is leased by one at a time");
+        self.check_breaker(&lease);
         self.leases.push(lease);
         self.check();
         true
+    }
+
+    /// While a breaker is open one notification is sent at a time, each some while after the one before.
+    fn check_breaker(&self, lease: &Lease) {
+        let failures = self.failures.get(&lease.client).map_or(&[][..], Vec::as_slice);
+        if failures.len() >= breaker::FAILED_IN_A_ROW as usize {
+            assert_eq!((lease.max, self.in_flight(lease.client)), (1, 0), "{lease:?}");
+            let latest = failures.iter().max().expect("some");
+            assert!(self.now.0 >= latest.0 + PAUSE_MS, "{lease:?} at {}, after {latest}", self.now);
+        }
     }
 
     /// Carries out the lease at `at`, as a partition would.
@@ -69,17 +117,44 @@ impl World {
         self.check();
     }
 
-    fn finish(&mut self, client: Incarnation) {
-        if let Some(sending) = self.sending.get_mut(&client).filter(|sending| **sending > 0) {
-            *sending -= 1;
-            self.sent += 1;
-            self.lanes.finished(client);
-            self.check();
+    /// An attempt ends, at a notification of its own.
+    fn finish(&mut self, client: Incarnation, code: u16) {
+        if self.sending.get(&client).is_none_or(|sending| *sending == 0) {
+            return;
+        }
+        self.sending.entry(client).and_modify(|sending| *sending -= 1);
+        self.sent += 1;
+        let standing = self.standing(client);
+        let tried = match &standing {
+            Standing::Enabled(to) => Some(attempt(to, self.sent as u32, self.now, code)),
+            Standing::Disabled | Standing::Gone => None,
+        };
+        match &tried {
+            Some(_) if code == 200 => drop(self.failures.remove(&client)),
+            Some(tried) => self.failures.entry(client).or_default().push(tried.at),
+            None => {}
+        }
+        self.lanes.finished(client, tried, |_| standing);
+        let turned: Vec<Turned> = self.lanes.take_turned().collect();
+        self.opened += turned.iter().filter(|turned| matches!(turned, Turned::Opened { .. })).count();
+        self.check();
+    }
+
+    /// A lease, its attempts, and their ends at once.
+    fn turn(&mut self, code: u16) {
+        if !self.next() {
+            return;
+        }
+        let client = self.leases.last().expect("pushed").client;
+        self.carry_out(self.leases.len() - 1);
+        for _ in 0..self.sending[&client] {
+            self.finish(client, code);
         }
     }
 
     fn set(&mut self, client: Incarnation, standing: Standing) {
         self.standing.insert(client, standing);
+        self.failures.remove(&client);
         self.lanes.clients_changed();
     }
 
@@ -99,11 +174,11 @@ impl World {
         }
     }
 
-    /// Enables everybody and works until nothing moves any more.
+    /// Enables everybody and works, with receivers that are well, until nothing moves any more.
     fn work_off(&mut self) {
         for client in (0..CLIENTS).map(Incarnation) {
-            if self.standing(client) == Standing::Disabled {
-                self.set(client, Standing::Enabled);
+            if matches!(self.standing(client), Standing::Disabled) {
+                self.set(client, Standing::Enabled(record(client)));
             }
         }
         loop {
@@ -117,12 +192,14 @@ impl World {
             }
             for client in (0..CLIENTS).map(Incarnation) {
                 while self.sending.get(&client).is_some_and(|sending| *sending > 0) {
-                    self.finish(client);
+                    self.finish(client, 200);
                     moved = true;
                 }
             }
-            if !moved {
-                return;
+            match self.lanes.next_wakeup() {
+                Some(at) if !moved => self.now = at,
+                None if !moved => return,
+                _ => {}
             }
         }
     }
@@ -133,46 +210,67 @@ enum Op {
     Add(Lane, usize),
     Next,
     CarryOut(usize),
-    Finish(Incarnation),
+    Finish(Incarnation, u16),
+    Turn(u16),
+    Pass(i64),
     Set(Incarnation, Standing),
+    Sweep,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+/// `failing` of 10 attempts fail.
+fn op(failing: u32) -> impl Strategy<Value = Op> {
     let client = || (0..CLIENTS).prop_map(Incarnation);
     let lane = (0..PARTITIONS, client()).prop_map(|(partition, client)| (PartitionId(partition), client));
-    let standing =
-        prop_oneof![4 => Just(Standing::Enabled), 3 => Just(Standing::Disabled), 1 => Just(Standing::Gone)];
+    let standing = client().prop_flat_map(|client| {
+        let enabled = Just(()).prop_map(move |()| Standing::Enabled(record(client)));
+        let standing = prop_oneof![4 => enabled, 3 => Just(Standing::Disabled), 1 => Just(Standing::Gone)];
+        standing.prop_map(move |standing| (client, standing))
+    });
+    let code = move || prop_oneof![10 - failing => Just(200), failing => Just(503)];
     prop_oneof![
-        4 => (lane, 1..6_usize).prop_map(|(lane, count)| Op::Add(lane, count)),
-        6 => Just(Op::Next),
-        4 => any::<usize>().prop_map(Op::CarryOut),
-        6 => client().prop_map(Op::Finish),
-        1 => (client(), standing).prop_map(|(client, standing)| Op::Set(client, standing)),
+        40 => (lane, 1..6_usize).prop_map(|(lane, count)| Op::Add(lane, count)),
+        40 => Just(Op::Next),
+        30 => any::<usize>().prop_map(Op::CarryOut),
+        60 => (client(), code()).prop_map(|(client, code)| Op::Finish(client, code)),
+        60 => code().prop_map(Op::Turn),
+        20 => (1..2 * PAUSE_MS).prop_map(Op::Pass),
+        4 => standing.prop_map(|(client, standing)| Op::Set(client, standing)),
+        4 => Just(Op::Sweep),
     ]
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    (0..10_u32).prop_flat_map(|failing| proptest::collection::vec(op(failing), 0..500))
 }
 
 proptest! {
     #[test]
-    fn limits_hold_and_no_due_lane_is_forgotten(
-        ops in proptest::collection::vec(op(), 0..300),
+    fn limits_and_breakers_hold_and_no_due_lane_is_forgotten(
+        ops in ops(),
         per_client in 1..5_usize,
         total in 1..12_usize,
     ) {
-        let mut world = World::new(Limits { per_client, total });
+        let mut world = World::new(limits(per_client, total));
         let mut gone = BTreeSet::new();
         for op in ops {
             match op {
                 Op::Add(lane, count) => world.add(lane, count),
                 Op::Next => { world.next(); }
                 Op::CarryOut(at) => world.carry_out(at),
-                Op::Finish(client) => world.finish(client),
+                Op::Finish(client, code) => world.finish(client, code),
+                Op::Turn(code) => world.turn(code),
+                Op::Pass(ms) => world.now.0 += ms,
                 Op::Set(client, standing) if !gone.contains(&client) => {
-                    if standing == Standing::Gone {
+                    if matches!(standing, Standing::Gone) {
                         gone.insert(client);
                     }
                     world.set(client, standing);
                 }
                 Op::Set(..) => {}
+                Op::Sweep => {
+                    let standing = world.standing.clone();
+                    world.lanes.sweep(|client| standing[&client].clone());
+                }
             }
         }
         world.work_off();
@@ -184,16 +282,128 @@ proptest! {
     }
 }
 
+#[test]
+fn a_breaker_that_is_open_lets_one_through_after_the_other_until_one_is_taken() {
+    let mut world = World::new(limits(4, 100));
+    for partition in 0..PARTITIONS {
+        world.add((PartitionId(partition), A), 20);
+    }
+    while world.opened == 0 {
+        world.turn(503);
+    }
+    assert_eq!((world.sent, world.lanes.breakers_open()), (20, 1));
+    for sent in 21..30 {
+        assert!(!world.next(), "it is too soon");
+        world.now = world.lanes.next_wakeup().expect("something is due");
+        world.turn(503);
+        assert_eq!(world.sent, sent);
+    }
+    assert!(!world.next(), "it is too soon");
+    world.now = world.lanes.next_wakeup().expect("something is due");
+    world.turn(200);
+    assert_eq!((world.lanes.breakers_open(), world.lanes.next_wakeup()), (0, None));
+    while world.next() {}
+    assert_eq!(world.in_flight(A), 4, "as many as the limit allows");
+}
+
+#[test]
+fn what_is_in_flight_when_a_breaker_opens_ends_before_the_next_one_goes_out() {
+    let mut world = World::new(limits(30, 100));
+    world.add((PartitionId(0), A), 100);
+    world.next();
+    world.carry_out(0);
+    while world.opened == 0 {
+        world.finish(A, 503);
+    }
+    let left = world.in_flight(A);
+    assert!(left > 0);
+    world.now.0 += 10 * PAUSE_MS;
+    for _ in 0..left {
+        assert!(!world.next(), "others are in flight");
+        world.finish(A, 503);
+    }
+    assert!(!world.next(), "the latest attempt began now");
+    world.now.0 += PAUSE_MS;
+    assert!(world.next());
+}
+
+#[test]
+fn a_lease_that_finds_nothing_is_no_attempt() {
+    let mut world = World::new(limits(4, 100));
+    world.add((PartitionId(0), A), 100);
+    while world.opened == 0 {
+        world.turn(503);
+    }
+    world.due.insert((PartitionId(0), A), 0);
+    world.add((PartitionId(1), A), 1);
+    world.now.0 += PAUSE_MS;
+    assert!(world.next());
+    world.carry_out(0);
+    assert!(world.next(), "the other lane comes at once");
+}
+
+#[test]
+fn a_client_that_was_changed_or_enabled_is_sent_to_at_once() {
+    for standings in
+        [vec![Standing::Enabled(record(A))], vec![Standing::Disabled, Standing::Enabled(record(A))]]
+    {
+        let mut world = World::new(limits(4, 100));
+        world.add((PartitionId(0), A), 100);
+        while world.opened == 0 {
+            world.turn(503);
+        }
+        assert!(!world.next());
+        for standing in standings {
+            world.set(A, standing);
+        }
+        assert!(world.next());
+        assert_eq!((world.in_flight(A), world.lanes.breakers_open()), (4, 0));
+    }
+}
+
+#[test]
+fn an_attempt_at_a_client_as_it_was_says_nothing_of_it_as_it_is() {
+    let mut world = World::new(limits(100, 100));
+    world.add((PartitionId(0), A), 100);
+    assert!(world.next());
+    world.carry_out(0);
+    let Standing::Enabled(before) = world.standing(A) else { panic!("it is enabled") };
+    world.set(A, Standing::Enabled(record(A)));
+    for number in 0..50 {
+        let standing = world.standing(A);
+        world.lanes.finished(A, Some(attempt(&before, number, Timestamp(0), 503)), |_| standing);
+    }
+    assert_eq!(world.lanes.breakers_open(), 0);
+    assert_eq!(world.lanes.take_turned().count(), 0);
+}
+
+#[test]
+fn breakers_of_clients_that_are_gone_are_swept() {
+    let mut world = World::new(limits(4, 100));
+    world.add((PartitionId(0), A), 20);
+    while world.opened == 0 {
+        world.turn(503);
+    }
+    world.now.0 += PAUSE_MS;
+    world.turn(503);
+    assert_eq!((world.lanes.clients(), world.lanes.breakers_open()), (0, 1), "nothing is due");
+    world.lanes.sweep(|_| Standing::Gone);
+    assert_eq!(world.lanes.breakers_open(), 0);
+    let turned: Vec<Turned> = world.lanes.take_turned().collect();
+    assert!(matches!(turned[..], [Turned::Closed { why: Why::Changed, .. }]), "{turned:?}");
+}
+
 const A: Incarnation = Incarnation(0);
 const B: Incarnation = Incarnation(1);
+const NOW: Timestamp = Timestamp(0);
 
-fn enabled(_: Incarnation) -> Standing {
-    Standing::Enabled
+fn enabled(client: Incarnation) -> Standing {
+    Standing::Enabled(record(client))
 }
 
 #[test]
 fn a_busy_client_does_not_hold_up_the_others() {
-    let mut world = World::new(Limits { per_client: 1, total: 100 });
+    let mut world = World::new(limits(1, 100));
     for client in (0..CLIENTS).map(Incarnation) {
         world.add((PartitionId(0), client), if client == A { 1_000 } else { 10 });
     }
@@ -203,7 +413,7 @@ fn a_busy_client_does_not_hold_up_the_others() {
         assert!(world.next());
         turns.push(world.leases[0].client);
         world.carry_out(0);
-        world.finish(*turns.last().expect("pushed"));
+        world.finish(*turns.last().expect("pushed"), 200);
     }
     for round in turns.chunks(CLIENTS as usize) {
         let asked: BTreeSet<_> = round.iter().collect();
@@ -213,26 +423,26 @@ fn a_busy_client_does_not_hold_up_the_others() {
 
 #[test]
 fn clients_whose_receivers_hang_leave_room_for_others() {
-    let mut lanes = Lanes::new(Limits { per_client: 16, total: 2_048 });
+    let mut lanes = Lanes::new(limits(16, 2_048));
     for client in 0..400 {
         lanes.mark_due([(PartitionId(0), Incarnation(client))]);
     }
-    while let Some(lease) = lanes.next(enabled) {
+    while let Some(lease) = lanes.next(NOW, enabled) {
         let max = lease.max;
         lanes.leased(lease, max);
     }
     assert!(lanes.due() > 0, "they would send more");
     lanes.mark_due([(PartitionId(0), Incarnation(400))]);
-    let lease = lanes.next(enabled).expect("room for one that comes new");
+    let lease = lanes.next(NOW, enabled).expect("room for one that comes new");
     assert_eq!(lease.client, Incarnation(400));
 }
 
 #[test]
 fn a_client_on_its_own_may_use_its_whole_limit() {
     for per_client in [1, 16, 500, 5_000] {
-        let mut lanes = Lanes::new(Limits { per_client, total: 2_048 });
+        let mut lanes = Lanes::new(limits(per_client, 2_048));
         lanes.mark_due((0..16).map(|partition| (PartitionId(partition), A)));
-        while let Some(lease) = lanes.next(enabled) {
+        while let Some(lease) = lanes.next(NOW, enabled) {
             let max = lease.max;
             lanes.leased(lease, max);
         }
@@ -243,53 +453,54 @@ fn a_client_on_its_own_may_use_its_whole_limit() {
 
 #[test]
 fn what_a_client_may_send_is_spread_over_its_lanes() {
-    let mut lanes = Lanes::new(Limits { per_client: 10, total: 1_000 });
+    let mut lanes = Lanes::new(limits(10, 1_000));
     lanes.mark_due((0..4).map(|partition| (PartitionId(partition), A)));
-    let asked: Vec<usize> = std::iter::from_fn(|| lanes.next(enabled)).map(|lease| lease.max).collect();
+    let asked: Vec<usize> = std::iter::from_fn(|| lanes.next(NOW, enabled)).map(|lease| lease.max).collect();
     assert_eq!(asked, [3, 3, 2, 2]);
 }
 
 #[test]
 fn a_disabled_client_keeps_its_lanes_and_goes_on_when_it_is_enabled() {
-    let mut lanes = Lanes::new(Limits { per_client: 4, total: 100 });
+    let mut lanes = Lanes::new(limits(4, 100));
     lanes.mark_due([(PartitionId(0), A), (PartitionId(0), B)]);
-    let only_b = |client| if client == A { Standing::Disabled } else { Standing::Enabled };
-    assert_eq!(lanes.next(only_b).expect("b").client, B);
+    let only_b = |client| if client == A { Standing::Disabled } else { enabled(client) };
+    assert_eq!(lanes.next(NOW, only_b).expect("b").client, B);
     lanes.clients_changed();
-    assert_eq!(lanes.next(only_b), None);
+    assert_eq!(lanes.next(NOW, only_b), None);
     lanes.mark_due([(PartitionId(1), A)]);
-    assert_eq!((lanes.next(enabled), lanes.due()), (None, 2), "nobody said that a client has changed");
+    assert_eq!((lanes.next(NOW, enabled), lanes.due()), (None, 2), "nobody said that a client has changed");
     lanes.clients_changed();
-    let leased: Vec<_> =
-        std::iter::from_fn(|| lanes.next(enabled)).map(|lease| (lease.partition, lease.client)).collect();
+    let leased: Vec<_> = std::iter::from_fn(|| lanes.next(NOW, enabled))
+        .map(|lease| (lease.partition, lease.client))
+        .collect();
     assert_eq!(leased, [(PartitionId(0), A), (PartitionId(1), A)]);
 }
 
 #[test]
 fn a_lane_named_while_it_is_leased_is_leased_again() {
-    let mut lanes = Lanes::new(Limits { per_client: 4, total: 100 });
+    let mut lanes = Lanes::new(limits(4, 100));
     lanes.mark_due([(PartitionId(0), A)]);
-    let lease = lanes.next(enabled).expect("due");
+    let lease = lanes.next(NOW, enabled).expect("due");
     lanes.mark_due([(PartitionId(0), A)]);
-    assert_eq!(lanes.next(enabled), None, "one lease of a lane at a time");
+    assert_eq!(lanes.next(NOW, enabled), None, "one lease of a lane at a time");
     lanes.leased(lease, 0);
-    let lease = lanes.next(enabled).expect("named again");
+    let lease = lanes.next(NOW, enabled).expect("named again");
     lanes.leased(lease, 0);
-    assert_eq!((lanes.next(enabled), lanes.clients()), (None, 0));
+    assert_eq!((lanes.next(NOW, enabled), lanes.clients()), (None, 0));
 }
 
 #[test]
 fn a_deleted_client_is_forgotten_once_nothing_of_it_is_in_flight() {
-    let mut lanes = Lanes::new(Limits { per_client: 4, total: 100 });
+    let mut lanes = Lanes::new(limits(4, 100));
     lanes.mark_due([(PartitionId(0), A)]);
-    let lease = lanes.next(enabled).expect("due");
+    let lease = lanes.next(NOW, enabled).expect("due");
     let max = lease.max;
     lanes.leased(lease, max);
-    lanes.finished(A);
-    assert_eq!(lanes.next(|_| Standing::Gone), None);
+    lanes.finished(A, None, enabled);
+    assert_eq!(lanes.next(NOW, |_| Standing::Gone), None);
     assert_eq!((lanes.due(), lanes.clients(), lanes.in_flight()), (0, 1, 3));
     for _ in 0..3 {
-        lanes.finished(A);
+        lanes.finished(A, None, enabled);
     }
     assert_eq!((lanes.clients(), lanes.in_flight()), (0, 0));
 }
