@@ -370,6 +370,30 @@ async fn nothing_is_lost_when_connections_break() {
     assert!(rig.figure("fieldpost_amqp_disconnects_total{reason=\"broken\"}").await >= 1.0);
 }
 
+/// Acknowledgements that come too late make RabbitMQ close the channel, and give all that it carried to the next one.
+#[tokio::test]
+async fn nothing_is_lost_when_rabbitmq_closes_the_channel() {
+    const NUMBERS: usize = 600;
+    let rabbitmq = rabbitmq::owned().await;
+    let wire = Proxy::start(rabbitmq.broker.address(), true).await;
+    rabbitmq.impatient();
+    let rig = Rig::start(wire.address, "closed", &[]).await;
+    rig.figure_is("fieldpost_amqp_connected", 1.0).await;
+    let mut publisher = Stubborn::start(rabbitmq.broker, "closed", NUMBERS);
+    for closings in 1..3 {
+        publisher.has_confirmed(closings * NUMBERS / 3).await;
+        wire.hold();
+        rig.figure_is("fieldpost_amqp_connected", 0.0).await;
+        wire.release();
+        rig.figure_is("fieldpost_amqp_connected", 1.0).await;
+    }
+    publisher.ends().await;
+    check_history(&rig, NUMBERS).await;
+    rabbitmq.patient();
+    let said = rig.site.log_tail();
+    assert!(said.contains("PRECONDITION_FAILED"), "{said}");
+}
+
 #[tokio::test]
 async fn nothing_is_lost_when_the_server_is_killed() {
     const NUMBERS: usize = 1_500;

@@ -3,7 +3,8 @@
 #
 # DIR holds the certificate and the key that it shows, cert.pem and key.pem.
 #
-# Each line on standard input is an order: "kill" ends it as a power cut would, "start" starts it again on the same data. When
+# Each line on standard input is an order: "kill" ends it as a power cut would, "start" starts it again on the same data, "impatient"
+# makes it close channels that leave a message unacknowledged for half a second, "patient" for half an hour, as it is by default. When
 # standard input ends, because the tests are over or dead, it is killed and DIR removed. Ends only processes that it
 # started, by their ids. As root it becomes the user that Debian's package made: the data are that user's.
 set -eu
@@ -54,6 +55,14 @@ start() {
     broker=$!
 }
 
+# Of channels that are opened from now on.
+wait_for_acks() { # wait_for_acks MILLISECONDS LOOKING_EVERY
+    (as_owner env HOME="$dir" ERL_EPMD_PORT="$epmd_port" RABBITMQ_CONF_ENV_FILE="$dir/rabbitmq-env.conf" \
+        /usr/lib/rabbitmq/bin/rabbitmqctl --node "fieldpost-test-$amqp_port@localhost" eval \
+        "application:set_env(rabbit, consumer_timeout, $1), application:set_env(rabbit, channel_tick_interval, $2).") \
+        >>"$dir/ctl.log" 2>&1
+}
+
 stop() { # stop PID
     kill -9 "$1" 2>/dev/null || true
     wait "$1" 2>/dev/null || true
@@ -68,6 +77,8 @@ while read -r order; do
     case $order in
     kill) stop "$broker" ;;
     start) start ;;
+    impatient) wait_for_acks 500 100 ;;
+    patient) wait_for_acks 1800000 60000 ;;
     esac
     echo "$order"
 done

@@ -156,6 +156,16 @@ impl Owned {
         self.broker.order("kill");
     }
 
+    /// Lets it close channels that leave a message unacknowledged for half a second; those that are opened until `patient`.
+    pub(crate) fn impatient(&self) {
+        self.broker.order("impatient");
+    }
+
+    /// Ends that.
+    pub(crate) fn patient(&self) {
+        self.broker.order("patient");
+    }
+
     /// Starts it again on the same data; it is not waited for.
     pub(crate) fn start(&self) {
         self.broker.order("start");
