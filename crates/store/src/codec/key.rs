@@ -189,6 +189,13 @@ impl BlobKey {
     }
 }
 
+/// The key of a block of a blob.
+pub(crate) fn block(blob: BlobKey, number: u32) -> Key {
+    let mut key = blob.to_key();
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
 /// Flips the sign bit, so that negative times come first.
 const SIGN: u64 = 1 << 63;
 const DAY_SIGN: u32 = 1 << 31;

@@ -3,10 +3,12 @@
 //!
 //! Due is the partition that the log has waited for longest once the log is long, else one whose oldest change is old. A
 //! partition without changes is covered up to whatever is applied, so its position moves along with every checkpoint. When
-//! nothing is due, what deleted devices left behind is swept and what is too old is removed, some thousand rows at a time.
+//! nothing is due, what deleted devices left behind is swept, what is too old is removed, some thousand rows at a time, and
+//! blobs of readings are merged.
 
 mod cut;
 mod expire;
+mod merge;
 mod sweep;
 mod write;
 
@@ -29,6 +31,7 @@ use super::tables::{Snapshot, Table, Writer};
 use super::{EmbeddedStore, Progress, position};
 use crate::codec::Stored;
 use crate::port::StoreError;
+pub(super) use merge::{MergeCounters, Merging};
 
 /// What the tables cover, and where something is to be swept.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(super) struct Checkpointer {
     pub(super) to_sweep: BTreeSet<usize>,
     /// By the place of the partition: what is older is removed from the tables.
     pub(super) expired: Vec<KeptFrom>,
+    /// Blobs that are to be merged.
+    pub(super) merging: Merging,
 }
 
 impl Checkpointer {
@@ -66,7 +71,9 @@ impl EmbeddedStore {
         if self.health.failure().is_some() {
             return Progress::Idle;
         }
-        let Some(due) = self.due(&checkpointer, now) else { return Progress::Idle };
+        let Some(due) = self.due(&checkpointer, now) else {
+            return self.merge_step(&mut checkpointer.merging, now);
+        };
         let done = match due {
             Due::Partition(index) => {
                 let frozen = self.partitions[index].freeze();
@@ -188,7 +195,7 @@ impl EmbeddedStore {
         let partition = &self.partitions[index];
         let data = frozen.read();
         let covered = Covered { position: data.position(), head: data.head().clone() };
-        let bytes = self.tables.write(|writer| {
+        let written = self.tables.write(|writer| {
             put_covered(self, writer, clean)?;
             put_covered(self, writer, &[(index, covered.clone())])?;
             write::write(writer, partition.id, &data)
@@ -202,7 +209,8 @@ impl EmbeddedStore {
         if partition.presence_is_overfull() {
             partition.set_presence(presence_of(&snapshot, partition)?);
         }
-        Ok((bytes, covered.position))
+        checkpointer.merging.note(index, &written.blobs, self.options.merged_blobs);
+        Ok((written.bytes, covered.position))
     }
 
     /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.

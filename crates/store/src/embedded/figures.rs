@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::EmbeddedStore;
+use super::checkpoint::MergeCounters;
 use crate::port::Figure;
 
 /// What was counted since the store was opened.
@@ -20,6 +21,7 @@ pub(super) struct Counters {
     checkpoint_nanos: AtomicU64,
     checkpoint_bytes: AtomicU64,
     expired_rows: AtomicU64,
+    pub(super) merging: MergeCounters,
 }
 
 /// Bounds of sync durations, each with the name of its figure.
@@ -72,7 +74,12 @@ pub(super) fn figures(store: &EmbeddedStore) -> Vec<Figure> {
         let value = syncs.load(Ordering::Relaxed) as f64;
         Figure { name, help: "Syncs of the log that took no longer", counter: true, value }
     });
-    gauges(store).into_iter().chain(totals(&store.counters)).chain(within).collect()
+    gauges(store)
+        .into_iter()
+        .chain(totals(&store.counters))
+        .chain(within)
+        .chain(store.merge_figures())
+        .collect()
 }
 
 fn gauges(store: &EmbeddedStore) -> [Figure; 5] {

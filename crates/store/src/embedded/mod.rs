@@ -10,6 +10,7 @@
 //! and only [`Store::failure`] and [`Store::figures`] still answer.
 
 mod backup;
+mod blobs;
 mod change;
 mod checkpoint;
 mod commit;
@@ -78,6 +79,8 @@ pub struct EmbeddedOptions {
     pub checkpoint_log_bytes: u64,
     /// Age of a change after which its partition is checkpointed.
     pub checkpoint_age: Duration,
+    /// About so many blobs of readings of the same slice and day are merged at once.
+    pub merged_blobs: u32,
     /// The log's files.
     pub log: LogOptions,
     /// Lineage and log id of a data directory that is made; `None` draws them.
@@ -91,6 +94,7 @@ impl Default for EmbeddedOptions {
             table_cache_bytes: TABLE_CACHE_BYTES,
             checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
             checkpoint_age: CHECKPOINT_AGE,
+            merged_blobs: crate::history::FAN_IN,
             log: LogOptions::default(),
             identity: None,
         }

@@ -14,7 +14,7 @@ use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 use records::KeptFrom;
 
 use super::change::Prepared;
-use super::checkpoint::{Checkpointer, presence_of};
+use super::checkpoint::{Checkpointer, Merging, presence_of};
 use super::commit::Committer;
 use super::directory::{Covered, Directory};
 use super::figures::Counters;
@@ -60,6 +60,7 @@ impl EmbeddedStore {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
             to_sweep: to_sweep(&snapshot, &partitions)?,
             expired: vec![KeptFrom::default(); partitions.len()],
+            merging: Merging::default(),
         };
         let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
         let store = Self {

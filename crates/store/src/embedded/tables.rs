@@ -11,7 +11,8 @@ use std::sync::Arc;
 use base::PartitionId;
 use blocklog::Disk;
 use redb::{
-    AccessGuard, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+    AccessGuard, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+    StorageBackend, TableDefinition,
 };
 
 use super::key_range::KeyRange;
@@ -65,9 +66,9 @@ pub(super) enum Table {
     JobBodies,
     /// id of a client -> client.
     Clients,
-    /// slice, day, sequence -> what is in the blob.
+    /// slice, day, sequence -> what is in the blob, and the blob if it is small.
     BlobIndex,
-    /// slice, day, sequence -> readings.
+    /// slice, day, sequence, number -> a block of the blob.
     Blobs,
     /// UTC day, whose, metric -> counts by hour.
     Counts,
@@ -131,7 +132,7 @@ impl Table {
             Self::JobBodies => "job_bodies",
             Self::Clients => "clients",
             Self::BlobIndex => "reading_blob_index",
-            Self::Blobs => "reading_blobs",
+            Self::Blobs => "reading_blocks",
             Self::Counts => "counts",
             Self::Quarantine => "quarantine",
             Self::Deleted => "deleted_devices",
@@ -202,6 +203,14 @@ impl Tables {
     /// had to be repaired. No snapshot may be open.
     pub(super) fn verify(&mut self) -> Result<bool, StoreError> {
         self.database.check_integrity().map_err(|error| failure(&self.name, "checking", error.into()))
+    }
+
+    /// Rows of a table.
+    pub(super) fn rows(&self, table: Table) -> Result<u64, StoreError> {
+        let failed = |error: redb::Error| failure(&self.name, "reading", error);
+        let read = self.database.begin_read().map_err(|error| failed(error.into()))?;
+        let table = read.open_table(table.definition()).map_err(|error| failed(error.into()))?;
+        table.len().map_err(|error| failed(error.into()))
     }
 
     /// Bytes of the file.

@@ -24,10 +24,20 @@ impl DeviceSet {
         self.0.iter().map(|bits| bits.count_ones()).sum()
     }
 
+    /// Every place, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> {
+        (0..=u8::MAX).filter(|within| self.contains(*within))
+    }
+
+    /// Adds what is in `other`.
+    pub(crate) fn insert_all(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(bits, more)| *bits |= more);
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         if self.len() <= LISTED_MAX {
             out.push(self.len() as u8);
-            out.extend((0..=u8::MAX).filter(|within| self.contains(*within)));
+            out.extend(self.iter());
         } else {
             out.push(ALL_BITS);
             self.0.iter().for_each(|bits| out.extend_from_slice(&bits.to_le_bytes()));

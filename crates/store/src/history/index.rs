@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use base::Timestamp;
 
 use super::page::Span;
-use super::{ChunkReadings, DeviceSet, SliceReading, encode_blob};
+use super::{BLOCK_BYTES, ChunkReadings, DeviceSet, SliceReading, encode_blob, merge_blobs};
 use crate::codec::{CodecError, Reader, Stored, put_i64, put_u64};
 
 const DAY_MS: i64 = 86_400_000;
+/// A blob of at most so many bytes lies in the row of its index, which a checkpoint and a reader need not leave then. Two of
+/// these rows, with a set of all devices, fill a page of the tables.
+const INLINE_BYTES_MAX: usize = 1_920;
 
 /// The day of a time, in days since 1970 UTC. A blob holds readings of one day, so that retention drops whole blobs and a
 /// page goes day by day; days that no calendar has are taken for the first or the last.
@@ -25,7 +28,7 @@ pub(crate) fn span_of_day(day: i32) -> Span {
     Span { min: Timestamp(min), max: Timestamp(max) }
 }
 
-/// All that has to be known of a blob to pass it by.
+/// All that has to be known of a blob to pass it by; and the blob, if it is small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlobIndex {
     /// Readings in it.
@@ -36,13 +39,17 @@ pub(crate) struct BlobIndex {
     pub(crate) span: Span,
     /// The day on which it was sealed: none of its readings was received later.
     pub(crate) sealed: i32,
+    /// How often its readings were merged.
+    pub(crate) level: u8,
     /// Devices that have readings in it.
     pub(crate) devices: DeviceSet,
+    /// The blob, unless it lies in blocks.
+    pub(crate) inline: Option<Vec<u8>>,
 }
 
-/// Version 1: the fields in order; the later time as a difference from the earlier.
+/// Version 2: the fields in order, the later time as a difference from the earlier; then the blob, if its bytes are few.
 impl Stored for BlobIndex {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "an index of readings";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -51,17 +58,27 @@ impl Stored for BlobIndex {
         put_i64(out, self.span.min.0);
         put_u64(out, self.span.max.0.wrapping_sub(self.span.min.0).cast_unsigned());
         put_i64(out, i64::from(self.sealed));
+        out.push(self.level);
         self.devices.put(out);
+        out.extend_from_slice(self.inline.as_deref().unwrap_or_default());
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+        if version < Self::VERSION {
+            return Err(reader.invalid(Self::NAME));
+        }
         let count = reader.u32("a count")?;
         let bytes = reader.u32("a length")?;
         let min = reader.i64("a time")?;
         let max = min.wrapping_add(reader.u64("a time")?.cast_signed());
         let span = Span { min: Timestamp(min), max: Timestamp(max) };
         let sealed = i32::try_from(reader.i64("a day")?).map_err(|_| reader.invalid("a day"))?;
-        Ok(Self { count, bytes, span, sealed, devices: DeviceSet::get(reader)? })
+        let level = reader.u8("a level")?;
+        let devices = DeviceSet::get(reader)?;
+        let is_inline = bytes as usize <= INLINE_BYTES_MAX;
+        let inline =
+            is_inline.then(|| reader.take(bytes as usize, "a blob")).transpose()?.map(<[u8]>::to_vec);
+        Ok(Self { count, bytes, span, sealed, level, devices, inline })
     }
 }
 
@@ -71,6 +88,11 @@ impl BlobIndex {
         let first_kept = day_of(kept_from);
         day < first_kept && self.sealed < first_kept
     }
+
+    /// In how many blocks the blob lies; none if it lies here.
+    pub(crate) fn blocks(&self) -> u32 {
+        if self.inline.is_some() { 0 } else { self.bytes.div_ceil(BLOCK_BYTES as u32) }
+    }
 }
 
 /// A blob ready to be written.
@@ -78,7 +100,8 @@ impl BlobIndex {
 pub(crate) struct Sealed {
     pub(crate) day: i32,
     pub(crate) index: BlobIndex,
-    pub(crate) blob: Vec<u8>,
+    /// What does not lie in the index.
+    pub(crate) blocks: Vec<u8>,
 }
 
 /// Seals the readings of a chunk today, one blob for each day, without those that `keep` does not want.
@@ -108,7 +131,42 @@ impl Sealed {
         }
         let blob = encode_blob(&mut readings);
         let (count, bytes) = (readings.len() as u32, blob.len() as u32);
-        let index = BlobIndex { count, bytes, span, sealed, devices };
-        Self { day, index, blob }
+        let index = BlobIndex { count, bytes, span, sealed, level: 0, devices, inline: None };
+        Self::with(day, index, blob)
+    }
+
+    /// One blob in place of several of the same day, with their indexes; at least one.
+    pub(crate) fn merged<'i>(
+        day: i32,
+        indexes: impl Iterator<Item = &'i BlobIndex>,
+        blobs: &[Vec<u8>],
+    ) -> Result<Self, CodecError> {
+        let blob = merge_blobs(blobs)?;
+        let mut merged = BlobIndex {
+            count: 0,
+            bytes: blob.len() as u32,
+            span: Span::EMPTY,
+            sealed: i32::MIN,
+            level: 0,
+            devices: DeviceSet::default(),
+            inline: None,
+        };
+        for index in indexes {
+            merged.count += index.count;
+            merged.span.cover(index.span.min);
+            merged.span.cover(index.span.max);
+            merged.sealed = merged.sealed.max(index.sealed);
+            merged.level = merged.level.max(index.level.saturating_add(1));
+            merged.devices.insert_all(&index.devices);
+        }
+        Ok(Self::with(day, merged, blob))
+    }
+
+    fn with(day: i32, index: BlobIndex, blob: Vec<u8>) -> Self {
+        if blob.len() <= INLINE_BYTES_MAX {
+            Self { day, index: BlobIndex { inline: Some(blob), ..index }, blocks: Vec::new() }
+        } else {
+            Self { day, index, blocks: blob }
+        }
     }
 }

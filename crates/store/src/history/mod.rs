@@ -2,22 +2,24 @@
 //!
 //! The 256 devices of a slice share their history. What was just committed is appended to a [`Chunk`] in memory; a checkpoint
 //! seals each chunk into [blobs](blob), one for each day it touches, that say in an [index row](BlobIndex) what may be
-//! in them. A reading may carry any time of its own, so the times of chunks and blobs overlap; a [`ReadingPage`]
+//! in them, and as time goes by many small blobs are [merged](merging) into few large ones. A reading may carry any time of its own, so the times of chunks and blobs overlap; a [`ReadingPage`]
 //! gathers from all that may matter and from no others. Where blobs are kept is not known here.
 
 mod blob;
 mod chunk;
 mod device_set;
 mod index;
+mod merging;
 mod page;
 
 use base::Timestamp;
 use records::Reading;
 
-pub(crate) use blob::{Blob, encode_blob};
+pub(crate) use blob::{BLOCK_BYTES, Blob, Source, encode_blob, merge_blobs};
 pub(crate) use chunk::{Chunk, ChunkReadings};
 pub(crate) use device_set::DeviceSet;
 pub(crate) use index::{BlobIndex, Sealed, day_of, seal, span_of_day};
+pub(crate) use merging::{FAN_IN, plan};
 pub(crate) use page::{ReadingPage, Span};
 
 /// A reading of a device of a slice.

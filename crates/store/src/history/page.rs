@@ -75,19 +75,30 @@ impl ReadingPage {
         after && self.page.from <= reading.ts && reading.ts < self.page.to
     }
 
-    /// Adds a source's readings of the device.
+    /// Adds a source's readings of the device, which are in the order of its feed.
     pub(crate) fn add(&mut self, readings: impl IntoIterator<Item = Reading>) {
         let before = self.found.len();
-        let added: Vec<_> = readings.into_iter().filter(|reading| self.holds(reading)).collect();
-        self.found.extend(added);
-        if self.found.len() > before {
-            if self.page.ascending {
-                self.found.sort_unstable_by_key(key);
-            } else {
-                self.found.sort_unstable_by_key(|reading| std::cmp::Reverse(key(reading)));
-            }
-            self.found.truncate(self.page.limit);
+        let mut found = std::mem::take(&mut self.found);
+        found.extend(readings.into_iter().filter(|reading| self.holds(reading)));
+        if !self.page.ascending {
+            found[before..].reverse();
         }
+        let is_behind = |pair: &[Reading]| self.is_in_order(&pair[0], &pair[1]);
+        // mostly each source lies behind those before it
+        if !found[before.saturating_sub(1)..].windows(2).all(is_behind) {
+            // stable: made for what is in order already, in pieces
+            if self.page.ascending {
+                found.sort_by_key(key);
+            } else {
+                found.sort_by_key(|reading| std::cmp::Reverse(key(reading)));
+            }
+        }
+        found.truncate(self.page.limit);
+        self.found = found;
+    }
+
+    fn is_in_order(&self, first: &Reading, second: &Reading) -> bool {
+        if self.page.ascending { key(first) <= key(second) } else { key(first) >= key(second) }
     }
 
     /// Whether the page reads from the oldest on.

@@ -1,5 +1,9 @@
 //! Chunks, blobs and pages against plain lists of readings.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use base::random::Random;
 use base::{Timestamp, Value};
 use records::Reading;
@@ -79,6 +83,55 @@ fn a_blob_gives_back_every_reading_by_device() {
     }
 }
 
+/// Split, merged in any grouping, split again: the readings are the same.
+#[test]
+fn merged_blobs_hold_the_same_readings() {
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut all = readings(&mut random, [3, 60, 900, 4_000][seed as usize % 4]);
+        let size = 1 + random.below(all.len() as u64) as usize;
+        let blobs: Vec<_> = all.chunks(size).map(|some| encode_blob(&mut some.to_vec())).collect();
+        let (early, late) = blobs.split_at(random.below(blobs.len() as u64) as usize);
+        let early = if early.is_empty() { Vec::new() } else { vec![merge_blobs(early).expect("merges")] };
+        let merged = merge_blobs(&[early, late.to_vec()].concat()).expect("merges");
+        all.sort_by_key(SliceReading::order);
+        assert_eq!(Blob::open(&merged).and_then(|blob| blob.all()), Ok(all), "seed {seed}");
+    }
+}
+
+/// A page of one device takes the blocks that its readings are in, and the first.
+#[test]
+fn a_device_is_read_without_the_others() {
+    struct Counted<'a>(&'a [u8], &'a RefCell<BTreeSet<usize>>);
+    impl Source for Counted<'_> {
+        type Error = crate::codec::CodecError;
+        fn blob_bytes(&self) -> usize {
+            self.0.len()
+        }
+        fn block(&self, number: usize) -> Result<Cow<'_, [u8]>, Self::Error> {
+            self.1.borrow_mut().insert(number);
+            let end = self.0.len().min((number + 1) * BLOCK_BYTES);
+            Ok(Cow::Borrowed(&self.0[number * BLOCK_BYTES..end]))
+        }
+        fn damaged(&self, error: Self::Error) -> Self::Error {
+            error
+        }
+    }
+    let text = |n: u32| Value::from_canonical(&format!("\"{}\"", n % 7_000));
+    let all = (0..60_000_u32).map(|n| {
+        let ts = Timestamp(NOW + i64::from(n) * 700);
+        SliceReading { within: n as u8, reading: Reading { number: n, ts, value: text(n), changed: true } }
+    });
+    let all: Vec<_> = all.collect();
+    let blob = encode_blob(&mut all.clone());
+    assert!(blob.len() > 50 * BLOCK_BYTES, "{}", blob.len());
+    let read = RefCell::default();
+    let opened = Blob::open(Counted(&blob, &read)).expect("opens");
+    let expect: Vec<_> = all.iter().filter(|r| r.within == 200).map(|r| r.reading.clone()).collect();
+    assert_eq!(opened.device(200), Ok(expect));
+    assert!(read.borrow().len() <= 4, "{read:?}");
+}
+
 #[test]
 fn every_flipped_bit_of_a_blob_is_noticed() {
     let mut readings = readings(&mut Random::new(1), 60);
@@ -104,7 +157,8 @@ fn a_blob_that_makes_no_sense_is_refused_without_a_panic() {
             let at = random.below(blob.len() as u64) as usize;
             blob[at] = random.next_u64() as u8;
         }
-        let checksum = crc32c::crc32c(&blob);
+        let number = 0_u64;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), &blob);
         blob.extend_from_slice(&checksum.to_le_bytes());
         let read = Blob::open(&blob).and_then(|opened| opened.device(100).and_then(|_| opened.all()));
         refused += u32::from(read.is_err());
@@ -149,12 +203,17 @@ fn a_reading_takes_few_bytes() {
 }
 
 #[test]
-fn equal_texts_are_stored_once() {
-    let text = Value::from_canonical(&format!("\"{}\"", "a".repeat(1_000)));
-    let reading = |number| Reading { number, ts: Timestamp(NOW), value: text.clone(), changed: false };
-    let mut readings: Vec<_> =
-        (0..50).map(|number| SliceReading { within: number as u8 % 7, reading: reading(number) }).collect();
-    assert!(encode_blob(&mut readings).len() < 1_400);
+fn equal_texts_are_stored_once_for_a_device_and_short_ones_once_for_all() {
+    let bytes = |length| {
+        let text = Value::from_canonical(&format!("\"{}\"", "a".repeat(length)));
+        let reading = |number| Reading { number, ts: Timestamp(NOW), value: text.clone(), changed: false };
+        let mut readings: Vec<_> = (0..50)
+            .map(|number| SliceReading { within: number as u8 % 5, reading: reading(number) })
+            .collect();
+        encode_blob(&mut readings).len()
+    };
+    let (long, short) = (bytes(1_000), bytes(50));
+    assert!(long < 5 * 1_100 && short < 400, "{long} {short}");
 }
 
 #[test]
@@ -166,8 +225,9 @@ fn an_index_row_survives_and_knows_what_is_in_its_blob() {
         let sealed =
             seal(chunk.readings(chunk.len(), None), 20_000, |reading| reading.within != 0).expect("seals");
         let mut count = 0;
-        for Sealed { day, index, blob } in &sealed {
+        for Sealed { day, index, blocks } in &sealed {
             assert_eq!(BlobIndex::from_row(&index.to_row()).as_ref(), Ok(index));
+            let blob = index.inline.as_ref().unwrap_or(blocks);
             let all = Blob::open(blob).and_then(|blob| blob.all()).expect("opens");
             assert!(all.iter().all(|reading| day_of(reading.reading.ts) == *day));
             assert!(all.iter().all(|reading| index.devices.contains(reading.within) && reading.within != 0));

@@ -77,6 +77,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         table_cache_bytes: 64 << 10,
         checkpoint_log_bytes: 2_000 + random.below(60_000),
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
+        merged_blobs: 2 + (plan.seed % 7) as u32,
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,

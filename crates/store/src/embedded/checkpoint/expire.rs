@@ -8,8 +8,9 @@ use std::ops::Bound;
 use base::{PartitionId, Timestamp};
 use records::{CountsKey, Delivery, DeliveryKey, DeviceSlot, Event, KeptFrom};
 
+use crate::codec::Stored;
 use crate::codec::key::{self, BlobKey, Key, Moment};
-use crate::codec::{CodecError, Stored};
+use crate::embedded::blobs::{BlobWriter, of_days};
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
@@ -102,29 +103,17 @@ impl Expiring<'_> {
 
     /// Blobs of days that are over and that were received by then, slice by slice.
     fn blobs(&self, slots: u32, from: Timestamp) -> Result<usize, StoreError> {
-        let first_kept = day_of(from);
-        let mut index = self.writer.table(Table::BlobIndex)?;
-        let mut blobs = self.writer.table(Table::Blobs)?;
+        let mut blobs = BlobWriter::open(self.writer, self.partition)?;
         let mut removed = 0;
         for slice in 0..slots.div_ceil(DeviceSlot::SLICE_DEVICES) {
-            let end = |day| BlobKey { slice, day, sequence: 0 }.to_key();
-            let range =
-                KeyRange { low: Bound::Included(end(i32::MIN)), high: Bound::Excluded(end(first_kept)) };
-            let is_expired = |key: &Key, row: &[u8]| {
-                let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
-                let read: Result<(BlobKey, BlobIndex), CodecError> = read();
-                let (key, index) =
-                    read.map_err(|error| damaged_row(self.writer.name(), Table::BlobIndex, key, &error))?;
-                Ok(index.is_expired(key.day, from))
-            };
-            let found = index.first(self.partition, &range, ROWS_AT_ONCE - removed, is_expired)?;
-            for (key, _) in &found {
-                index.remove(self.partition, key)?;
-                blobs.remove(self.partition, key)?;
-            }
-            removed += found.len();
-            if removed >= ROWS_AT_ONCE {
-                break;
+            let range = of_days(slice, i32::MIN, day_of(from));
+            let is_expired = |key: BlobKey, index: &BlobIndex| index.is_expired(key.day, from);
+            for (key, index) in blobs.first(&range, ROWS_AT_ONCE - removed, is_expired)? {
+                // a blob goes as a whole, whatever it has of blocks
+                removed += blobs.remove(key, &index)?;
+                if removed >= ROWS_AT_ONCE {
+                    return Ok(removed);
+                }
             }
         }
         Ok(removed)

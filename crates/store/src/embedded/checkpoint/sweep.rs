@@ -5,18 +5,20 @@
 use base::PartitionId;
 use records::DeviceSlot;
 
-use crate::codec::Stored;
-use crate::codec::key::{BlobKey, Key, Moment};
+use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::embedded::blobs::{BlobWriter, damaged_blob};
 use crate::embedded::key_range::KeyRange;
-use crate::embedded::tables::{Row, Table, TableWriter, Writer};
+use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Blob, BlobIndex, Sealed};
 use crate::port::StoreError;
 
 /// Most events removed at once: two rows each.
 const EVENTS_AT_ONCE: usize = 500;
-/// Most blobs written anew at once: each is up to some ten thousand readings.
-const BLOBS_AT_ONCE: usize = 32;
+/// Most blobs written anew at once.
+const BLOBS_AT_ONCE: usize = 64;
+/// Enough bytes of these: all their readings are decoded and encoded again.
+const BYTES_AT_ONCE: u32 = 512 * 1_024;
 
 /// Sweeps some of a partition; whether nothing is left to sweep.
 pub(super) fn sweep(writer: &Writer<'_>, partition: PartitionId) -> Result<bool, StoreError> {
@@ -50,39 +52,36 @@ fn events(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<boo
 
 /// Writes some blobs without the device's readings; whether there were any with them.
 fn blobs(writer: &Writer<'_>, partition: PartitionId, slot: DeviceSlot) -> Result<bool, StoreError> {
-    let mut index = writer.table(Table::BlobIndex)?;
-    let mut blobs = writer.table(Table::Blobs)?;
-    let range = KeyRange::of(&crate::codec::key::slice(slot.slice()));
-    let holds = |key: &Key, row: &[u8]| {
-        let index = BlobIndex::from_row(row);
-        let index = index.map_err(|error| damaged_row(writer.name(), Table::BlobIndex, key, &error))?;
-        Ok(index.devices.contains(slot.within_slice()))
-    };
-    let found = index.first(partition, &range, BLOBS_AT_ONCE, holds)?;
-    for row in &found {
-        without(&mut blobs, &mut index, partition, row, slot.within_slice())?;
+    let mut blobs = BlobWriter::open(writer, partition)?;
+    let range = KeyRange::of(&key::slice(slot.slice()));
+    let holds = |_: BlobKey, index: &BlobIndex| index.devices.contains(slot.within_slice());
+    let found = blobs.first(&range, BLOBS_AT_ONCE, holds)?;
+    let mut bytes = 0;
+    for (key, index) in &found {
+        bytes += index.bytes;
+        without(&mut blobs, *key, index, slot.within_slice())?;
+        if bytes >= BYTES_AT_ONCE {
+            break;
+        }
     }
     Ok(!found.is_empty())
 }
 
 fn without(
-    blobs: &mut TableWriter<'_>,
-    index: &mut TableWriter<'_>,
-    partition: PartitionId,
-    (key, row): &Row,
+    blobs: &mut BlobWriter<'_>,
+    key: BlobKey,
+    index: &BlobIndex,
     within: u8,
 ) -> Result<(), StoreError> {
-    let name = index.name();
-    let damaged = |error| damaged_row(name, Table::Blobs, key, &error);
-    let day = BlobKey::from_key(key).map_err(damaged)?.day;
-    let blob = blobs.get(partition, key)?.unwrap_or_default();
-    let mut readings = Blob::open(&blob).and_then(|blob| blob.all()).map_err(damaged)?;
+    let blob = blobs.whole(key, index)?;
+    let readings = Blob::open(&*blob).and_then(|blob| blob.all());
+    let mut readings = readings.map_err(|error| damaged_blob(blobs.name(), key, &error))?;
     readings.retain(|reading| reading.within != within);
-    if readings.is_empty() {
-        blobs.remove(partition, key)?;
-        return index.remove(partition, key);
+    blobs.remove(key, index)?;
+    if !readings.is_empty() {
+        let mut sealed = Sealed::of(key.day, readings, index.sealed);
+        sealed.index.level = index.level;
+        blobs.put(key, &sealed)?;
     }
-    let sealed = Sealed::of(day, readings, BlobIndex::from_row(row).map_err(damaged)?.sealed);
-    blobs.put(partition, key, &sealed.blob)?;
-    index.put(partition, key, &sealed.index.to_row())
+    Ok(())
 }

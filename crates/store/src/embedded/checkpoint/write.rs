@@ -7,6 +7,7 @@ use records::{DeviceProfile, DeviceSlot};
 
 use crate::codec::key::{self, BlobKey, Key};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
+use crate::embedded::blobs::BlobWriter;
 use crate::embedded::change::indexed;
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
@@ -35,9 +36,18 @@ const PLAIN: [Table; 16] = [
     Table::Deleted,
 ];
 
-/// Writes the overlay; answers the bytes of keys and values.
-pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) -> Result<u64, StoreError> {
-    let mut writing = Writing { writer, partition, bytes: 0 };
+/// What a checkpoint wrote.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Bytes of keys and values.
+    pub(super) bytes: u64,
+    /// Blobs of readings, in order.
+    pub(super) blobs: Vec<BlobKey>,
+}
+
+/// Writes the overlay.
+pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) -> Result<Written, StoreError> {
+    let mut writing = Writing { writer, partition, written: Written::default() };
     let deleted = writing.deleted(data)?;
     writing.devices(data)?;
     for table in PLAIN {
@@ -45,7 +55,7 @@ pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) ->
     }
     writing.seen(data)?;
     writing.readings(data, &deleted)?;
-    Ok(writing.bytes)
+    Ok(writing.written)
 }
 
 /// Rows that the tables hold from now on and that the filter must know of.
@@ -60,12 +70,12 @@ pub(super) fn present(data: &Data) -> impl Iterator<Item = (Table, &[u8])> {
 struct Writing<'a> {
     writer: &'a Writer<'a>,
     partition: PartitionId,
-    bytes: u64,
+    written: Written,
 }
 
 impl Writing<'_> {
     fn put(&mut self, table: &mut TableWriter<'_>, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.bytes += (key::PARTITION_BYTES + key.len() + value.len()) as u64;
+        self.written.bytes += (key::PARTITION_BYTES + key.len() + value.len()) as u64;
         table.put(self.partition, key, value)
     }
 
@@ -169,17 +179,20 @@ impl Writing<'_> {
 
     /// Seals every chunk; what a deleted device read is left out.
     fn readings(&mut self, data: &Data, deleted: &BTreeSet<u32>) -> Result<(), StoreError> {
-        let mut blobs = self.writer.table(Table::Blobs)?;
-        let mut index = self.writer.table(Table::BlobIndex)?;
+        let mut blobs = BlobWriter::open(self.writer, self.partition)?;
         let today = day_of(data.head().now);
         for (slice, changes) in data.slices() {
-            let mut next = NextSequence::new(*slice);
+            let mut next = HashMap::new();
             for sealed in sealed(*slice, changes, today, deleted) {
-                let Sealed { day, index: row, blob } = sealed?;
-                let sequence = next.of(day, &index, self.partition)?;
-                let key = BlobKey { slice: *slice, day, sequence }.to_key();
-                self.put(&mut blobs, &key, &blob)?;
-                self.put(&mut index, &key, &row.to_row())?;
+                let sealed = sealed?;
+                let (slice, day) = (*slice, sealed.day);
+                let sequence = match next.get(&day) {
+                    Some(next) => *next,
+                    None => blobs.next_sequence(slice, day)?,
+                };
+                next.insert(day, sequence + 1);
+                self.written.bytes += blobs.put(BlobKey { slice, day, sequence }, &sealed)?;
+                self.written.blobs.push(BlobKey { slice, day, sequence });
             }
         }
         Ok(())
@@ -202,39 +215,4 @@ fn sealed(
         };
         blobs.into_iter().map(Ok).chain(error)
     })
-}
-
-/// Numbers the blobs of a slice, day by day, behind those that are there.
-struct NextSequence {
-    slice: u32,
-    next: HashMap<i32, u32>,
-}
-
-impl NextSequence {
-    fn new(slice: u32) -> Self {
-        Self { slice, next: HashMap::new() }
-    }
-
-    fn of(&mut self, day: i32, index: &TableWriter<'_>, partition: PartitionId) -> Result<u32, StoreError> {
-        let next = match self.next.get(&day) {
-            Some(next) => *next,
-            None => self.first_free(day, index, partition)?,
-        };
-        self.next.insert(day, next + 1);
-        Ok(next)
-    }
-
-    fn first_free(
-        &self,
-        day: i32,
-        index: &TableWriter<'_>,
-        partition: PartitionId,
-    ) -> Result<u32, StoreError> {
-        let of_day = BlobKey { slice: self.slice, day, sequence: 0 }.to_key();
-        let range = KeyRange::of(&of_day[..of_day.len() - size_of::<u32>()]);
-        let Some(last) = index.last_key(partition, &range)? else { return Ok(0) };
-        let last = BlobKey::from_key(&last)
-            .map_err(|error| damaged_row(index.name(), Table::BlobIndex, &last, &error))?;
-        Ok(last.sequence + 1)
-    }
 }

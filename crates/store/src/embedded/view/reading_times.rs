@@ -4,12 +4,12 @@
 use base::Timestamp;
 use records::DeviceSlot;
 
-use super::readings::{blobs_of, index};
 use super::{EmbeddedView, damaged_row};
 use crate::codec::key::BlobKey;
+use crate::embedded::blobs::{self, StoredBlob, blobs_with};
 use crate::embedded::partition::Moment;
 use crate::embedded::tables::Table;
-use crate::history::{Blob, Span};
+use crate::history::{Blob, BlobIndex, Span};
 use crate::port::StoreError;
 
 /// Hands out each time from the first until before the second of `times`.
@@ -57,25 +57,28 @@ impl Times<'_> {
     }
 
     fn blobs(&mut self) -> Result<(), StoreError> {
-        let Some(range) = blobs_of(self.slot.slice(), self.span) else { return Ok(()) };
-        for row in self.moment.snapshot.range(Table::BlobIndex, self.moment.partition, &range)? {
-            let (key, index) = index(self.moment, &row?)?;
+        let Some(range) = blobs_with(self.slot.slice(), self.span) else { return Ok(()) };
+        let snapshot = &self.moment.snapshot;
+        for row in snapshot.range(Table::BlobIndex, self.moment.partition, &range)? {
+            let (key, index) = blobs::index(snapshot.name(), &row?)?;
             if index.is_expired(key.day, self.moment.head.kept_from.readings) {
                 continue;
             }
             if index.devices.contains(self.slot.within_slice()) && index.span.meets(self.span) {
-                self.blob(key)?;
+                self.blob(key, &index)?;
             }
         }
         Ok(())
     }
 
-    fn blob(&mut self, key: BlobKey) -> Result<(), StoreError> {
-        let key = key.to_key();
-        let snapshot = &self.moment.snapshot;
-        let row = snapshot.get(Table::Blobs, self.moment.partition, &key)?.unwrap_or_default();
-        let times = Blob::open(&row).and_then(|blob| blob.times(self.slot.within_slice()));
-        self.give(times.map_err(|error| damaged_row(snapshot.name(), Table::Blobs, &key, &error))?);
+    fn blob(&mut self, key: BlobKey, index: &BlobIndex) -> Result<(), StoreError> {
+        let Moment { snapshot, partition, .. } = self.moment;
+        let blob = Blob::open(StoredBlob { snapshot, partition: *partition, key, index })?;
+        for run in blob.runs(self.slot.within_slice()) {
+            if run.span().meets(self.span) {
+                self.give(blob.times(run)?);
+            }
+        }
         Ok(())
     }
 }

@@ -5,15 +5,13 @@
 
 use records::{DeviceSlot, Reading};
 
-use super::{EmbeddedView, damaged_row};
-use crate::codec::Stored;
+use super::EmbeddedView;
 use crate::codec::key::BlobKey;
-use crate::embedded::key_range::KeyRange;
+use crate::embedded::blobs::{self, StoredBlob, blobs_with};
 use crate::embedded::partition::Moment;
-use crate::embedded::tables::{Row, Table};
-use crate::history::{Blob, BlobIndex, ReadingPage, Span, day_of, span_of_day};
+use crate::embedded::tables::Table;
+use crate::history::{Blob, BlobIndex, ReadingPage, Span, span_of_day};
 use crate::port::{Page, ReadingKey, StoreError};
-use std::ops::Bound;
 
 pub(super) fn page(
     view: &EmbeddedView,
@@ -82,13 +80,14 @@ impl Gathering<'_> {
 
     fn blobs(&mut self) -> Result<(), StoreError> {
         let moment = self.moment;
-        let Some(range) = blobs_of(self.slot.slice(), self.page.open_span()) else { return Ok(()) };
+        let Some(range) = blobs_with(self.slot.slice(), self.page.open_span()) else { return Ok(()) };
         let rows = moment.snapshot.range(Table::BlobIndex, moment.partition, &range)?;
         let mut rows: Box<dyn Iterator<Item = _>> =
             if self.page.is_ascending() { Box::new(rows) } else { Box::new(rows.rev()) };
         let mut day: Vec<(BlobKey, BlobIndex)> = Vec::new();
         loop {
-            let next = rows.next().transpose()?.map(|row| index(moment, &row)).transpose()?;
+            let next =
+                rows.next().transpose()?.map(|row| blobs::index(moment.snapshot.name(), &row)).transpose()?;
             let is_next_day = match (&next, day.first()) {
                 (Some((key, _)), Some((first, _))) => key.day != first.day,
                 (None, _) => true,
@@ -112,31 +111,24 @@ impl Gathering<'_> {
     fn day(&mut self, mut blobs: Vec<(BlobKey, BlobIndex)>) -> Result<(), StoreError> {
         self.sort(&mut blobs, |(_, index)| index.span);
         for (key, index) in blobs {
-            if !self.page.wants(index.span) {
-                continue;
+            if self.page.wants(index.span) {
+                self.blob(key, &index)?;
             }
-            let key = key.to_key();
-            let snapshot = &self.moment.snapshot;
-            let row = snapshot.get(Table::Blobs, self.moment.partition, &key)?.unwrap_or_default();
-            let readings = Blob::open(&row).and_then(|blob| blob.device(self.slot.within_slice()));
-            let damaged = |error| damaged_row(snapshot.name(), Table::Blobs, &key, &error);
-            self.page.add(readings.map_err(damaged)?);
         }
         Ok(())
     }
-}
 
-/// A row of the index of blobs.
-pub(super) fn index(moment: &Moment, (key, row): &Row) -> Result<(BlobKey, BlobIndex), StoreError> {
-    let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
-    read().map_err(|error| damaged_row(moment.snapshot.name(), Table::BlobIndex, key, &error))
-}
-
-/// Where the blobs of a slice with these times may be.
-pub(super) fn blobs_of(slice: u32, span: Span) -> Option<KeyRange> {
-    let end = |day, sequence| BlobKey { slice, day, sequence }.to_key();
-    let low = Bound::Included(end(day_of(span.min), 0));
-    let high = Bound::Included(end(day_of(span.max), u32::MAX));
-    let range = KeyRange { low, high };
-    (span.min <= span.max && !range.is_empty()).then_some(range)
+    /// The device's runs in a blob, in the direction of the page, until it is full.
+    fn blob(&mut self, key: BlobKey, index: &BlobIndex) -> Result<(), StoreError> {
+        let Moment { snapshot, partition, .. } = self.moment;
+        let blob = Blob::open(StoredBlob { snapshot, partition: *partition, key, index })?;
+        let mut runs: Vec<_> = blob.runs(self.slot.within_slice()).iter().collect();
+        self.sort(&mut runs, |run| run.span());
+        for run in runs {
+            if self.page.wants(run.span()) {
+                self.page.add(blob.readings(run)?);
+            }
+        }
+        Ok(())
+    }
 }

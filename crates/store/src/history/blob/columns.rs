@@ -1,10 +1,18 @@
-//! The columns of a section: many readings of one device.
+//! A section: the readings of one run, in columns.
 
 use base::{Timestamp, Value};
 use records::Reading;
 
-use super::SliceReading;
-use crate::codec::{CodecError, Reader, bit, get_value, put_bytes, put_i64, put_u64, put_value};
+use super::texts::{SharedTexts, Texts};
+use crate::codec::{CodecError, Reader, bit, put_i64, put_u64};
+
+/// The section is of one reading.
+const SINGLE: u8 = 1 << 0;
+const SINGLE_CHANGED: u8 = 1 << 1;
+const SINGLE_CODE_SHIFT: u32 = 2;
+const CODE_FOLLOWS: u8 = 2;
+/// Texts of the section's own stand behind the flags.
+const OWN_TEXTS: u8 = 1 << 7;
 
 /// The numbers go up by one.
 const CONSECUTIVE: u8 = 1 << 1;
@@ -26,95 +34,62 @@ const CHANGED_AFTER_FIRST: u8 = 1;
 const CHANGED_AND_FIRST: u8 = 2;
 const CHANGED_BITS: u8 = 3;
 
-const CODE_INLINE: u64 = 2;
-const CODE_TEXTS: u64 = 3;
-
-/// The texts of a blob, each once.
-pub(super) struct Texts<'a>(Vec<&'a str>);
-
-impl<'a> Texts<'a> {
-    pub(super) fn of(values: impl Iterator<Item = &'a Value>) -> Self {
-        let text = |value: &'a Value| match value {
-            Value::Text(text) => Some(&**text),
-            Value::Number(_) => None,
-        };
-        let mut texts: Vec<_> = values.filter_map(text).collect();
-        texts.sort_unstable();
-        texts.dedup();
-        Self(texts)
-    }
-
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.0.len() as u64);
-        self.0.iter().for_each(|text| put_bytes(out, text.as_bytes()));
-    }
-
-    pub(super) fn put_code(&self, out: &mut Vec<u8>, value: &Value) {
-        match value {
-            Value::Number(number) if value.is_bit() => put_u64(out, u64::from(*number == 1.0)),
-            Value::Number(_) => {
-                put_u64(out, CODE_INLINE);
-                put_value(out, value);
-            }
-            Value::Text(text) => {
-                // every text of the blob is in the list
-                let place = self.0.partition_point(|other| *other < &**text);
-                put_u64(out, CODE_TEXTS + place as u64);
-            }
-        }
+/// Appends the section of a run, which is not empty.
+pub(super) fn put(out: &mut Vec<u8>, shared: &SharedTexts, run: &[&Reading]) {
+    let texts = Texts::of(shared, run.iter().map(|reading| &reading.value));
+    let own = if texts.has_own() { OWN_TEXTS } else { 0 };
+    match run {
+        [] => {}
+        [single] => put_single(out, &texts, own, single),
+        [first, ..] => put_many(out, &texts, own, first, run),
     }
 }
 
-pub(super) fn get_text(reader: &mut Reader<'_>) -> Result<Value, CodecError> {
-    let text = reader.text("a text")?;
-    if text.is_empty() || text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
-        return Err(reader.invalid("a text"));
+fn put_single(out: &mut Vec<u8>, texts: &Texts<'_>, own: u8, single: &Reading) {
+    let code = match &single.value {
+        Value::Number(number) if *number == 0.0 => 0,
+        Value::Number(number) if *number == 1.0 => 1,
+        _ => CODE_FOLLOWS,
+    };
+    let changed = if single.changed { SINGLE_CHANGED } else { 0 };
+    out.push(SINGLE | changed | code << SINGLE_CODE_SHIFT | own);
+    if texts.has_own() {
+        texts.put_own(out);
     }
-    Ok(Value::from_canonical(text))
-}
-
-pub(super) fn get_coded(reader: &mut Reader<'_>, texts: &[Value]) -> Result<Value, CodecError> {
-    match reader.u64("a value")? {
-        code @ (0 | 1) => Ok(bit(code == 1)),
-        CODE_INLINE => get_value(reader),
-        code => {
-            let place = usize::try_from(code - CODE_TEXTS).ok();
-            place.and_then(|place| texts.get(place)).cloned().ok_or_else(|| reader.invalid("a text"))
-        }
+    put_u64(out, u64::from(single.number));
+    if code == CODE_FOLLOWS {
+        texts.put_code(out, &single.value);
     }
 }
 
-/// Appends the section of one device with several readings.
-pub(super) fn put(out: &mut Vec<u8>, base: i64, texts: &Texts<'_>, many: &[SliceReading]) {
-    let Some(first) = many.first() else { return };
+fn put_many(out: &mut Vec<u8>, texts: &Texts<'_>, own: u8, first: &Reading, many: &[&Reading]) {
     let (times, steady) = times(many);
     let (numbers, consecutive) = numbers(many);
     let (values, values_mode) = values(texts, many);
     let (changed, changed_mode) = changed(many);
-    let mut body = Vec::with_capacity(16 + times.len() + numbers.len() + values.len() + changed.len());
-    put_u64(&mut body, many.len() as u64);
-    put_u64(&mut body, first.reading.ts.0.wrapping_sub(base).cast_unsigned());
-    put_u64(&mut body, u64::from(first.reading.number));
-    for column in [times, numbers, values, changed] {
-        body.extend_from_slice(&column);
-    }
-    out.push(first.within);
     out.push(
-        if consecutive { CONSECUTIVE } else { 0 }
+        own | if consecutive { CONSECUTIVE } else { 0 }
             | if steady { STEADY } else { 0 }
             | values_mode << VALUES_SHIFT
             | changed_mode << CHANGED_SHIFT,
     );
-    put_bytes(out, &body);
+    if texts.has_own() {
+        texts.put_own(out);
+    }
+    put_u64(out, many.len() as u64);
+    put_u64(out, u64::from(first.number));
+    for column in [times, numbers, values, changed] {
+        out.extend_from_slice(&column);
+    }
 }
 
 /// The times after the first, in the shorter of two forms.
-fn times(many: &[SliceReading]) -> (Vec<u8>, bool) {
+fn times(many: &[&Reading]) -> (Vec<u8>, bool) {
     let mut plain = Vec::with_capacity(many.len() * 3);
     let mut steady = Vec::with_capacity(many.len() * 2);
     let mut before = 0_u64;
     for pair in many.windows(2) {
-        let step = pair[1].reading.ts.0.wrapping_sub(pair[0].reading.ts.0).cast_unsigned();
+        let step = pair[1].ts.0.wrapping_sub(pair[0].ts.0).cast_unsigned();
         put_u64(&mut plain, step);
         put_i64(&mut steady, step.wrapping_sub(before).cast_signed());
         before = step;
@@ -122,8 +97,8 @@ fn times(many: &[SliceReading]) -> (Vec<u8>, bool) {
     if steady.len() < plain.len() { (steady, true) } else { (plain, false) }
 }
 
-fn numbers(many: &[SliceReading]) -> (Vec<u8>, bool) {
-    let step = |pair: &[SliceReading]| i64::from(pair[1].reading.number) - i64::from(pair[0].reading.number);
+fn numbers(many: &[&Reading]) -> (Vec<u8>, bool) {
+    let step = |pair: &[&Reading]| i64::from(pair[1].number) - i64::from(pair[0].number);
     let mut steps = Vec::new();
     if many.windows(2).all(|pair| step(pair) == 1) {
         return (steps, true);
@@ -132,31 +107,31 @@ fn numbers(many: &[SliceReading]) -> (Vec<u8>, bool) {
     (steps, false)
 }
 
-fn values(texts: &Texts<'_>, many: &[SliceReading]) -> (Vec<u8>, u8) {
+fn values(texts: &Texts<'_>, many: &[&Reading]) -> (Vec<u8>, u8) {
     let mut runs = Vec::new();
     let mut count = 0;
-    for run in many.chunk_by(|a, b| a.reading.value == b.reading.value) {
+    for run in many.chunk_by(|a, b| a.value == b.value) {
         count += 1;
-        texts.put_code(&mut runs, &run[0].reading.value);
+        texts.put_code(&mut runs, &run[0].value);
         put_u64(&mut runs, run.len() as u64);
     }
     if count == 1 {
         let mut one = Vec::new();
-        texts.put_code(&mut one, &many[0].reading.value);
+        texts.put_code(&mut one, &many[0].value);
         return (one, VALUES_ONE);
     }
-    let is_one = |reading: &SliceReading| reading.reading.value == bit(true);
-    if many.iter().all(|reading| reading.reading.value.is_bit()) && many.len().div_ceil(8) < runs.len() {
+    let is_one = |reading: &&Reading| reading.value == bit(true);
+    if many.iter().all(|reading| reading.value.is_bit()) && many.len().div_ceil(8) < runs.len() {
         return (bits(many.iter().map(is_one)), VALUES_BITS);
     }
     let mut each = Vec::new();
-    many.iter().for_each(|reading| texts.put_code(&mut each, &reading.reading.value));
+    many.iter().for_each(|reading| texts.put_code(&mut each, &reading.value));
     if each.len() < runs.len() { (each, VALUES_EACH) } else { (runs, VALUES_RUNS) }
 }
 
-fn changed(many: &[SliceReading]) -> (Vec<u8>, u8) {
-    let flags: Vec<bool> = many.iter().map(|reading| reading.reading.changed).collect();
-    let differs = |pair: &[SliceReading]| pair[1].reading.value != pair[0].reading.value;
+fn changed(many: &[&Reading]) -> (Vec<u8>, u8) {
+    let flags: Vec<bool> = many.iter().map(|reading| reading.changed).collect();
+    let differs = |pair: &[&Reading]| pair[1].value != pair[0].value;
     let derived = many.windows(2).map(differs).eq(flags.iter().skip(1).copied());
     match flags.first() {
         _ if flags.iter().all(|flag| !flag) => (Vec::new(), CHANGED_NONE),
@@ -179,28 +154,49 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     out
 }
 
-/// Reads what [`put`] wrote behind the length.
-pub(super) struct Column<'a> {
-    pub(super) base: i64,
-    pub(super) texts: &'a [Value],
+/// Reads what [`put`] wrote.
+pub(super) struct Section<'a> {
+    /// The time of the first reading.
+    pub(super) first: Timestamp,
+    pub(super) texts: &'a SharedTexts,
     /// The blob's count: no section has more.
     pub(super) count_max: usize,
 }
 
-impl Column<'_> {
-    pub(super) fn readings(&self, reader: &mut Reader<'_>, flags: u8) -> Result<Vec<Reading>, CodecError> {
+impl Section<'_> {
+    pub(super) fn readings(&self, reader: &mut Reader<'_>) -> Result<Vec<Reading>, CodecError> {
+        let flags = reader.u8("flags")?;
+        let texts = Texts::get(self.texts, reader, flags & OWN_TEXTS != 0)?;
+        if flags & SINGLE != 0 {
+            return Ok(vec![self.single(reader, &texts, flags)?]);
+        }
         let (times, first_number) = self.times_and_first_number(reader, flags)?;
         let count = times.len();
         let numbers = get_numbers(reader, first_number, count, flags & CONSECUTIVE != 0)?;
-        let values = self.get_values(reader, count, flags >> VALUES_SHIFT & MODE)?;
+        let values = get_values(reader, &texts, count, flags >> VALUES_SHIFT & MODE)?;
         let changed = get_changed(reader, &values, flags >> CHANGED_SHIFT & MODE)?;
         let columns = times.into_iter().zip(numbers).zip(values).zip(changed);
         Ok(columns.map(|(((ts, number), value), changed)| Reading { number, ts, value, changed }).collect())
     }
 
     /// The times alone; what follows them is not read.
-    pub(super) fn times(&self, reader: &mut Reader<'_>, flags: u8) -> Result<Vec<Timestamp>, CodecError> {
+    pub(super) fn times(&self, reader: &mut Reader<'_>) -> Result<Vec<Timestamp>, CodecError> {
+        let flags = reader.u8("flags")?;
+        if flags & SINGLE != 0 {
+            return Ok(vec![self.first]);
+        }
+        Texts::get(self.texts, reader, flags & OWN_TEXTS != 0)?;
         self.times_and_first_number(reader, flags).map(|(times, _)| times)
+    }
+
+    fn single(&self, reader: &mut Reader<'_>, texts: &Texts<'_>, flags: u8) -> Result<Reading, CodecError> {
+        let number = reader.u32("a number")?;
+        let value = match flags >> SINGLE_CODE_SHIFT & MODE {
+            code @ (0 | 1) => bit(code == 1),
+            CODE_FOLLOWS => texts.get_coded(reader)?,
+            _ => return Err(reader.invalid("a value")),
+        };
+        Ok(Reading { number, ts: self.first, value, changed: flags & SINGLE_CHANGED != 0 })
     }
 
     fn times_and_first_number(
@@ -212,29 +208,33 @@ impl Column<'_> {
         if count < 2 || count > self.count_max {
             return Err(reader.invalid("a count"));
         }
-        let first_ts = self.base.wrapping_add(reader.u64("a time")?.cast_signed());
         let first_number = reader.u32("a number")?;
-        Ok((get_times(reader, first_ts, count, flags & STEADY != 0)?, first_number))
+        Ok((get_times(reader, self.first.0, count, flags & STEADY != 0)?, first_number))
     }
+}
 
-    fn get_values(&self, reader: &mut Reader<'_>, count: usize, mode: u8) -> Result<Vec<Value>, CodecError> {
-        match mode {
-            VALUES_ONE => Ok(vec![get_coded(reader, self.texts)?; count]),
-            VALUES_BITS => Ok(get_bits(reader, count)?.into_iter().map(bit).collect()),
-            VALUES_RUNS => {
-                let mut values = Vec::new();
-                while values.len() < count {
-                    let value = get_coded(reader, self.texts)?;
-                    let run = reader.length("a run")?;
-                    if run == 0 || run > count - values.len() {
-                        return Err(reader.invalid("a run"));
-                    }
-                    values.extend(std::iter::repeat_n(value, run));
+fn get_values(
+    reader: &mut Reader<'_>,
+    texts: &Texts<'_>,
+    count: usize,
+    mode: u8,
+) -> Result<Vec<Value>, CodecError> {
+    match mode {
+        VALUES_ONE => Ok(vec![texts.get_coded(reader)?; count]),
+        VALUES_BITS => Ok(get_bits(reader, count)?.into_iter().map(bit).collect()),
+        VALUES_RUNS => {
+            let mut values = Vec::new();
+            while values.len() < count {
+                let value = texts.get_coded(reader)?;
+                let run = reader.length("a run")?;
+                if run == 0 || run > count - values.len() {
+                    return Err(reader.invalid("a run"));
                 }
-                Ok(values)
+                values.extend(std::iter::repeat_n(value, run));
             }
-            _ => (0..count).map(|_| get_coded(reader, self.texts)).collect(),
+            Ok(values)
         }
+        _ => (0..count).map(|_| texts.get_coded(reader)).collect(),
     }
 }
 

@@ -1,0 +1,246 @@
+//! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction: whoever reads sees either the
+//! small blobs or the large one.
+//!
+//! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many blobs; a pass over all slices,
+//! begun with every start and every day, finds what was forgotten and the days that are over.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::{PartitionId, Timestamp};
+use records::DeviceSlot;
+
+use crate::codec::key::{self, BlobKey};
+use crate::embedded::blobs::{self, BlobWriter, damaged_blob, of_days};
+use crate::embedded::key_range::KeyRange;
+use crate::embedded::tables::{Snapshot, Table, Writer};
+use crate::embedded::{EmbeddedStore, Progress};
+use crate::history::{BlobIndex, Sealed, day_of, plan};
+use crate::port::{Figure, StoreError};
+
+/// Bytes of blobs after which no more are merged in the same step.
+const BYTES_AT_ONCE: u64 = 512 * 1_024;
+/// Rows that a step of a pass looks at, and some.
+const ROWS_AT_ONCE: usize = 4_096;
+/// Places that a pass has found and that are not merged yet, and some; no more are looked for.
+const FOUND_MAX: usize = 256;
+
+/// Blobs of a slice and day, of a partition by its place.
+type Place = (usize, u32, i32);
+
+/// Where blobs are to be merged.
+#[derive(Debug, Default)]
+pub(in crate::embedded) struct Merging {
+    /// Not more than one in `merged_blobs` of the blobs that there are, and those that a pass found.
+    due: BTreeSet<Place>,
+    /// The partition and slice that the pass looks at next.
+    pass: Option<(usize, u32)>,
+    /// The day on which the latest pass began.
+    passed_on: Option<i32>,
+}
+
+impl Merging {
+    /// Notes the blobs that a checkpoint of a partition wrote.
+    pub(super) fn note(&mut self, index: usize, written: &[BlobKey], fan_in: u32) {
+        let completes = |key: &&BlobKey| (key.sequence + 1).is_multiple_of(fan_in.max(1));
+        self.due.extend(written.iter().filter(completes).map(|key| (index, key.slice, key.day)));
+    }
+
+    fn begin_pass(&mut self, today: i32) {
+        if self.passed_on.is_none_or(|day| day < today) {
+            self.passed_on = Some(today);
+            self.pass = Some((0, 0));
+        }
+    }
+}
+
+/// What was merged since the store was opened, and what is to be.
+#[derive(Debug, Default)]
+pub(in crate::embedded) struct MergeCounters {
+    merges: AtomicU64,
+    merged_blobs: AtomicU64,
+    merged_bytes: AtomicU64,
+    waiting: AtomicU64,
+}
+
+/// Blobs that become one.
+struct Planned {
+    index: usize,
+    blobs: Vec<(BlobKey, BlobIndex)>,
+}
+
+impl Planned {
+    fn bytes(&self) -> u64 {
+        self.blobs.iter().map(|(_, index)| u64::from(index.bytes)).sum()
+    }
+}
+
+impl EmbeddedStore {
+    /// Merges some blobs, or looks for some to be merged.
+    pub(super) fn merge_step(&self, merging: &mut Merging, now: Timestamp) -> Progress {
+        let today = day_of(now);
+        merging.begin_pass(today);
+        if merging.due.is_empty() && merging.pass.is_none() {
+            return Progress::Idle;
+        }
+        let done = self.find_and_merge(merging, today);
+        self.counters.merging.waiting.store(merging.due.len() as u64, Ordering::Relaxed);
+        done.unwrap_or_else(|error| {
+            self.failed(error);
+            Progress::Worked
+        })
+    }
+
+    fn find_and_merge(&self, merging: &mut Merging, today: i32) -> Result<Progress, StoreError> {
+        let snapshot = self.tables.snapshot()?;
+        if merging.due.is_empty() {
+            self.look(&snapshot, merging, today)?;
+        }
+        let planned = self.planned(&snapshot, merging, today)?;
+        drop(snapshot);
+        if planned.is_empty() {
+            return Ok(if merging.pass.is_some() { Progress::Worked } else { Progress::Idle });
+        }
+        self.merge(&planned)?;
+        Ok(Progress::Worked)
+    }
+
+    /// Goes on with the pass.
+    fn look(&self, snapshot: &Snapshot, merging: &mut Merging, today: i32) -> Result<(), StoreError> {
+        let mut rows = 0;
+        while let Some((index, slice)) = merging.pass {
+            if rows >= ROWS_AT_ONCE || merging.due.len() >= FOUND_MAX {
+                break;
+            }
+            let Some(partition) = self.partitions.get(index) else {
+                merging.pass = None;
+                break;
+            };
+            if slice >= partition.head().next_slot.div_ceil(DeviceSlot::SLICE_DEVICES) {
+                merging.pass = Some((index + 1, 0));
+                continue;
+            }
+            let of_slice = read(snapshot, partition.id, &KeyRange::of(&key::slice(slice)))?;
+            for of_day in of_slice.chunk_by(|(a, _), (b, _)| a.day == b.day) {
+                let day = of_day[0].0.day;
+                if self.plan(day, today, of_day).is_some() {
+                    merging.due.insert((index, slice, day));
+                }
+            }
+            rows += of_slice.len();
+            merging.pass = Some((index, slice + 1));
+        }
+        Ok(())
+    }
+
+    /// What is merged next; places with nothing left to merge are forgotten.
+    fn planned(
+        &self,
+        snapshot: &Snapshot,
+        merging: &mut Merging,
+        today: i32,
+    ) -> Result<Vec<Planned>, StoreError> {
+        let mut planned: Vec<Planned> = Vec::new();
+        let mut settled = Vec::new();
+        let (mut bytes, mut rows) = (0, 0);
+        for place in &merging.due {
+            if bytes >= BYTES_AT_ONCE || rows >= ROWS_AT_ONCE {
+                break;
+            }
+            let (index, slice, day) = *place;
+            let of_day = read(snapshot, self.partitions[index].id, &of_days(slice, day, day))?;
+            rows += of_day.len();
+            let Some(places) = self.plan(day, today, &of_day) else {
+                settled.push(*place);
+                continue;
+            };
+            let blobs = places.into_iter().map(|place| of_day[place].clone()).collect();
+            let next = Planned { index, blobs };
+            bytes += next.bytes();
+            planned.push(next);
+        }
+        merging.due.retain(|place| !settled.contains(place));
+        Ok(planned)
+    }
+
+    fn plan(&self, day: i32, today: i32, of_day: &[(BlobKey, BlobIndex)]) -> Option<Vec<usize>> {
+        let indexes = of_day.iter().map(|(_, index)| index);
+        plan(day, today, self.options.merged_blobs, indexes)
+    }
+
+    fn merge(&self, planned: &[Planned]) -> Result<(), StoreError> {
+        let written = self.tables.write(|writer| {
+            let mut written = 0;
+            for of_partition in planned.chunk_by(|a, b| a.index == b.index) {
+                written += merge_some(writer, self.partitions[of_partition[0].index].id, of_partition)?;
+            }
+            Ok(written)
+        })?;
+        self.show_tables(None)?;
+        let counters = &self.counters.merging;
+        let blobs = planned.iter().map(|planned| planned.blobs.len()).sum::<usize>();
+        counters.merges.fetch_add(planned.len() as u64, Ordering::Relaxed);
+        counters.merged_blobs.fetch_add(blobs as u64, Ordering::Relaxed);
+        counters.merged_bytes.fetch_add(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Figures of blobs and merges.
+    pub(in crate::embedded) fn merge_figures(&self) -> [Figure; 5] {
+        let counters = &self.counters.merging;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let blobs = self.tables.rows(Table::BlobIndex).unwrap_or(0);
+        let waiting = count(&counters.waiting);
+        [
+            ("fieldpost_store_blobs", "Blobs of readings in the tables", false, blobs as f64),
+            ("fieldpost_store_merges_waiting", "Slices and days with blobs to be merged", false, waiting),
+            ("fieldpost_store_merges_total", "Merges of blobs", true, count(&counters.merges)),
+            (
+                "fieldpost_store_merged_blobs_total",
+                "Blobs that were merged",
+                true,
+                count(&counters.merged_blobs),
+            ),
+            (
+                "fieldpost_store_merged_bytes_total",
+                "Bytes that merges wrote",
+                true,
+                count(&counters.merged_bytes),
+            ),
+        ]
+        .map(|(name, help, counter, value)| Figure { name, help, counter, value })
+    }
+}
+
+/// The index rows of a range.
+fn read(
+    snapshot: &Snapshot,
+    partition: PartitionId,
+    range: &KeyRange,
+) -> Result<Vec<(BlobKey, BlobIndex)>, StoreError> {
+    let rows = snapshot.range(Table::BlobIndex, partition, range)?;
+    rows.map(|row| row.and_then(|row| blobs::index(snapshot.name(), &row))).collect()
+}
+
+/// Writes what was planned for a partition; answers the bytes of the new rows.
+fn merge_some(writer: &Writer<'_>, partition: PartitionId, planned: &[Planned]) -> Result<u64, StoreError> {
+    let mut blobs = BlobWriter::open(writer, partition)?;
+    let mut written = 0;
+    for Planned { blobs: merged, .. } in planned {
+        written += merge_one(&mut blobs, merged)?;
+    }
+    Ok(written)
+}
+
+fn merge_one(blobs: &mut BlobWriter<'_>, merged: &[(BlobKey, BlobIndex)]) -> Result<u64, StoreError> {
+    // in the place of the last, so that the order of writing stays
+    let Some((place, _)) = merged.last() else { return Ok(0) };
+    let whole = merged.iter().map(|(key, index)| blobs.whole(*key, index)).collect::<Result<Vec<_>, _>>()?;
+    let indexes = merged.iter().map(|(_, index)| index);
+    let sealed = Sealed::merged(place.day, indexes, &whole);
+    let sealed = sealed.map_err(|error| damaged_blob(blobs.name(), *place, &error))?;
+    for (key, index) in merged {
+        blobs.remove(*key, index)?;
+    }
+    blobs.put(*place, &sealed)
+}
