@@ -1,4 +1,4 @@
-//! `make bench`: what this machine does with the main job, beside Mosquitto in the same run.
+//! `make bench`: what this machine does with the main job, beside Mosquitto and NATS in the same run.
 //!
 //! Everything is measured from outside: load from the `simulator`, webhooks counted at a sink, the real binary as a child
 //! process with `durability.sync = "always"`. Client, server and peer share the machine, so what is shown is what all of
@@ -10,6 +10,8 @@
 mod machine;
 mod mosquitto;
 mod mqtt_subscriber;
+mod nats;
+mod peer;
 mod registry;
 mod report;
 mod reports;
@@ -22,7 +24,7 @@ use std::error::Error;
 use report::Report;
 
 /// What can go wrong in a benchmark: anything, and then there is no table.
-type Failure = Box<dyn Error>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 /// Rounds of each rate; the median of them is the figure.
 const ROUNDS: usize = 3;
@@ -40,7 +42,8 @@ async fn run() -> Result<(), Failure> {
     let mut report = Report::open()?;
     machine::describe(&mut report)?;
     reports::mqtt_beside_mosquitto(&mut report).await?;
-    reports::http_lines(&mut report).await?;
+    reports::http_lines_beside_nats(&mut report).await?;
+    reports::growth(&mut report).await?;
     webhooks::deliveries(&mut report).await?;
     webhooks::report_to_webhook(&mut report).await?;
     registry::a_million_devices(&mut report).await?;

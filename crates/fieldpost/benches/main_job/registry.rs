@@ -8,6 +8,7 @@ use simulator::latency::Latency;
 use tokio::task::spawn_blocking;
 
 use super::report::Report;
+use super::reports::Load;
 use super::site::Fieldpost;
 use super::{Failure, machine};
 
@@ -36,7 +37,7 @@ impl Read for Lines {
                 // Writing to a String cannot fail.
                 let _written = writeln!(
                     self.begun,
-                    r#"{{"id":"D{number}","address":"{site} Harbour St, door {number}","labels":{{"site":"{site}"}}}}"#
+                    r#"{{"id":"D{number:06}","address":"{site} Harbour St, door {number}","labels":{{"site":"{site}"}}}}"#
                 );
             }
             self.next = until;
@@ -82,6 +83,31 @@ pub(super) async fn a_million_devices(report: &mut Report) -> Result<(), Failure
     let (now, peak) = (machine::resident_mib(process)?, machine::peak_resident_mib(process)?);
     report.note(&format!("  resident memory: {idle} MiB idle, {now} MiB after, {peak} MiB at most"))?;
     report.figure("server_memory_1000000_devices_registered now / most", format!("{now} / {peak} MiB"));
+    all_report(server, report).await
+}
+
+/// Every device reports, twice; then the server starts again and every device reports once more.
+async fn all_report(server: Fieldpost, report: &mut Report) -> Result<(), Failure> {
+    let load = Load::http(DEVICES);
+    for name in ["first_reports_of_1000000_devices", "second_reports_of_1000000_devices"] {
+        let took = load.send(&server.site.http, DEVICES.into()).await?;
+        report.round(name, DEVICES.into(), took)?;
+    }
+    let process = server.process_id()?;
+    let (now, peak) = (machine::resident_mib(process)?, machine::peak_resident_mib(process)?);
+    report.figure("server_memory_1000000_devices_all_reporting now / most", format!("{now} / {peak} MiB"));
+
+    let (server, start) = server.restart().await?;
+    let process = server.process_id()?;
+    let begun = machine::resident_mib(process)?;
+    report.figure("server_start_to_ready_1000000_devices", format!("{:.2} s", start.as_secs_f64()));
+    let took = load.send(&server.site.http, DEVICES.into()).await?;
+    report.round("reports_of_1000000_devices_after_a_restart", DEVICES.into(), took)?;
+    let (now, peak) = (machine::resident_mib(process)?, machine::peak_resident_mib(process)?);
+    report.figure(
+        "server_memory_1000000_devices_restarted, then all reporting now / most",
+        format!("{begun}, {now} / {peak} MiB"),
+    );
     server.stop().await
 }
 

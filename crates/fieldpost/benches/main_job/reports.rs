@@ -6,11 +6,10 @@ use simulator::endpoint::Endpoint;
 use simulator::fleet::{Fleet, Keep, Outcome, Payload, Plan, Way};
 use simulator::traffic::{DeviceIds, Flood};
 
-use super::mosquitto::Mosquitto;
 use super::mqtt_subscriber::Subscriber;
 use super::report::Report;
 use super::site::Fieldpost;
-use super::{Failure, ROUNDS};
+use super::{Failure, ROUNDS, mosquitto, nats};
 
 const DEVICES: u32 = 10_000;
 /// Each device's value changes with every tenth of its reports.
@@ -25,6 +24,12 @@ const MOSQUITTO_MESSAGES: u64 = 200_000;
 const HTTP_CONNECTIONS: u32 = 8;
 const HTTP_LINES: u16 = 1_000;
 const HTTP_REPORTS: u64 = 1_000_000;
+const NATS_IN_FLIGHT: u64 = 64;
+const NATS_MESSAGES: u64 = 400_000;
+
+/// From so many devices to so many the rate should hardly fall.
+const FEW_DEVICES: u32 = 1_000;
+const MANY_DEVICES: u32 = 1_000_000;
 
 /// Who floods whom: what both peers have in common.
 pub(super) struct Load {
@@ -44,8 +49,13 @@ impl Load {
         }
     }
 
-    fn http() -> Self {
-        Self { way: Way::Http { lines: HTTP_LINES }, connections: HTTP_CONNECTIONS, ..Self::mqtt() }
+    pub(super) fn http(devices: u32) -> Self {
+        Self {
+            way: Way::Http { lines: HTTP_LINES },
+            connections: HTTP_CONNECTIONS,
+            devices: DeviceIds::new("D", devices),
+            change_every: CHANGE_EVERY,
+        }
     }
 
     /// Sends `total` reports as fast as they are acknowledged, and says how long the last acknowledgement took.
@@ -98,7 +108,7 @@ pub(super) async fn mqtt_beside_mosquitto(report: &mut Report) -> Result<(), Fai
 }
 
 async fn through_mosquitto(load: &Load) -> Result<Duration, Failure> {
-    let broker = Mosquitto::start(MQTT_IN_FLIGHT).await?;
+    let broker = mosquitto::start(MQTT_IN_FLIGHT).await?;
     let mut subscriber = Subscriber::connect(broker.address).await?;
     let endpoint = Endpoint::at(broker.address);
     let start = Instant::now();
@@ -112,18 +122,48 @@ fn whole(total: u64, connections: u32) -> u64 {
     total - total % u64::from(connections)
 }
 
-/// Reports accepted a second over HTTP, many lines in a request.
-pub(super) async fn http_lines(report: &mut Report) -> Result<(), Failure> {
+/// Reports accepted a second over HTTP, many lines in a request, beside messages published to a stream of NATS.
+pub(super) async fn http_lines_beside_nats(report: &mut Report) -> Result<(), Failure> {
     const OWN: &str = "http_ndjson_reports_8x1000lines_10000devices_1in10changes";
-    let load = Load::http();
+    const PEER: &str = "nats_jetstream_publish_8x64_100bytes_unsynced";
+    let load = Load::http(DEVICES);
     let server = Fieldpost::start().await?;
     load.send(&server.site.http, u64::from(DEVICES) * 2).await?;
-    let mut own = Vec::new();
+    let (mut own, mut peer) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let took = load.send(&server.site.http, HTTP_REPORTS).await?;
         own.push(report.round(OWN, whole(HTTP_REPORTS, HTTP_CONNECTIONS), took)?);
+        let stream = nats::start().await?;
+        let took = nats::publish_all(stream.address, HTTP_CONNECTIONS, NATS_IN_FLIGHT, NATS_MESSAGES).await?;
+        peer.push(report.round(PEER, NATS_MESSAGES, took)?);
     }
     server.stop().await?;
-    report.rate(OWN, own, None);
+    report.rate(OWN, own, Some((PEER, peer)));
+    Ok(())
+}
+
+/// Reports a second of a thousand times as many devices, each of which has reported before, beside those of few.
+pub(super) async fn growth(report: &mut Report) -> Result<(), Failure> {
+    const MANY: &str = "http_ndjson_reports_8x1000lines_1000000devices_1in10changes";
+    const FEW: &str = "http_ndjson_reports_8x1000lines_1000devices_1in10changes";
+    let mut rates = [Vec::new(), Vec::new()];
+    let sizes = [(MANY, MANY_DEVICES), (FEW, FEW_DEVICES)];
+    let mut servers = Vec::new();
+    for (_, devices) in sizes {
+        let server = Fieldpost::start().await?;
+        Load::http(devices).send(&server.site.http, u64::from(devices) * 2).await?;
+        servers.push(server);
+    }
+    for _ in 0..ROUNDS {
+        for ((name, devices), (server, rates)) in sizes.iter().zip(servers.iter().zip(&mut rates)) {
+            let took = Load::http(*devices).send(&server.site.http, u64::from(MANY_DEVICES)).await?;
+            rates.push(report.round(name, whole(MANY_DEVICES.into(), HTTP_CONNECTIONS), took)?);
+        }
+    }
+    for server in servers {
+        server.stop().await?;
+    }
+    let [many, few] = rates;
+    report.rate(MANY, many, Some((FEW, few)));
     Ok(())
 }

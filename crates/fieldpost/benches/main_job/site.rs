@@ -1,7 +1,7 @@
 //! A fresh server for a measurement, as the simulator starts it, with the settings that all of them share.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use simulator::server::{Server, Site};
 
@@ -34,6 +34,18 @@ impl Fieldpost {
 
     pub(super) fn process_id(&self) -> Result<u32, Failure> {
         Ok(self.server.process_id().ok_or("the server has ended")?)
+    }
+
+    /// Stops it and starts it again on the same data; how long the start took until it was ready.
+    pub(super) async fn restart(self) -> Result<(Self, Duration), Failure> {
+        let Self { site, server } = self;
+        let status = server.stop(PATIENCE).await?;
+        if !status.success() {
+            return Err(format!("the server ended with {status}").into());
+        }
+        let begun = Instant::now();
+        let server = site.start(PATIENCE).await?;
+        Ok((Self { site, server }, begun.elapsed()))
     }
 
     pub(super) async fn stop(self) -> Result<(), Failure> {

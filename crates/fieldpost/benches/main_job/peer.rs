@@ -1,0 +1,61 @@
+//! Another program as a peer, from Debian's packages: a server of our own on a free loopback port, killed when it is dropped.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use super::Failure;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts to connect while it starts.
+const KNOCK_EVERY: Duration = Duration::from_millis(10);
+
+/// A running peer.
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    process: Child,
+    _folder: TempDir,
+}
+
+impl Peer {
+    /// Starts `binary`; `config` makes its file, for a port and a folder for its data.
+    pub(super) async fn start(
+        binary: &str,
+        config: impl FnOnce(u16, &Path) -> String,
+    ) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let file = folder.path().join("config");
+        fs::write(&file, config(address.port(), folder.path()))?;
+        let process = Command::new(binary)
+            .arg("-c")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{binary}: {error}; scripts/setup bench installs it"))?;
+        let peer = Self { address, process, _folder: folder };
+        let start = Instant::now();
+        while let Err(error) = TcpStream::connect(address).await {
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{binary} does not accept: {error}").into());
+            }
+            tokio::time::sleep(KNOCK_EVERY).await;
+        }
+        Ok(peer)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Already ended or just killed: either way there is nothing left to do but to collect it.
+        let _ended = self.process.kill();
+        let _collected = self.process.wait();
+    }
+}
