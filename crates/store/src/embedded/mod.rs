@@ -12,6 +12,7 @@
 mod backup;
 mod blobs;
 mod change;
+mod check;
 mod checkpoint;
 mod commit;
 mod directory;
@@ -54,6 +55,7 @@ use view::EmbeddedView;
 
 pub use backup::Backup;
 pub use backup::reader::{BackupSummary, verify_backup};
+pub use check::{Checked, check_backup, check_directory, is_data_directory};
 pub use driver::Running;
 pub use restore::restore;
 

@@ -28,7 +28,7 @@ use super::locks::locked;
 use head::Head;
 
 /// Bytes of a page, the library's and ours.
-const PAGE: usize = 4_096;
+pub(super) const PAGE: usize = 4_096;
 /// Pages of data in a group: as many as one page holds checksums.
 const GROUP: u64 = (PAGE / CHECKSUM) as u64;
 const CHECKSUM: usize = 4;

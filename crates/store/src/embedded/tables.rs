@@ -423,6 +423,11 @@ impl StorageBackend for Backend {
     }
 }
 
+/// What an operator is told of a page that cannot be read.
+pub(super) fn unreadable(name: &str, error: io::Error) -> StoreError {
+    failure(name, "reading", redb::Error::Io(error))
+}
+
 /// What an operator is told: the disk failed, or the file is damaged.
 fn failure(name: &str, doing: &str, error: redb::Error) -> StoreError {
     let damaged = |at: String, what: String| StoreError::Damaged { file: name.to_owned(), at, what };

@@ -2,6 +2,7 @@
 
 mod backups;
 mod checkpoints;
+mod checks;
 mod conformance;
 mod crashes;
 mod damage;

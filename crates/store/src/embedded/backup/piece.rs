@@ -162,6 +162,9 @@ impl RowsBody {
     }
 }
 
+/// A row as a piece has it: its key and its value.
+type Row<'a> = (&'a [u8], &'a [u8]);
+
 /// The rows of a piece: which table, which partition, and key and value of each.
 pub(in crate::embedded) struct RowsRead<'a> {
     pub(in crate::embedded) table: Table,
@@ -180,7 +183,7 @@ impl<'a> RowsRead<'a> {
         Ok(Self { table, partition, rows })
     }
 
-    pub(in crate::embedded) fn next(&mut self) -> Result<Option<(&'a [u8], &'a [u8])>, CodecError> {
+    pub(in crate::embedded) fn next(&mut self) -> Result<Option<Row<'a>>, CodecError> {
         if self.rows.is_at_end() {
             return Ok(None);
         }

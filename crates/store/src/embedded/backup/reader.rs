@@ -2,6 +2,7 @@
 //!
 //! What a row means is looked at by whoever takes it. Bounded memory: one piece at a time.
 
+use std::fmt::Display;
 use std::io::{self, Read};
 
 use base::{PartitionId, Timestamp};
@@ -184,7 +185,7 @@ impl<R: Read> Pieces<R> {
         }
     }
 
-    fn damaged(&self, at: u64, what: impl ToString) -> StoreError {
+    fn damaged(&self, at: u64, what: impl Display) -> StoreError {
         StoreError::Damaged { file: self.name.clone(), at: format!("offset {at}"), what: what.to_string() }
     }
 }

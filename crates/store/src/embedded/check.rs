@@ -1,0 +1,192 @@
+//! A check: every checksum and every reference of a data directory of a stopped server, or of a backup.
+//!
+//! Nothing is changed: the directory is opened as a server would open it, but on an [`UnchangingDisk`], and brought to
+//! a cut in memory, so that what is only in the log is looked at too. Findings are told as they come, each with its file and
+//! offset or key; a check goes on behind them as far as that makes sense.
+
+mod readings;
+mod references;
+mod rows;
+mod telling;
+mod unchanging;
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use blocklog::{Disk, RealDisk};
+
+use super::backup::reader::BackupSummary;
+use super::open::{TABLES, disk_failure, has, lock};
+use super::pages::CheckedPages;
+use super::restore::restore;
+use super::tables::{Snapshot, Table, Tables};
+use super::{EmbeddedOptions, EmbeddedStore, position};
+use crate::port::StoreError;
+use rows::RowCheck;
+use unchanging::UnchangingDisk;
+
+const PAGE_BYTES: usize = super::pages::PAGE;
+/// Most damaged pages that are told one by one.
+const PAGES_TOLD_MAX: usize = 1_000;
+
+/// What a check tells.
+#[derive(Debug)]
+pub enum Checked {
+    /// So many of these were looked at.
+    Counted(&'static str, u64),
+    /// Something is not as it must be.
+    Found(StoreError),
+    /// Something that an operator may want to know, and that is no fault.
+    Noted(String),
+}
+
+/// Takes what is told, and remembers whether anything was found.
+struct Telling<'a> {
+    tell: &'a mut dyn FnMut(Checked),
+    findings: u64,
+}
+
+impl Telling<'_> {
+    fn found(&mut self, error: StoreError) {
+        self.findings += 1;
+        (self.tell)(Checked::Found(error));
+    }
+
+    fn counted(&mut self, what: &'static str, count: u64) {
+        (self.tell)(Checked::Counted(what, count));
+    }
+
+    fn noted(&mut self, what: String) {
+        (self.tell)(Checked::Noted(what));
+    }
+}
+
+/// Whether `directory` is a data directory, as far as names tell.
+#[must_use]
+pub fn is_data_directory(directory: &Path) -> bool {
+    directory.join(TABLES).is_file()
+}
+
+/// Checks a data directory that no server has open; how many findings there were.
+///
+/// # Errors
+/// When it cannot be looked at: it is in use, cannot be read, or is none.
+pub fn check_directory(directory: &Path, tell: &mut dyn FnMut(Checked)) -> Result<u64, StoreError> {
+    let unreadable = |source| StoreError::Disk { what: format!("reading {}", directory.display()), source };
+    let disk = UnchangingDisk::open(directory).map_err(unreadable)?;
+    let _held = lock(&disk)?;
+    if !has(&disk, TABLES)? {
+        return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
+    }
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let mut telling = Telling { tell, findings: 0 };
+    let damaged = pages(&*disk, &mut telling)?;
+    let before = telling.findings;
+    verify_tables(&*disk, &mut telling);
+    match EmbeddedStore::open(Arc::clone(&disk), EmbeddedOptions::default()) {
+        Ok(store) => as_opened(&store, &mut telling),
+        Err(error) => {
+            telling.found(error);
+            telling.noted("it does not open, so its rows were not looked at".to_owned());
+        }
+    }
+    tell_pages(damaged, telling.findings > before, &mut telling);
+    Ok(telling.findings)
+}
+
+/// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many findings there were.
+///
+/// # Errors
+/// When the scratch directory cannot be used.
+pub fn check_backup(
+    backup: impl Read,
+    name: &str,
+    scratch: &Path,
+    tell: &mut dyn FnMut(Checked),
+) -> Result<u64, StoreError> {
+    let mut telling = Telling { tell, findings: 0 };
+    let unusable = |source| StoreError::Disk { what: format!("using {}", scratch.display()), source };
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open_dir(scratch, false).map_err(unusable)?);
+    match restore(backup, name, &disk, &EmbeddedOptions::default()) {
+        Ok(BackupSummary { pieces, bytes, .. }) => {
+            telling.counted("pieces of the backup", pieces);
+            telling.counted("bytes of the backup", bytes);
+        }
+        Err(StoreError::Disk { what, source }) => return Err(StoreError::Disk { what, source }),
+        Err(error) => {
+            telling.found(error);
+            return Ok(telling.findings);
+        }
+    }
+    let store = EmbeddedStore::open(disk, EmbeddedOptions::default())?;
+    as_opened(&store, &mut telling);
+    Ok(telling.findings)
+}
+
+/// Every page of the tables, whether it is in use or not; those that do not agree with their checksums.
+fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, StoreError> {
+    let name = disk.path().join(TABLES).display().to_string();
+    let file = disk.open(TABLES, false).map_err(disk_failure("opening", disk, TABLES))?;
+    // the opening will say what is wrong with its head
+    let Ok(checked) = CheckedPages::open(file, name.clone()) else { return Ok(Vec::new()) };
+    let length = checked.len().map_err(disk_failure("reading", disk, TABLES))?;
+    let mut page = [0; PAGE_BYTES];
+    let mut damaged = Vec::new();
+    for offset in (0..length).step_by(PAGE_BYTES) {
+        match checked.read(offset, &mut page) {
+            Ok(()) => {}
+            Err(error) => damaged.push(super::tables::unreadable(&name, error)),
+        }
+    }
+    telling.counted("pages of the tables", length / PAGE_BYTES as u64);
+    Ok(damaged)
+}
+
+/// A page that is not in use may be half written since a crash; when anything else is wrong, each of them is a suspect.
+fn tell_pages(damaged: Vec<StoreError>, is_anything_else_wrong: bool, telling: &mut Telling<'_>) {
+    let count = damaged.len();
+    if count > 0 && !is_anything_else_wrong {
+        return telling.noted(format!("{count} pages that are not in use were left half written by a crash"));
+    }
+    damaged.into_iter().take(PAGES_TOLD_MAX).for_each(|page| telling.found(page));
+    if count > PAGES_TOLD_MAX {
+        telling.noted(format!("{} more pages are damaged", count - PAGES_TOLD_MAX));
+    }
+}
+
+/// What the library of the tables says of them.
+fn verify_tables(disk: &dyn Disk, telling: &mut Telling<'_>) {
+    let cache_bytes = EmbeddedOptions::default().table_cache_bytes;
+    let verified = Tables::open(disk, TABLES, cache_bytes).and_then(|mut tables| tables.verify());
+    match verified {
+        Ok(true) => {}
+        Ok(false) => telling.found(StoreError::Damaged {
+            file: disk.path().join(TABLES).display().to_string(),
+            at: "its list of free pages".to_owned(),
+            what: "it does not agree with what is in use; a start repairs that".to_owned(),
+        }),
+        Err(error) => telling.found(error),
+    }
+}
+
+/// Every row, as a server would see it that has read its log.
+fn as_opened(store: &EmbeddedStore, telling: &mut Telling<'_>) {
+    let behind = position(&store.applied).0.saturating_sub(position(&store.covered).0);
+    telling.counted("positions of the log behind the tables", behind);
+    match store.cut() {
+        Ok((snapshot, _)) => rows_of(store, &snapshot, telling),
+        Err(error) => telling.found(error),
+    }
+}
+
+fn rows_of(store: &EmbeddedStore, snapshot: &Snapshot, telling: &mut Telling<'_>) {
+    let heads = store.partitions.iter().map(|partition| (partition.id, partition.head())).collect();
+    let mut check = RowCheck::new(snapshot, store.directory.partitions, heads, telling);
+    check.all();
+    let (counts, readings) = check.into_counts();
+    telling.counted("readings", readings);
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Directory) {
+        telling.counted(table.name(), counts[table as usize]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Going through the rows: each is decoded, and handed to what it must agree with.
+//!
+//! A row that cannot be read ends its table within its partition, since the order of keys is lost there; one that makes no
+//! sense is told, and the next one looked at.
+
+use std::collections::HashSet;
+
+use base::{Incarnation, PartitionId};
+use records::{Client, DeviceSlot, PartitionHead};
+
+use super::Telling;
+use crate::codec::Stored;
+use crate::codec::key::{self, Key};
+use crate::embedded::directory::Covered;
+use crate::embedded::key_range::KeyRange;
+use crate::embedded::tables::{Snapshot, Table};
+use crate::port::StoreError;
+
+/// What is wrong with a row, for people.
+pub(super) type Wrong = String;
+
+/// All rows of a snapshot, and what is known of them.
+pub(super) struct RowCheck<'a, 't> {
+    pub(super) snapshot: &'a Snapshot,
+    /// Device partitions.
+    pub(super) partitions: u16,
+    heads: Vec<(PartitionId, PartitionHead)>,
+    pub(super) registered: Registered,
+    telling: &'a mut Telling<'t>,
+    counts: Vec<u64>,
+    readings: u64,
+}
+
+/// Clients.
+#[derive(Default)]
+pub(super) struct Registered {
+    clients: HashSet<Incarnation>,
+    /// From here on none was ever registered.
+    next: u64,
+}
+
+impl Registered {
+    /// Whether it is, or may have been, registered.
+    pub(super) fn was(&self, client: Incarnation) -> Result<(), Wrong> {
+        if client.0 < self.next || self.clients.contains(&client) {
+            Ok(())
+        } else {
+            Err(format!("there never was a client {}", client.0))
+        }
+    }
+}
+
+/// The partition that is gone through, and its devices.
+pub(super) struct Within {
+    pub(super) partition: PartitionId,
+    pub(super) head: PartitionHead,
+    /// Slots of devices, a bit each.
+    slots: Vec<u64>,
+}
+
+impl Within {
+    fn new(partition: PartitionId, head: PartitionHead) -> Self {
+        let slots = vec![0; (head.next_slot as usize).div_ceil(64)];
+        Self { partition, head, slots }
+    }
+
+    /// Notes the slot of a device; whether no other has it.
+    pub(super) fn take(&mut self, slot: DeviceSlot) -> Result<(), Wrong> {
+        self.was_given(slot)?;
+        let (word, bit) = (slot.0 as usize / 64, 1 << (slot.0 % 64));
+        if self.slots[word] & bit != 0 {
+            return Err(format!("another device has its slot {}", slot.0));
+        }
+        self.slots[word] |= bit;
+        Ok(())
+    }
+
+    /// Whether a device had this slot at some time.
+    pub(super) fn was_given(&self, slot: DeviceSlot) -> Result<(), Wrong> {
+        if slot.0 < self.head.next_slot {
+            Ok(())
+        } else {
+            Err(format!("no device ever had slot {}, the next free one is {}", slot.0, self.head.next_slot))
+        }
+    }
+
+    pub(super) fn has(&self, slot: DeviceSlot) -> bool {
+        let word = self.slots.get(slot.0 as usize / 64);
+        word.is_some_and(|word| word >> (slot.0 % 64) & 1 == 1)
+    }
+
+    /// Whether a device has this slot now.
+    pub(super) fn is_there(&self, slot: DeviceSlot) -> Result<(), Wrong> {
+        if self.has(slot) { Ok(()) } else { Err(format!("no device has slot {}", slot.0)) }
+    }
+}
+
+impl<'a, 't> RowCheck<'a, 't> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        partitions: u16,
+        heads: Vec<(PartitionId, PartitionHead)>,
+        telling: &'a mut Telling<'t>,
+    ) -> Self {
+        let (registered, counts) = (Registered::default(), vec![0; Table::ALL.len()]);
+        Self { snapshot, partitions, heads, registered, telling, counts, readings: 0 }
+    }
+
+    /// Rows by table, and readings.
+    pub(super) fn into_counts(self) -> (Vec<u64>, u64) {
+        (self.counts, self.readings)
+    }
+
+    pub(super) fn counted_readings(&mut self, readings: u64) {
+        self.readings += readings;
+    }
+
+    /// The registry first, since everything else is held against its clients.
+    pub(super) fn all(&mut self) {
+        let mut heads = self.heads.clone();
+        heads.reverse();
+        for (partition, head) in heads {
+            let mut within = Within::new(partition, head);
+            if partition == PartitionId::REGISTRY {
+                self.clients(&within);
+            }
+            self.heads(&within);
+            self.partition(&mut within);
+        }
+    }
+
+    fn clients(&mut self, within: &Within) {
+        self.registered.next = within.head.next_incarnation;
+        self.records(Table::Clients, within.partition, |check, key, client: Client| {
+            same_key(key, &key::client(&client.id))?;
+            check.registered.was(client.incarnation)?;
+            if check.registered.clients.insert(client.incarnation) {
+                Ok(())
+            } else {
+                Err(format!("another client has its incarnation {}", client.incarnation.0))
+            }
+        });
+    }
+
+    fn heads(&mut self, within: &Within) {
+        self.records(Table::Heads, within.partition, |_, _, covered: Covered| {
+            let (found, seen) = (&covered.head, &within.head);
+            if found == seen {
+                Ok(())
+            } else {
+                Err(format!("it is of batch {}, not {}", found.seq, seen.seq))
+            }
+        });
+    }
+
+    /// Hands out every row of a table and partition, and tells what is wrong with it.
+    pub(super) fn rows(
+        &mut self,
+        table: Table,
+        partition: PartitionId,
+        mut each: impl FnMut(&mut Self, &Key, &[u8]) -> Result<(), Wrong>,
+    ) {
+        let rows = match self.snapshot.range(table, partition, &KeyRange::all()) {
+            Ok(rows) => rows,
+            Err(error) => return self.telling.found(error),
+        };
+        for row in rows {
+            let (key, value) = match row {
+                Ok(row) => row,
+                Err(error) => return self.telling.found(error),
+            };
+            self.counts[table as usize] += 1;
+            if let Err(what) = each(self, &key, &value) {
+                self.wrong(table, partition, &key, what);
+            }
+        }
+    }
+
+    /// The same, decoded.
+    pub(super) fn records<T: Stored>(
+        &mut self,
+        table: Table,
+        partition: PartitionId,
+        mut each: impl FnMut(&mut Self, &Key, T) -> Result<(), Wrong>,
+    ) {
+        self.rows(table, partition, |check, key, row| {
+            let record = T::from_row(row).map_err(|error| error.to_string())?;
+            each(check, key, record)
+        });
+    }
+
+    pub(super) fn wrong(&mut self, table: Table, partition: PartitionId, key: &[u8], what: Wrong) {
+        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let at = format!("{} {partition} {key}", table.name());
+        self.telling.found(StoreError::Damaged { file: self.snapshot.name().to_owned(), at, what });
+    }
+
+    /// A row of another table.
+    pub(super) fn get(
+        &self,
+        table: Table,
+        partition: PartitionId,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Wrong> {
+        self.snapshot.get(table, partition, key).map_err(elsewhere)
+    }
+
+    /// A row of another table, decoded.
+    pub(super) fn record<T: Stored>(
+        &self,
+        table: Table,
+        partition: PartitionId,
+        key: &[u8],
+    ) -> Result<Option<T>, Wrong> {
+        let row = self.get(table, partition, key)?;
+        row.map(|row| T::from_row(&row)).transpose().map_err(|error| error.to_string())
+    }
+
+    /// Whether another table has this row.
+    pub(super) fn needs(&self, table: Table, partition: PartitionId, key: &[u8]) -> Result<(), Wrong> {
+        match self.get(table, partition, key)? {
+            Some(_) => Ok(()),
+            None => Err(format!("its row in {} is missing", table.name())),
+        }
+    }
+}
+
+/// What is wrong with what a row names, in the same file.
+pub(super) fn elsewhere(error: StoreError) -> Wrong {
+    match error {
+        StoreError::Damaged { at, what, .. } => format!("what it names is damaged at {at}: {what}"),
+        error => error.to_string(),
+    }
+}
+
+/// Whether a row stands under the key that its record has.
+pub(super) fn same_key(found: &Key, expect: &Key) -> Result<(), Wrong> {
+    if found == expect { Ok(()) } else { Err("it stands under the key of another".to_owned()) }
+}
+
+/// The slot at the begin of a key.
+pub(super) fn slot_in(key: &[u8]) -> Result<DeviceSlot, Wrong> {
+    let slot = key.first_chunk::<4>().ok_or("its key is too short")?;
+    Ok(DeviceSlot(u32::from_be_bytes(*slot)))
+}

@@ -1,0 +1,115 @@
+//! What pairs, deliveries, attempts and jobs say of each other.
+
+use std::collections::HashSet;
+
+use base::{EntityId, Timestamp};
+use records::{Attempt, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, JobHead, JobId, Pair};
+
+use super::references::same_slot;
+use super::rows::{RowCheck, Within, Wrong, same_key};
+use crate::codec::key::{self, Moment};
+use crate::embedded::tables::Table;
+
+impl RowCheck<'_, '_> {
+    pub(super) fn pairs_and_deliveries(&mut self, within: &Within) {
+        let bodies = self.pairs(within);
+        self.deliveries(within);
+        self.progress_and_attempts(within);
+        self.jobs(within, &bodies);
+    }
+
+    /// Answers where the bodies of what failed for good may be.
+    fn pairs(&mut self, within: &Within) -> HashSet<JobId> {
+        let mut bodies = HashSet::new();
+        self.records(Table::Pairs, within.partition, |check, key, pair: Pair| {
+            same_key(key, &key::pair(pair.slot, pair.client))?;
+            within.is_there(pair.slot)?;
+            check.registered.was(pair.client)?;
+            bodies.extend(pair.failed.map(|failed| Pair::body_of_failed(failed.delivery)));
+            let waiting = [pair.pending, pair.failed].into_iter().flatten().map(|waiting| waiting.delivery);
+            let mut named = waiting.chain(pair.in_flight.as_ref().map(|flight| flight.delivery));
+            named.try_for_each(|delivery| check.delivery_of(within, &pair, delivery))
+        });
+        bodies
+    }
+
+    fn delivery_of(&self, within: &Within, pair: &Pair, id: EntityId) -> Result<(), Wrong> {
+        if id.at < kept(within) {
+            return Ok(());
+        }
+        let key = key::moment(DeliveryKey::from(id));
+        let delivery: Option<Delivery> = self.record(Table::Deliveries, within.partition, &key)?;
+        let delivery = delivery.ok_or("its delivery is missing")?;
+        if (delivery.id, delivery.slot, delivery.client) == (id, pair.slot, pair.client) {
+            Ok(())
+        } else {
+            Err("its delivery is of another device or client".to_owned())
+        }
+    }
+
+    fn deliveries(&mut self, within: &Within) {
+        let partition = within.partition;
+        self.records(Table::Deliveries, partition, |check, key, delivery: Delivery| {
+            let moment = Moment::from(DeliveryKey::from(delivery.id));
+            same_key(key, &moment.below(&[]))?;
+            within.was_given(delivery.slot)?;
+            check.registered.was(delivery.client)?;
+            let (by_client, by_device) = (key::incarnation(delivery.client), key::slot(delivery.slot));
+            check.needs(Table::DeliveriesByClient, partition, &moment.below(&by_client))?;
+            check.needs(Table::DeliveriesByDevice, partition, &moment.below(&by_device))?;
+            if moment.at < kept(within) { Ok(()) } else { check.needs(Table::Progress, partition, key) }
+        });
+        self.rows(Table::DeliveriesByClient, partition, |check, key, _| {
+            let delivery: Delivery = check.named_by(Table::Deliveries, partition, key)?;
+            let is_right = key.starts_with(&key::incarnation(delivery.client));
+            if is_right { Ok(()) } else { Err(format!("what it names is for client {}", delivery.client.0)) }
+        });
+        self.rows(Table::DeliveriesByDevice, partition, |check, key, _| {
+            let delivery: Delivery = check.named_by(Table::Deliveries, partition, key)?;
+            same_slot(key, delivery.slot)
+        });
+    }
+
+    fn progress_and_attempts(&mut self, within: &Within) {
+        let partition = within.partition;
+        let needs_delivery = |check: &Self, moment: Moment| {
+            if moment.at < kept(within) {
+                return Ok(());
+            }
+            check.needs(Table::Deliveries, partition, &moment.below(&[]))
+        };
+        self.records(Table::Progress, partition, |check, key, _: DeliveryProgress| {
+            needs_delivery(check, Moment::at_end_of(key).map_err(|error| error.to_string())?)
+        });
+        self.records(Table::Attempts, partition, |check, key, attempt: Attempt| {
+            same_key(key, &key::attempt(attempt.delivery, attempt.number))?;
+            needs_delivery(check, Moment::from(attempt.delivery))
+        });
+    }
+
+    /// A job is that of a pair with something to tell; a body that of a job, or of what failed for good.
+    fn jobs(&mut self, within: &Within, bodies: &HashSet<JobId>) {
+        let partition = within.partition;
+        self.records(Table::JobHeads, partition, |check, key, job: JobHead| {
+            same_key(key, &key::job(job.id))?;
+            let slot = job.alias.and_then(|alias| u32::try_from(alias.0).ok()).map(DeviceSlot);
+            let slot = slot.ok_or("it is for no device")?;
+            within.is_there(slot)?;
+            let pair = key::pair(slot, base::Incarnation(job.queue.0));
+            let pair: Option<Pair> = check.record(Table::Pairs, partition, &pair)?;
+            match pair {
+                Some(pair) if pair.pending.is_some() || pair.in_flight.is_some() => Ok(()),
+                Some(_) => Err("its client has nothing to be told of its device".to_owned()),
+                None => Err("its pair of device and client is missing".to_owned()),
+            }
+        });
+        self.rows(Table::JobBodies, partition, |check, key, _| {
+            let id = JobId(key.as_slice().try_into().map_err(|_| "its key is not that of a job")?);
+            if bodies.contains(&id) { Ok(()) } else { check.needs(Table::JobHeads, partition, key) }
+        });
+    }
+}
+
+fn kept(within: &Within) -> Timestamp {
+    within.head.kept_from.deliveries
+}
