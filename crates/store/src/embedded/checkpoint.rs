@@ -96,8 +96,12 @@ impl EmbeddedStore {
         oldest.map(|since| since.after(self.options.checkpoint_age))
     }
 
-    /// Whether a checkpoint is due for the length of the log.
-    pub(super) fn log_is_long(&self) -> bool {
+    /// Whether a checkpoint is due for what a start would have to read, or for the memory that it takes.
+    pub(super) fn is_laden(&self) -> bool {
+        self.log_is_long() || self.overlay_memory.bytes() >= self.options.checkpoint_memory_bytes
+    }
+
+    fn log_is_long(&self) -> bool {
         self.log_bytes.load(Ordering::Acquire) >= self.options.checkpoint_log_bytes
     }
 
@@ -105,14 +109,14 @@ impl EmbeddedStore {
         let dirty =
             |(index, partition): (usize, &Partition)| partition.dirty_since().map(|since| (index, since));
         let dirty: Vec<_> = self.partitions.iter().enumerate().filter_map(dirty).collect();
-        if self.log_is_long() {
+        if self.is_laden() {
             let waited_for = dirty.iter().min_by_key(|(index, _)| checkpointer.covered[*index]);
             if let Some((index, _)) = waited_for {
                 return Some(Due::Partition(*index));
             }
-            if !self.clean(checkpointer).is_empty() {
-                return Some(Due::Positions);
-            }
+        }
+        if self.log_is_long() && !self.clean(checkpointer).is_empty() {
+            return Some(Due::Positions);
         }
         let oldest = dirty.iter().min_by_key(|(_, since)| *since);
         let is_old = |since: Timestamp| now >= since.after(self.options.checkpoint_age);

@@ -118,7 +118,7 @@ fn commit(store: &EmbeddedStore, bell: &Bell) {
         match store.commit_step() {
             Progress::Worked => {
                 is_claimed = false;
-                if store.log_is_long() || bell.waits_for_change.load(Ordering::Acquire) {
+                if store.is_laden() || bell.waits_for_change.load(Ordering::Acquire) {
                     bell.ring();
                 }
             }

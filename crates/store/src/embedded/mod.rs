@@ -49,6 +49,7 @@ use directory::Directory;
 use figures::Counters;
 use health::Health;
 use inbox::{Inbox, Waiting};
+use overlay::OverlayMemory;
 use partition::Partition;
 use tables::Tables;
 use view::EmbeddedView;
@@ -61,6 +62,8 @@ pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
+/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log.
+pub const CHECKPOINT_MEMORY_BYTES: usize = 96 << 20;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
 /// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints.
@@ -79,6 +82,8 @@ pub struct EmbeddedOptions {
     pub table_cache_bytes: usize,
     /// Bytes of log after which checkpoints begin.
     pub checkpoint_log_bytes: u64,
+    /// Bytes of memory for what no checkpoint has written, after which checkpoints begin.
+    pub checkpoint_memory_bytes: usize,
     /// Age of a change after which its partition is checkpointed.
     pub checkpoint_age: Duration,
     /// About so many blobs of readings of the same slice and day are merged at once.
@@ -95,6 +100,7 @@ impl Default for EmbeddedOptions {
             partitions: PARTITIONS,
             table_cache_bytes: TABLE_CACHE_BYTES,
             checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
+            checkpoint_memory_bytes: CHECKPOINT_MEMORY_BYTES,
             checkpoint_age: CHECKPOINT_AGE,
             merged_blobs: crate::history::FAN_IN,
             log: LogOptions::default(),
@@ -134,6 +140,7 @@ pub struct EmbeddedStore {
     covered: AtomicU64,
     /// Bytes of the log after it.
     log_bytes: AtomicU64,
+    overlay_memory: Arc<OverlayMemory>,
     /// Released last.
     _lock: Box<dyn Send + Sync>,
 }

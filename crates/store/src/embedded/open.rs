@@ -21,6 +21,7 @@ use super::figures::Counters;
 use super::health::Health;
 use super::inbox::Inbox;
 use super::key_range::KeyRange;
+use super::overlay::OverlayMemory;
 use super::partition::Partition;
 use super::presence::Presence;
 use super::tables::{Snapshot, Table, Tables};
@@ -52,7 +53,8 @@ impl EmbeddedStore {
         let snapshot = Arc::new(tables.snapshot()?);
         let directory = read_directory(&snapshot)?;
         let covered = read_covered(&snapshot, &directory)?;
-        let partitions = partitions(&snapshot, &covered)?;
+        let overlay_memory = Arc::default();
+        let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
         let log = replay.log(disk, &options)?;
         let committer = Committer { log, appended: replay.appended };
@@ -77,6 +79,7 @@ impl EmbeddedStore {
             counters: Counters::default(),
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
+            overlay_memory,
             _lock: lock,
         };
         store.free_log()?;
@@ -192,11 +195,13 @@ fn read_covered(
 fn partitions(
     snapshot: &Arc<Snapshot>,
     covered: &[(PartitionId, Covered)],
+    memory: &Arc<OverlayMemory>,
 ) -> Result<Vec<Partition>, StoreError> {
     let open = |(id, covered): &(PartitionId, Covered)| {
         let empty = Presence::for_keys(0);
-        let partition = Partition::new(*id, Arc::clone(snapshot), covered.head.clone(), empty);
-        partition.set_presence(presence_of(snapshot, &partition)?);
+        let (snapshot, head) = (Arc::clone(snapshot), covered.head.clone());
+        let partition = Partition::new(*id, Arc::clone(&snapshot), head, empty, Arc::clone(memory));
+        partition.set_presence(presence_of(&snapshot, &partition)?);
         Ok(partition)
     };
     covered.iter().map(open).collect()

@@ -10,7 +10,8 @@ mod slice;
 mod views;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, RwLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 
 use base::Timestamp;
 use blocklog::Position;
@@ -31,7 +32,12 @@ pub(super) use views::{OpenViews, Versions};
 pub(super) struct Overlay {
     data: RwLock<Data>,
     views: Mutex<OpenViews>,
+    memory: Arc<OverlayMemory>,
 }
+
+/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them.
+#[derive(Debug, Default)]
+pub(super) struct OverlayMemory(AtomicUsize);
 
 /// The changes.
 #[derive(Debug, Default)]
@@ -39,6 +45,7 @@ pub(super) struct Data {
     /// By the number of [`Table`].
     rows: Vec<Rows>,
     slices: BTreeMap<u32, SliceOverlay>,
+    slices_bytes: usize,
     /// The latest batch.
     head: PartitionHead,
     /// Its place in the log.
@@ -62,7 +69,24 @@ impl Below<'_> {
     }
 }
 
+impl OverlayMemory {
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let bytes = reading(&self.data).memory_bytes();
+        self.memory.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Overlay {
+    pub(super) fn new(memory: &Arc<OverlayMemory>) -> Self {
+        Self { data: RwLock::default(), views: Mutex::default(), memory: Arc::clone(memory) }
+    }
+
     /// Applies a durable batch.
     pub(super) fn apply(&self, batch: Prepared, position: Position, below: &Below<'_>) {
         let versions = locked(&self.views).versions(batch.head.seq);
@@ -70,9 +94,13 @@ impl Overlay {
         data.position = position;
         data.since.get_or_insert(batch.head.now);
         data.head = batch.head;
+        let before = data.memory_bytes();
         for change in batch.changes {
             data.change(change, &versions, below);
         }
+        let after = data.memory_bytes();
+        self.memory.0.fetch_add(after, Ordering::Relaxed);
+        self.memory.0.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Notes that a view reads as of batch `seq` until it is closed.
@@ -116,6 +144,11 @@ impl Data {
         self.rows.iter().map(Rows::len).sum()
     }
 
+    /// About how many bytes of memory everything takes.
+    fn memory_bytes(&self) -> usize {
+        self.rows.iter().map(Rows::memory_bytes).sum::<usize>() + self.slices_bytes
+    }
+
     /// Bytes of memory that readings take.
     pub(super) fn readings_bytes(&self) -> usize {
         self.slices.values().map(SliceOverlay::readings_bytes).sum()
@@ -156,18 +189,25 @@ impl Data {
     }
 
     fn sign(&mut self, sign: &SlotSign, versions: &Versions) {
-        let slice = self.slices.entry(sign.slot.slice()).or_default();
         let within = sign.slot.within_slice();
+        let slice = self.slice_mut(sign.slot);
         slice.see(within, SeenChange::Seen(sign.seen), versions);
         if let Some(reading) = &sign.reading {
-            slice.read(within, reading, versions);
+            let taken = slice.read(within, reading, versions);
+            self.slices_bytes += taken;
         }
+    }
+
+    fn slice_mut(&mut self, slot: DeviceSlot) -> &mut SliceOverlay {
+        self.slices.entry(slot.slice()).or_insert_with(|| {
+            self.slices_bytes += SliceOverlay::EMPTY_BYTES;
+            SliceOverlay::default()
+        })
     }
 
     /// The device's rows that are keyed by something besides it; the others are deleted by key.
     fn drop_device(&mut self, slot: DeviceSlot, versions: &Versions) {
-        let slice = self.slices.entry(slot.slice()).or_default();
-        slice.see(slot.within_slice(), SeenChange::Gone, versions);
+        self.slice_mut(slot).see(slot.within_slice(), SeenChange::Gone, versions);
         let pairs = self.rows_mut(Table::Pairs);
         for key in pairs.keys(&KeyRange::of(&key::slot(slot))) {
             // what may be below goes with the device's mark

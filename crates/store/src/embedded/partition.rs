@@ -12,7 +12,7 @@ use records::PartitionHead;
 
 use super::change::Prepared;
 use super::locks::locked;
-use super::overlay::{Below, Overlay};
+use super::overlay::{Below, Overlay, OverlayMemory};
 use super::presence::Presence;
 use super::tables::{Snapshot, Table};
 
@@ -21,6 +21,8 @@ use super::tables::{Snapshot, Table};
 pub(super) struct Partition {
     pub(super) id: PartitionId,
     layers: Mutex<Layers>,
+    /// Of all partitions together.
+    memory: Arc<OverlayMemory>,
     presence: Mutex<Presence>,
 }
 
@@ -59,9 +61,11 @@ impl Partition {
         snapshot: Arc<Snapshot>,
         head: PartitionHead,
         presence: Presence,
+        memory: Arc<OverlayMemory>,
     ) -> Self {
-        let layers = Layers { active: Arc::default(), frozen: None, snapshot, head };
-        Self { id, layers: Mutex::new(layers), presence: Mutex::new(presence) }
+        let active = Arc::new(Overlay::new(&memory));
+        let layers = Layers { active, frozen: None, snapshot, head };
+        Self { id, layers: Mutex::new(layers), memory, presence: Mutex::new(presence) }
     }
 
     /// Applies a durable batch; it is seen from now on.
@@ -107,7 +111,7 @@ impl Partition {
     pub(super) fn freeze(&self) -> Arc<Overlay> {
         let mut layers = locked(&self.layers);
         debug_assert!(layers.frozen.is_none(), "one checkpoint of a partition at a time");
-        let frozen = std::mem::take(&mut layers.active);
+        let frozen = std::mem::replace(&mut layers.active, Arc::new(Overlay::new(&self.memory)));
         layers.frozen = Some(Arc::clone(&frozen));
         frozen
     }

@@ -24,6 +24,7 @@ fn small() -> EmbeddedOptions {
         partitions: 2,
         table_cache_bytes: 1 << 20,
         checkpoint_log_bytes: 64 << 10,
+        checkpoint_memory_bytes: 1 << 30,
         checkpoint_age: Duration::from_secs(60),
         merged_blobs: 4,
         log: LogOptions { segment_bytes: 8 << 10, ..LogOptions::default() },

@@ -11,7 +11,14 @@ use crate::embedded::key_range::KeyRange;
 
 /// Changed rows in order of key.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(BTreeMap<Key, RowVersions>);
+pub(crate) struct Rows {
+    rows: BTreeMap<Key, RowVersions>,
+    /// Memory of values.
+    value_bytes: usize,
+}
+
+/// Memory of a row besides its value: its place in a tree whose nodes are two thirds full, and what an allocation costs.
+const ROW_BYTES: usize = (size_of::<Key>() + size_of::<RowVersions>()) * 3 / 2 + 16;
 
 #[derive(Debug)]
 struct RowVersions {
@@ -54,16 +61,25 @@ impl RowVersions {
         }
     }
 
-    fn push(&mut self, value: Option<Box<[u8]>>, versions: &Versions) {
+    /// Adds a version, and drops those that no view needs; the bytes of these.
+    fn push(&mut self, value: Option<Box<[u8]>>, versions: &Versions) -> usize {
         let version = Version { seq: versions.seq, value };
+        let mut dropped = 0;
         match self.versions.last_mut() {
-            Some(last) if last.seq == versions.seq || !versions.needs(last.seq) => *last = version,
+            Some(last) if last.seq == versions.seq || !versions.needs(last.seq) => {
+                dropped += std::mem::replace(last, version).bytes();
+            }
             _ => self.versions.push(version),
         }
         // a version is of use to views older than the next one only
         while self.versions.get(1).is_some_and(|next| !versions.needs_before(next.seq)) {
-            self.versions.remove(0);
+            dropped += self.versions.remove(0).bytes();
         }
+        dropped
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.versions.iter().map(Version::bytes).sum()
     }
 
     fn first_seq(&self) -> u64 {
@@ -71,19 +87,30 @@ impl RowVersions {
     }
 }
 
+impl Version {
+    fn bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
 impl Rows {
+    /// About how much memory it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.rows.len() * ROW_BYTES + self.value_bytes
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.rows.len()
     }
 
     /// Whether anything is known of the row.
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
-        self.0.contains_key(key)
+        self.rows.contains_key(key)
     }
 
     /// The row as of batch `seq`.
     pub(crate) fn at(&self, key: &[u8], seq: u64) -> Found<'_> {
-        self.0.get(key).map_or(Found::Untouched, |row| row.at(seq))
+        self.rows.get(key).map_or(Found::Untouched, |row| row.at(seq))
     }
 
     pub(super) fn put(
@@ -93,23 +120,27 @@ impl Rows {
         versions: &Versions,
         is_born: impl FnOnce(&Key) -> bool,
     ) {
-        if let Some(row) = self.0.get_mut(&key) {
-            row.push(Some(value), versions);
+        self.value_bytes += value.len();
+        if let Some(row) = self.rows.get_mut(&key) {
+            self.value_bytes -= row.push(Some(value), versions);
             return;
         }
         let is_born_here = is_born(&key);
         let version = Version { seq: versions.seq, value: Some(value) };
-        self.0.insert(key, RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
+        self.rows.insert(key, RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
     }
 
     pub(super) fn delete(&mut self, key: Key, versions: &Versions, is_below: impl FnOnce(&Key) -> bool) {
-        match self.0.get_mut(&key) {
-            Some(row) if row.is_born_here && !versions.needs(row.first_seq()) => drop(self.0.remove(&key)),
-            Some(row) => row.push(None, versions),
+        match self.rows.get_mut(&key) {
+            Some(row) if row.is_born_here && !versions.needs(row.first_seq()) => {
+                self.value_bytes -= row.value_bytes();
+                self.rows.remove(&key);
+            }
+            Some(row) => self.value_bytes -= row.push(None, versions),
             None if is_below(&key) => {
                 let version = Version { seq: versions.seq, value: None };
                 let row = RowVersions { is_born_here: false, versions: SmallVec::from_buf([version]) };
-                self.0.insert(key, row);
+                self.rows.insert(key, row);
             }
             None => {}
         }
@@ -123,7 +154,7 @@ impl Rows {
     fn range(&self, range: &KeyRange) -> impl DoubleEndedIterator<Item = (&Key, &RowVersions)> {
         let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Key::new()) };
         let range = if range.is_empty() { none } else { range.clone() };
-        self.0.range((range.low, range.high))
+        self.rows.range((range.low, range.high))
     }
 
     /// The first changed rows of a range as of batch `seq`, from its front or its back; `None` is a deletion.
@@ -149,7 +180,7 @@ impl Rows {
 
     /// Every row as it is at the end, in order of key; those that leave nothing behind are left out.
     pub(crate) fn finals(&self) -> impl Iterator<Item = (&Key, Final<'_>)> {
-        self.0.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
+        self.rows.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
             Found::Value(value) => Some((key, Final::Put(value))),
             Found::Deleted if row.is_born_here => None,
             Found::Deleted => Some((key, Final::Remove)),

@@ -55,6 +55,10 @@ impl Default for SliceOverlay {
 }
 
 impl SliceOverlay {
+    /// Bytes of memory without any reading.
+    pub(super) const EMPTY_BYTES: usize =
+        size_of::<Self>() + size_of::<[SeenChange; DeviceSlot::SLICE_DEVICES as usize]>();
+
     pub(super) fn see(&mut self, within: u8, change: SeenChange, versions: &Versions) {
         self.seen_before.retain(|before| versions.needs_before(before.until));
         let current = &mut self.seen[usize::from(within)];
@@ -76,14 +80,20 @@ impl SliceOverlay {
         &self.seen
     }
 
-    pub(super) fn read(&mut self, within: u8, reading: &Reading, versions: &Versions) {
+    /// Adds a reading; the bytes of memory that it took.
+    pub(super) fn read(&mut self, within: u8, reading: &Reading, versions: &Versions) -> usize {
+        let mut taken = 0;
         if self.chunks.last().is_none_or(|last| last.chunk.is_full()) {
             self.chunks.push(ChunkVersions { chunk: Chunk::new(), marks: Vec::new() });
+            taken += size_of::<ChunkVersions>();
         }
         if let Some(last) = self.chunks.last_mut() {
             last.mark(versions);
+            let before = last.chunk.memory_bytes();
             last.chunk.push(within, reading);
+            taken += last.chunk.memory_bytes() - before;
         }
+        taken
     }
 
     /// The chunks that a device may have readings in, as of batch `seq`, with their numbers.

@@ -142,3 +142,21 @@ fn without_views_nothing_is_kept_twice() {
     assert_eq!(data.rows(Table::JobHeads).expect("changed").at(&key(1), 98), Found::Untouched);
     assert_eq!((data.position(), data.head().seq), (Position(99), 99));
 }
+
+#[test]
+fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
+    let memory = Arc::new(OverlayMemory::default());
+    let presence = Presence::for_keys(0);
+    let (one, other) = (Overlay::new(&memory), Overlay::new(&memory));
+    apply(&one, 1, (0..100).map(|number| put(Table::JobHeads, number, 7)).collect(), &presence);
+    let rows = memory.bytes();
+    assert!((100 * 8..100 * 400).contains(&rows), "{rows} bytes for 100 rows of 8");
+    apply(&one, 2, (0..100).map(|number| put(Table::JobHeads, number, 8)).collect(), &presence);
+    assert_eq!(memory.bytes(), rows, "what is overwritten takes nothing");
+    apply(&other, 1, (0..100).map(|number| sign(number, number)).collect(), &presence);
+    assert!(memory.bytes() >= rows + SliceOverlay::EMPTY_BYTES);
+    let deletions = (0..100).map(|number| Change::Delete { table: Table::JobHeads, key: key(number) });
+    apply(&one, 3, deletions.collect(), &presence);
+    drop(other);
+    assert_eq!(memory.bytes(), 0, "what was born here and deleted takes nothing, nor does what nobody reads");
+}

@@ -183,3 +183,18 @@ fn many_devices_that_give_a_sign_write_few_rows() {
     let bytes = figure(&store, "fieldpost_store_checkpoint_bytes_total");
     assert!(bytes < 10_000.0 * 6.0, "{bytes}");
 }
+
+#[test]
+fn a_checkpoint_is_due_for_memory_before_the_log_is_long() {
+    let disk = SimulatedDisk::new(1);
+    let options =
+        EmbeddedOptions { checkpoint_memory_bytes: 100_000, checkpoint_log_bytes: 1 << 30, ..small() };
+    let store = EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, options).expect("opens");
+    let mut head = PartitionHead::default();
+    commit(&store, &mut head, put_jobs(0..100));
+    assert_eq!(store.checkpoint_step(START), Progress::Idle);
+    commit(&store, &mut head, put_jobs(100..2_000));
+    assert_eq!(store.checkpoint_step(START), Progress::Worked);
+    assert_eq!(store.checkpoint_step(START), Progress::Idle, "what was written takes no memory");
+    assert_eq!(jobs(&store), 2_000);
+}
