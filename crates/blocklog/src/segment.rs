@@ -55,7 +55,7 @@ impl ActiveSegment {
         spares: &mut Spares,
     ) -> Result<ActiveSegment, LogError> {
         let name = segment_name(sequence);
-        let (other_name, length) = match spares.pop(disk)? {
+        let (other_name, length) = match spares.pop() {
             Some(spare) => (spare.name, spare.bytes),
             None => (format!("{name}{UNFINISHED_SUFFIX}"), 0),
         };

@@ -4,8 +4,8 @@
 //! be given blocks anew; a file that is used again costs neither. A freed segment gets another name, so that no opening takes it
 //! for a part of the log, and keeps its bytes until it is written over.
 //!
-//! Nothing is written to a spare before its new name is durable: a crash could bring the old one back, over a
-//! header that is no longer its own. A spare is used once in one life of the process, or not at all: an opening removes
+//! Nothing is written to a spare before its new name is durable, as it is by the next segment that is begun: a crash could
+//! bring the old name back, over a header that is no longer its own. A spare is used once in one life of the process, or not at all: an opening removes
 //! those that it finds, since one of them may hold frames that were meant for a segment which never came to be, and whose
 //! positions will be given again.
 
@@ -61,14 +61,10 @@ impl Spares {
         Ok(())
     }
 
-    /// The one to use, if there is any. Its name is durable.
-    pub(crate) fn pop(&mut self, disk: &dyn Disk) -> Result<Option<Spare>, LogError> {
-        let Some(first) = self.waiting.front() else { return Ok(None) };
-        if !first.is_settled {
-            disk.sync_directory().map_err(LogError::io("sync the directory of", disk, &first.name))?;
-            self.directory_was_synced();
-        }
-        Ok(self.waiting.pop_front())
+    /// The one to use. None while no sync of the directory has come since the first one was freed: one more file is made then,
+    /// and from that time on there is one that is ready.
+    pub(crate) fn pop(&mut self) -> Option<Spare> {
+        self.waiting.pop_front_if(|first| first.is_settled)
     }
 
     /// All names so far are durable.
