@@ -5,6 +5,7 @@
 
 mod amqp;
 mod clock;
+mod data_dir;
 mod doors;
 mod front;
 mod ready_file;
@@ -19,11 +20,10 @@ use std::sync::{Arc, Mutex};
 
 use api::ApiState;
 use base::{Clock, WayIn};
-use blocklog::RealDisk;
 use engine::Engine;
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
-use store::{EmbeddedOptions, EmbeddedStore, Running, Store};
+use store::{Running, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -72,7 +72,8 @@ async fn serve(
     let mut tasks = JoinSet::new();
     let threshold = Threshold::open(settings, http, stop, &mut tasks)?;
 
-    let store = open_store(settings)?;
+    info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
+    let store = data_dir::open(settings)?;
     let clock = tokio::select! {
         clock = clock::start(store.recorded_now(), &threshold.front) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
@@ -141,15 +142,6 @@ impl Threshold {
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
         Ok(Self { front, tls, metrics })
     }
-}
-
-fn open_store(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
-    let directory = settings.data_dir.display();
-    let disk = RealDisk::open_dir(&settings.data_dir, true)
-        .map_err(because(&format!("the data directory {directory} cannot be opened")))?;
-    let store = EmbeddedStore::open(Arc::new(disk), EmbeddedOptions::default())
-        .map_err(because(&format!("the data directory {directory} is refused")))?;
-    Ok(Arc::new(store))
 }
 
 async fn open_doors(
