@@ -1,0 +1,167 @@
+//! Instructions of a partition's step over a slice of 64 reports, in a partition of 10,000 devices.
+//!
+//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same on a busy machine.
+#![allow(missing_docs, reason = "the harness makes items of its own")]
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{
+    ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
+};
+use engine::effect::Reply;
+use engine::input::{Addressed, Input, LinkedClient};
+use engine::intake::SlicePart;
+use engine::machine::{Machine, Moment, Step};
+use engine::partition::Partition;
+use engine::records::{DeviceProfile, Op, Process};
+use engine::runner::Outside;
+use engine::settings::{Keep, Retry, UnknownDevice};
+use engine::unsettled::{Fetch, Record, RecordKey};
+use engine::{NewDevice, Pending, Report, Said, Settings, StoreError};
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use store::MemoryStore;
+
+const DEVICES: u32 = 10_000;
+const REPORTS: u32 = 64;
+const NOW: Timestamp = Timestamp(1_795_219_200_000);
+
+/// Profiles, and nothing else, without a store: what is read of it is no part of a step.
+#[derive(Default)]
+struct Profiles(HashMap<DeviceId, Arc<DeviceProfile>>);
+
+impl Fetch for Profiles {
+    fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        let RecordKey::Profile(id) = key else { return Ok(None) };
+        Ok(self.0.get(id).map(|profile| Record::Profile(Arc::clone(profile))))
+    }
+}
+
+struct Scene {
+    partition: Partition,
+    profiles: Profiles,
+    /// What the step will be given.
+    input: Option<Input>,
+    pending: Option<Pending>,
+}
+
+fn id(number: u32) -> DeviceId {
+    DeviceId::new(&format!("d{number}")).expect("an id")
+}
+
+fn settings() -> Settings {
+    let hour = Duration::from_secs(3_600);
+    Settings {
+        device_id_chars_max: 16,
+        unknown: UnknownDevice::Reject,
+        report_interval: hour,
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [true; 3],
+        retry: Retry { base: Duration::from_secs(30), max: hour, attempts_max: 10 },
+        attempt_timeout: Duration::from_secs(10),
+        stale_probe: hour,
+        keep: Keep::default(),
+        allow_private: false,
+        render: Arc::new(|_| Vec::new()),
+    }
+}
+
+fn client() -> LinkedClient {
+    LinkedClient { incarnation: Incarnation(7), id: ClientId::new("acme").expect("an id") }
+}
+
+impl Scene {
+    fn new(linked: bool) -> Self {
+        let settings = Arc::new(settings());
+        let store = Arc::new(MemoryStore::new(Lineage(1), 1));
+        let clock = Arc::new(SystemClock::start(NOW));
+        let Outside { directory, .. } = Outside::new(Arc::clone(&store) as _, clock, &settings);
+        let moment = Moment { now: NOW, stamp: NOW };
+        let opened = Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &directory);
+        let partition = opened.expect("an empty store loads").partition;
+        let mut scene = Self { partition, profiles: Profiles::default(), input: None, pending: None };
+        scene.step(vec![Input::Attend { way: WayIn::Mqtt, attended: true }]);
+        for first in (0..DEVICES).step_by(500) {
+            scene.register(first..first + 500, linked, &settings);
+            let (inputs, _pending) = reports(first..first + 500, 0.0);
+            scene.step(vec![inputs]);
+        }
+        scene
+    }
+
+    fn register(&mut self, numbers: std::ops::Range<u32>, linked: bool, settings: &Settings) {
+        let rules = settings.registry_rules();
+        let create = |number| {
+            let device = NewDevice { id: id(number).to_string(), ..NewDevice::default() };
+            let (reply, _answer) = Reply::new();
+            Input::CreateDevice { device: Box::new(device.check(&rules).expect("a device")), reply }
+        };
+        self.step(numbers.clone().map(create).collect());
+        if linked {
+            let link = |number| {
+                let (reply, _answer) = Reply::new();
+                Input::Link { id: id(number), client: client(), linked: true, reply }
+            };
+            self.step(numbers.map(link).collect());
+        }
+    }
+
+    /// Steps until nothing is left to do; everything is durable at once.
+    fn step(&mut self, inputs: Vec<Input>) {
+        let mut inputs = inputs.into_iter();
+        while self.one_step(&mut inputs).more || inputs.len() > 0 {}
+    }
+
+    fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step {
+        let moment = Moment { now: NOW, stamp: NOW };
+        let step = self.partition.step(moment, inputs, &self.profiles).expect("a map can be read");
+        if let Some(batch) = &step.batch {
+            for op in &batch.ops {
+                if let Op::PutDevice(profile) = op {
+                    self.profiles.0.insert(profile.id.clone(), Arc::new((**profile).clone()));
+                }
+            }
+            self.partition.settled(batch.head.seq);
+        }
+        step
+    }
+}
+
+fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (Input, Pending) {
+    let addressed = |(index, number)| {
+        let device = id(number);
+        let hash = hash::device_hash(device.as_str());
+        let said = Said::Value { value: Value::Number(value), ts: None };
+        Addressed { index, hash, report: Report { device, kind: None, said, id: None } }
+    };
+    let reports: Vec<_> = (0..).zip(numbers).map(addressed).collect();
+    let (pending, mut parts) = SlicePart::split(reports.len() as u32, 1);
+    let part = parts.next().expect("one part");
+    (Input::Reports { way: WayIn::Mqtt, reports, part }, pending)
+}
+
+/// Every device said 0; 64 of them will say `value`.
+fn scene(linked: bool, value: f64) -> Scene {
+    let mut scene = Scene::new(linked);
+    let (input, pending) = reports((0..REPORTS).map(|number| number * 151), value);
+    (scene.input, scene.pending) = (Some(input), Some(pending));
+    scene
+}
+
+#[library_benchmark]
+#[bench::equal(args = (false, 0.0), setup = scene)]
+#[bench::changed(args = (false, 1.0), setup = scene)]
+#[bench::equal_linked(args = (true, 0.0), setup = scene)]
+#[bench::changed_linked(args = (true, 1.0), setup = scene)]
+fn step_of_64_reports(mut scene: Scene) -> (Scene, Step) {
+    let moment = Moment { now: NOW, stamp: NOW };
+    let Scene { partition, profiles, input, .. } = &mut scene;
+    let step = partition.step(moment, &mut black_box(input.take()).into_iter(), profiles);
+    (scene, step.expect("a map can be read"))
+}
+
+library_benchmark_group!(name = steps, benchmarks = [step_of_64_reports]);
+main!(library_benchmark_groups = steps);
