@@ -126,9 +126,15 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
+/// Longest piece of what a JSON parser said that a detail repeats, in characters.
+const PARSER_CHARS_MAX: usize = 160;
+
 /// What a JSON parser said, without its line number: a message has one line.
 fn not_json(error: &serde_json::Error) -> Problem {
     let said = error.to_string();
     let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
-    Problem::unreadable(format!("not readable JSON at byte {}: {what}", error.column()))
+    // It may repeat a string as long as the message.
+    let end = what.char_indices().nth(PARSER_CHARS_MAX).map_or(what.len(), |(end, _)| end);
+    let (what, dots) = (&what[..end], if end < what.len() { "..." } else { "" });
+    Problem::unreadable(format!("not readable JSON at byte {}: {what}{dots}", error.column()))
 }

@@ -318,3 +318,10 @@ proptest! {
         let _ = publish("dev/meter/0xA/state", message.as_bytes(), Some(&text), RULES);
     }
 }
+
+#[test]
+fn a_refusal_does_not_repeat_a_whole_message() {
+    let message = format!("\"{}\" and more", "x".repeat(60_000));
+    let problem = object(message.as_bytes(), None, RULES).expect_err("not JSON");
+    assert!(problem.detail.len() < 300, "{} bytes", problem.detail.len());
+}
