@@ -39,14 +39,19 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off.
+    /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off. What is read can be written: the year
+    /// 0 is the beginning of the year 1.
     ///
     /// # Errors
     /// When the text is not an RFC 3339 time with an offset.
     pub fn parse(text: &str) -> Result<Self, NotATime> {
         static PARSER: DateTimeParser = DateTimeParser::new();
+        if text.starts_with(['+', '-']) {
+            // A year of six digits: beyond RFC 3339, and what is before our era could not be told again.
+            return Err(NotATime);
+        }
         match PARSER.parse_timestamp(text) {
-            Ok(moment) => Ok(Self(moment.as_millisecond())),
+            Ok(moment) => Ok(Self(moment.as_millisecond().max(Self::WRITABLE_MIN))),
             // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
             Err(_) if is_in_last_year(text) => Ok(Self(Self::WRITABLE_MAX)),
             Err(_) => Err(NotATime),
@@ -112,6 +117,7 @@ mod tests {
             ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
             ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+            ("0000-06-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
             ("9999-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"),
         ] {
             let moment = Timestamp::parse(input).unwrap_or_else(|e| panic!("{input}: {e}"));
@@ -122,6 +128,17 @@ mod tests {
     #[test]
     fn text_without_an_offset_is_not_a_time() {
         for input in ["", "2026-11-21", "2026-11-21T01:02:03", "yesterday", "1700000000"] {
+            assert_eq!(Timestamp::parse(input), Err(NotATime), "{input}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_is_told() {
+        for input in ["0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999Z"] {
+            let moment = Timestamp::parse(input).expect("RFC 3339");
+            assert_eq!(Timestamp::parse(&moment.to_string()), Ok(moment), "{input}");
+        }
+        for input in ["-009999-03-01T00:00:00Z", "-000001-01-01T00:00:00Z", "+002026-11-21T01:02:03Z"] {
             assert_eq!(Timestamp::parse(input), Err(NotATime), "{input}");
         }
     }
