@@ -44,9 +44,20 @@ impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin)?;
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            write!(f, "{}: ", OnOneLine(&self.key))?;
         }
-        write!(f, "{}; {}", self.wrong, self.right)
+        write!(f, "{}; {}", OnOneLine(&self.wrong), OnOneLine(&self.right))
+    }
+}
+
+/// Text that may repeat what was written: a mistake has one line, whatever is in the file.
+struct OnOneLine<'a>(&'a str);
+
+impl fmt::Display for OnOneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| {
+            if c.is_control() { write!(f, "{}", c.escape_default()) } else { write!(f, "{c}") }
+        })
     }
 }
 
@@ -75,3 +86,20 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_has_one_line_whatever_was_written() {
+        let mistake = Mistake {
+            origin: Origin::Variable("FIELDPOST_HTTP__LISTEN".to_owned()),
+            key: "http.new\nline".to_owned(),
+            wrong: "\"a\r\nb\" is no address".to_owned(),
+            right: "write one".to_owned(),
+        };
+        let expect = r#"environment variable FIELDPOST_HTTP__LISTEN: http.new\nline: "a\r\nb" is no address; write one"#;
+        assert_eq!(mistake.to_string(), expect);
+    }
+}
