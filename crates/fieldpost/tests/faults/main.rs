@@ -6,6 +6,7 @@
 //! nobody mount, a limit or a file mode makes the same calls of the server fail; the promises are the same, so no test is
 //! left out. Damaged files are the subject of `directories`, what happens below the sockets that of `simulation`.
 
+mod clock;
 mod disk;
 mod full_disk;
 mod kills;
@@ -13,6 +14,7 @@ mod load;
 mod read_only_disk;
 mod scribe;
 mod stop;
+mod wall_clock;
 
 use std::path::Path;
 use std::time::Duration;
