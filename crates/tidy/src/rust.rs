@@ -295,6 +295,7 @@ pub fn is_target_root(path: &Path) -> bool {
     match parts.as_slice() {
         [crates, _, src, file] if crates == "crates" && src == "src" => file == "lib.rs" || file == "main.rs",
         [crates, _, file] if crates == "crates" => file == "build.rs",
+        [fuzz, targets, _] if fuzz == "fuzz" => targets == "fuzz_targets",
         [crates, _, kind, _] if crates == "crates" => {
             ["benches", "examples", "tests"].contains(&kind.as_ref())
         }

@@ -1,0 +1,45 @@
+//! What fuzzing asks of every reader of foreign bytes: one function for each target, which panics where an answer is wrong.
+//!
+//! Each asks for more than "no panic": a round trip, a second way to the same result, a place within the text, a bound. The
+//! targets of `fuzz/` hand them what libFuzzer makes up; `tests/corpora.rs` hands them the corpora and mutations of these, on a
+//! stable toolchain. Nothing here is part of the server.
+
+#![allow(clippy::missing_panics_doc, reason = "panicking is how a target tells")]
+
+pub mod cursors;
+pub mod import_lines;
+pub mod log_recovery;
+pub mod mqtt;
+pub mod mutation;
+pub mod report_lines;
+pub mod reports;
+pub mod settings;
+pub mod stored;
+
+/// The settings of the binary, which has no library that could be depended on.
+#[allow(dead_code, unused_imports, reason = "most of it is used by the rest of the binary")]
+#[path = "../../fieldpost/src/config/mod.rs"]
+mod config;
+mod pieces;
+mod server;
+
+/// A target: its name, which is also that of its corpus, and its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// As in `fuzz/fuzz_targets` and `fuzz/corpus`.
+    pub name: &'static str,
+    /// Panics where an answer is wrong.
+    pub run: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: [Target; 8] = [
+    Target { name: "cursors", run: cursors::run },
+    Target { name: "import_lines", run: import_lines::run },
+    Target { name: "log_recovery", run: log_recovery::run },
+    Target { name: "mqtt", run: mqtt::run },
+    Target { name: "report_lines", run: report_lines::run },
+    Target { name: "reports", run: reports::run },
+    Target { name: "settings", run: settings::run },
+    Target { name: "stored", run: stored::run },
+];

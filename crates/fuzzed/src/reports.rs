@@ -1,0 +1,196 @@
+//! One report as a device writes it: the payload of a publish, a JSON body, an AMQP message.
+//!
+//! The input is `topic NUL id NUL payload`; with fewer parts the payload is the last one. What decoding says is held against a
+//! second reading of the same JSON as a tree: an accepted value must be the tree in canonical form, a refused one must have a
+//! reason that the tree shows. What is accepted must come back from the report that is written from it.
+
+use base::limits::{REPORT_TS_AHEAD_MS_MAX, VALUE_BYTES_MAX};
+use base::{DeviceId, Problem, Timestamp};
+use engine::{Report, Said};
+use gateway::decode::canonical::{self, VALUE_DEPTH_MAX};
+use gateway::decode::{self, Rules};
+use serde_json::Value as Json;
+
+use crate::server::{BEGIN, check_detail};
+
+const RULES: Rules = Rules { device_id_chars_max: 16, wall: BEGIN };
+
+/// Decodes the input in every way in which it may have come.
+pub fn run(data: &[u8]) {
+    let parts: Vec<_> = data.splitn(3, |byte| *byte == 0).collect();
+    let (topic, id, payload) = match parts[..] {
+        [topic, id, payload] => (text(topic), text(id), payload),
+        [id, payload] => (None, text(id), payload),
+        _ => (None, None, data),
+    };
+    check_value(payload);
+    check_object(payload, id);
+    check_object(payload, None);
+    for topic in topic.into_iter().chain(["dev/lock/0xA/state", "dev/meter/m1/heartbeat", decode::SENSORS]) {
+        check_publish(topic, payload, id);
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+}
+
+fn tree_of(payload: &[u8]) -> Option<Json> {
+    serde_json::from_slice(payload).ok()
+}
+
+fn check_problem(problem: &Problem) {
+    assert!([400, 422].contains(&problem.status), "a report is unreadable or not allowed: {problem:?}");
+    assert!(!problem.code.is_empty(), "{problem:?}");
+    check_detail(&problem.detail);
+}
+
+fn check_value(payload: &[u8]) {
+    let Some(text) = std::str::from_utf8(payload).ok() else { return };
+    let tree = tree_of(payload);
+    match (canonical::value(text), &tree) {
+        (Ok(value), Some(tree)) => {
+            let written = value.to_json();
+            assert_eq!(Some(&written), canonical_of(tree).as_ref(), "of {text:?}");
+            assert!(written.len() <= VALUE_BYTES_MAX && depth(tree) <= VALUE_DEPTH_MAX, "of {text:?}");
+            assert_eq!(canonical::value(&written).as_ref(), Ok(&value), "canonical text stays as it is");
+        }
+        (Ok(value), None) => panic!("{text:?} is no JSON, and was read as {value:?}"),
+        (Err(problem), tree) => check_refusal(&problem, tree.as_ref(), text),
+    }
+}
+
+/// A refused value is one that the tree shows to be beyond a limit, or that no tree can show: no JSON, or a key twice.
+fn check_refusal(problem: &Problem, tree: Option<&Json>, text: &str) {
+    check_problem(problem);
+    let Some(tree) = tree else { return };
+    match problem.code {
+        "unreadable" => assert!(problem.detail.contains("twice"), "{text:?}: {problem:?}"),
+        "value_too_deep" => {
+            assert!(depth(tree) > VALUE_DEPTH_MAX || text.contains(':'), "{text:?}: {problem:?}")
+        }
+        "value_too_large" => assert!(text.len() > VALUE_BYTES_MAX / 4, "{text:?}: {problem:?}"),
+        code => panic!("{text:?} is refused as {code}, and serde reads it"),
+    }
+}
+
+fn check_object(payload: &[u8], id: Option<&str>) {
+    match decode::object(payload, id, RULES) {
+        Ok(report) => {
+            assert_eq!(report.kind, None, "a payload names no kind");
+            let tree = match (tree_of(payload), &report.said) {
+                (Some(tree), _) => tree,
+                // No tree holds a number that no double does.
+                (None, Said::Refused(problem)) => return check_problem(problem),
+                (None, said) => panic!("{payload:?} is no JSON, and says {said:?}"),
+            };
+            let name = tree.get("device_id").or_else(|| tree.get("sensor_id")).and_then(Json::as_str);
+            assert_eq!(name, Some(report.device.as_str()), "it is from whom it says");
+            check_said(&report, tree.get("data"), tree.get("ts"));
+            check_round_trip(&report);
+        }
+        Err(problem) => check_problem(&problem),
+    }
+}
+
+fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
+    let decoded = decode::publish(topic, payload, id, RULES);
+    if topic == decode::SENSORS {
+        let object = decode::object(payload, id, RULES);
+        assert_eq!(format!("{decoded:?}"), format!("{object:?}"), "sensors is the same as a body");
+        return;
+    }
+    let parts: Vec<_> = topic.split('/').collect();
+    match (decoded, &parts[..]) {
+        (Ok(report), ["dev", kind, device, last @ ("state" | "heartbeat")]) => {
+            assert_eq!(report.device.as_str(), *device);
+            assert!(report.kind.as_ref().is_none_or(|known| known.as_str() == *kind));
+            assert!(
+                report.kind.is_some() || matches!(&report.said, Said::Refused(p) if p.code == "wrong_kind")
+            );
+            check_publish_said(&report, last, payload);
+        }
+        (Ok(report), _) => panic!("{topic:?} is no topic of ours, and gave {report:?}"),
+        (Err(problem), ["dev", _, device, "state" | "heartbeat"]) => {
+            check_problem(&problem);
+            let good = device.len() <= RULES.device_id_chars_max && DeviceId::new(device).is_some();
+            assert!(!good, "{topic:?}: {problem:?}");
+        }
+        (Err(problem), _) => {
+            check_problem(&problem);
+            assert_eq!(problem.code, decode::UNKNOWN_TOPIC, "{topic:?}");
+        }
+    }
+}
+
+fn check_publish_said(report: &Report, last: &str, payload: &[u8]) {
+    match (&report.said, last) {
+        (Said::Alive, "heartbeat") => assert!(report.id.is_none()),
+        (Said::Alive, _) => panic!("a state says more than alive: {report:?}"),
+        (Said::Refused(problem), _) => check_problem(problem),
+        (Said::Value { .. }, "heartbeat") => panic!("a heartbeat has no value: {report:?}"),
+        (Said::Value { .. }, _) => {
+            let tree = tree_of(payload).expect("what is accepted is JSON");
+            let envelope = tree.get("data").is_some();
+            let (data, ts) = if envelope { (tree.get("data"), tree.get("ts")) } else { (Some(&tree), None) };
+            check_said(report, data, ts);
+        }
+    }
+}
+
+fn check_said(report: &Report, data: Option<&Json>, ts: Option<&Json>) {
+    match &report.said {
+        Said::Value { value, ts: known } => {
+            assert_eq!(data.and_then(canonical_of), Some(value.to_json()), "{report:?}");
+            let written = ts.filter(|ts| !ts.is_null()).map(|ts| ts.as_str().map(Timestamp::parse));
+            assert_eq!(known.map(|ts| Some(Ok(ts))), written, "{report:?}");
+            assert!(known.is_none_or(|ts| ts.since(BEGIN).as_millis() <= REPORT_TS_AHEAD_MS_MAX as u128));
+        }
+        Said::Refused(problem) => check_problem(problem),
+        Said::Alive => panic!("an object says more than alive: {report:?}"),
+    }
+}
+
+/// What is written from a report is read as the same report.
+fn check_round_trip(report: &Report) {
+    let Said::Value { value, ts } = &report.said else { return };
+    let ts = ts.map(|ts| format!(r#","ts":"{ts}""#)).unwrap_or_default();
+    let written = format!(r#"{{"data":{},"device_id":"{}"{ts}}}"#, value.to_json(), report.device);
+    let again = decode::object(written.as_bytes(), None, RULES);
+    let again = again.unwrap_or_else(|problem| panic!("{written}: {problem:?}"));
+    assert_eq!(again.device, report.device, "{written}");
+    assert_eq!(format!("{:?}", again.said), format!("{:?}", report.said), "{written}");
+}
+
+/// RFC 8785 from a tree; `None` where a number is beyond a double.
+fn canonical_of(tree: &Json) -> Option<String> {
+    Some(match tree {
+        Json::Null | Json::Bool(_) => tree.to_string(),
+        Json::Number(number) => base::Value::number(number.as_f64()?)?.to_json(),
+        Json::String(text) => quoted(text),
+        Json::Array(items) => {
+            let items: Option<Vec<_>> = items.iter().map(canonical_of).collect();
+            format!("[{}]", items?.join(","))
+        }
+        Json::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
+            let written =
+                |(key, value): (&String, &Json)| Some(format!("{}:{}", quoted(key), canonical_of(value)?));
+            let members: Option<Vec<_>> = members.into_iter().map(written).collect();
+            format!("{{{}}}", members?.join(","))
+        }
+    })
+}
+
+fn quoted(text: &str) -> String {
+    Json::String(text.to_owned()).to_string()
+}
+
+fn depth(tree: &Json) -> usize {
+    match tree {
+        Json::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Json::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
