@@ -42,7 +42,7 @@ pub(super) struct Mistake {
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.origin)?;
+        write!(f, "{}: ", OnOneLine(&self.origin.to_string()))?;
         if !self.key.is_empty() {
             write!(f, "{}: ", OnOneLine(&self.key))?;
         }
