@@ -14,7 +14,7 @@ use records::{
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
 use crate::port::{CommitOutcome, Page, ReadingKey, Resident, Whose};
 
-pub(super) fn id(text: &str) -> DeviceId {
+pub(crate) fn id(text: &str) -> DeviceId {
     DeviceId::new(text).expect("an id")
 }
 

@@ -7,6 +7,7 @@
 mod agreement;
 mod basics;
 mod deletion;
+mod history;
 mod keeping;
 mod paging;
 pub mod traffic;
@@ -18,8 +19,9 @@ pub use basics::{
     outcomes_come_in_the_order_of_commits, what_was_committed_is_there_after_a_restart,
 };
 #[cfg(test)]
-pub(crate) use basics::{all, delivery, event, sign};
+pub(crate) use basics::{all, delivery, event, id, sign};
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
+pub use history::readings_of_many_days_are_those_of_a_plain_list;
 pub use keeping::{
     a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
     devices_are_found_by_label_and_kind, ids_of_reports_belong_to_their_device,
@@ -73,6 +75,7 @@ macro_rules! conformance_tests {
             pages_neither_miss_nor_repeat,
             pages_stay_within_their_times,
             random_traffic_agrees_with_the_model,
+            readings_of_many_days_are_those_of_a_plain_list,
             the_quarantine_keeps_what_was_refused,
             what_is_too_old_is_gone,
             what_was_committed_is_there_after_a_restart,

@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod driver;
 mod expiring;
+mod merging;
 mod opening;
 
 use std::sync::Arc;
