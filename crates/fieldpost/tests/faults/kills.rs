@@ -17,7 +17,7 @@ use crate::{PATIENCE, site};
 
 const KILLS: u32 = 22;
 /// The first kills come when a checkpoint has just been made: it is the turn of the next partition then.
-const KILLS_AT_A_CHECKPOINT: u32 = 8;
+const KILLS_AT_A_CHECKPOINT: u32 = 6;
 /// Before each of the others so many more reports are acknowledged, at least and at most.
 const ACKNOWLEDGED_BEFORE: (u64, u64) = (200, 2_000);
 const DEFAULT_SEED: u64 = 20_261_121;

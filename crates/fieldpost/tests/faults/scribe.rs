@@ -17,7 +17,7 @@ use crate::PATIENCE;
 /// Devices that are written with each number.
 const PLACARDS: usize = 20;
 /// Long lines that are written with each number.
-const LINES: usize = 64;
+const LINES: usize = 16;
 /// Nearly as long as a line may be.
 const LINE_BYTES: usize = 60_000;
 /// What fills them.
