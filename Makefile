@@ -8,10 +8,10 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit lint deny fmt bench clean
+.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench clean
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building, tests and benchmarks need (Debian packages, only the missing ones)
 	@scripts/setup build test bench
@@ -35,6 +35,12 @@ test: ## format check, clippy, every test (what CI runs)
 unit: ## the tests of one crate: make unit CRATE=watch
 	$(CARGO) test $(LOCKED) --package $(or $(CRATE),$(error name the crate: make unit CRATE=watch))
 
+# Eight hours unless it is said otherwise: make simulate-long SIM_SECONDS=600
+simulate-long: export SIM_SECONDS ?= 28800
+simulate-long: ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
+	@scripts/setup build
+	$(CARGO) test $(LOCKED) --release --package fieldpost --test simulation many_lives -- --nocapture
+
 lint: ## format check and clippy alone
 	@scripts/setup build
 	$(CARGO) fmt --all --check
@@ -52,6 +58,7 @@ bench: ## print figures of this machine beside Mosquitto's; the raw run goes to 
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
 
 clean: ## remove what was built (never a data directory)
 	$(CARGO) clean

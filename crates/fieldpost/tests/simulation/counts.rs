@@ -32,6 +32,10 @@ counts! {
     delivered,
     crashes,
     kills,
+    /// Ends in the middle of a step of the store,
+    ends_in_a_step,
+    /// and of the opening of a data directory.
+    ends_in_a_start,
     stops,
     reloads,
     refused_opens,
@@ -76,6 +80,15 @@ counts! {
     deliveries_expired,
     /// Attempts at notifications that are kept in no list any more.
     attempts_unlisted,
+    /// Ends of attempts whose lease was over, or whose link was cut.
+    stale_leases,
+    breakers_opened,
+    /// Breakers that a success closed,
+    breakers_closed,
+    /// or a change of the client.
+    breakers_reset,
+    /// Leases while a breaker was open.
+    breakers_asked,
     rotations,
     /// Secrets rotated away before the one before them was over.
     rotations_within_overlap,

@@ -2,9 +2,9 @@
 //! over a simulated disk. One thread; a seeded scheduler picks each step among those that are possible.
 //!
 //! # What goes wrong
-//! - **The process** dies at any moment, between any two steps, and starts again; or it is asked to stop, and does so well. A
-//!   machine sleeps for minutes or hours while everything is under way.
-//! - **The power** fails. What was synced stays; of what was not, all, nothing, some writes, some sectors, or the writes up to a
+//! - **The process** dies at any moment, between any two steps or before any write or sync within one - of a commit, a checkpoint, a sweep,
+//!   the opening of a data directory - and starts again; or it is asked to stop, and does so well. A machine sleeps for minutes or hours while everything is under way.
+//! - **The power** fails, at any of these moments. What was synced stays; of what was not, all, nothing, some writes, some sectors, or the writes up to a
 //!   moment are left, torn and out of order. It fails again while the process is down, or starts.
 //! - **The disk** fails one read, write or sync, anywhere, the opening of a data directory included; it becomes full, and
 //!   has room again. A sync takes as long as the scheduler likes: reports arrive and time passes meanwhile.
@@ -18,7 +18,8 @@
 //!   again at once, later, after a start, or when they are forgotten; slices that come again because nobody answered. What
 //!   is refused fills a quarantine that is too small for it, and is discarded, or asked for in vain.
 //! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with `Retry-After`; take a request and never answer;
-//!   do what it says while the answer is lost; are down; come back, some only when every attempt has failed.
+//!   do what it says while the answer is lost; are down; come back, some only when every attempt has failed, or when a breaker is open.
+//!   A sender hangs on to an answer until its lease is over.
 //! - **The registry** changes in between: devices and clients come, change and go, and come again under the same id;
 //!   links and labels too. Imports register devices, change them, or name another kind, with a time from which they are
 //!   missed that is past or to come. Clients are disabled and enabled; secrets are rotated, also twice within a day; deliveries
@@ -38,6 +39,9 @@
 //! - `SEED=17 cargo test -p fieldpost --test simulation many_lives -- --nocapture`: one run again, exactly; with
 //!   `SIM_TRACE=1` every step is printed.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
+//! - `make simulate-long`: seeds that begin with the present second, for a night (`SIM_SECONDS`), optimised; the first that fails ends it and
+//!   is printed with the command that repeats it. What it found is mended together with a line in `FOUND_BUGS`, or, where later changes to
+//!   what a seed decides would lose it, with a test of its own.
 
 mod checkers;
 mod clock;

@@ -35,6 +35,8 @@ pub(crate) struct Weights {
     pub(crate) mood: u64,
     pub(crate) crash: u64,
     pub(crate) kill: u64,
+    /// The process is to end in the middle of a step of the store.
+    pub(crate) doom: u64,
     pub(crate) stop: u64,
     pub(crate) storage_fault: u64,
     pub(crate) audit: u64,
@@ -96,6 +98,7 @@ impl Plan {
             0 => plan.with_a_crowd(),
             1 => plan.with_long_reports(),
             2..=9 => plan.with_moods_that_last(&mut random),
+            10..=17 => plan.with_receivers_that_keep_failing(),
             _ => plan,
         }
     }
@@ -124,6 +127,7 @@ impl Plan {
             mood: 6,
             crash: calm.crash.min(1),
             kill: calm.kill.min(1),
+            doom: calm.doom.min(1),
             stop: calm.stop.min(1),
             storage_fault: calm.storage_fault.min(2),
             ..calm
@@ -137,6 +141,42 @@ impl Plan {
             weights,
             ..self
         }
+    }
+
+    /// Receivers fail at many notifications and for long, and none is given up soon: breakers open.
+    pub(crate) fn with_receivers_that_keep_failing(self) -> Self {
+        let mut settings = (*self.settings).clone();
+        settings.retry = Retry { base: Duration::from_secs(2), attempts_max: 12, ..settings.retry };
+        let calm = self.weights;
+        let weights = Weights {
+            reports: 60,
+            registry: 30,
+            time: 400,
+            leap: 0,
+            day: 0,
+            mood: 8,
+            crash: calm.crash.min(1),
+            kill: calm.kill.min(1),
+            doom: calm.doom.min(1),
+            stop: calm.stop.min(1),
+            storage_fault: calm.storage_fault.min(1),
+            ..calm
+        };
+        Self {
+            settings: Arc::new(settings),
+            moods_last: true,
+            reconfigures: false,
+            devices: self.devices.max(9),
+            clients: self.clients.min(2),
+            weights,
+            ..self
+        }
+    }
+
+    /// The process lives on, and its store is well: what it has in memory is not loaded again.
+    pub(crate) fn without_ends(self) -> Self {
+        let weights = Weights { crash: 0, kill: 0, doom: 0, stop: 0, storage_fault: 0, ..self.weights };
+        Self { weights, ..self }
     }
 
     fn with_a_crowd(self) -> Self {
@@ -211,6 +251,7 @@ fn weights(random: &mut Random) -> Weights {
         mood: fault(40),
         crash: fault(10),
         kill: fault(10),
+        doom: fault(20),
         stop: fault(6),
         storage_fault: fault(12),
         reports: 30 + random.below(200),

@@ -27,6 +27,20 @@ pub(crate) enum Sabotage {
     RepeatsTakenForNew,
     /// Bodies never say what was skipped.
     NothingSkipped,
+    /// An end of an attempt is taken for that of whoever holds the lease now.
+    StaleLeaseHonoured,
+    /// Partitions are not woken when something of theirs is due.
+    DeadlineLost,
+    /// Every third job that ends, and with it its alias, stays in the store.
+    AliasNotFreed,
+    /// One state of a device is stored with another value.
+    StateCorrupted,
+    /// One reading is stored with another value.
+    ReadingCorrupted,
     /// A client may have one more in flight than is set.
     LimitIgnored,
+    /// Breakers are not told of attempts that fail.
+    BreakerIgnored,
+    /// What waits for a breaker is forgotten.
+    BreakerDrops,
 }

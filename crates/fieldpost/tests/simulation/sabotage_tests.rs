@@ -12,8 +12,13 @@ const SEEDS: std::ops::Range<u64> = 0..60;
 
 /// Runs seeds with the sabotage until something is found: the first thing must be one of these.
 fn check(sabotage: Sabotage, storage: Storage, expected: &[Invariant]) {
+    check_in(|plan| plan, sabotage, storage, expected);
+}
+
+/// The same in runs of a certain kind.
+fn check_in(kind: impl Fn(Plan) -> Plan, sabotage: Sabotage, storage: Storage, expected: &[Invariant]) {
     for seed in SEEDS {
-        let plan = Plan { sabotage: Some(sabotage), storage, ..Plan::of(seed) };
+        let plan = Plan { sabotage: Some(sabotage), storage, ..kind(Plan::of(seed)) };
         let ended = catch_unwind(AssertUnwindSafe(|| world::run(plan)));
         let (result, _) =
             ended.unwrap_or_else(|_| panic!("{sabotage:?}: seed {seed} panics before a checker speaks"));
@@ -62,6 +67,33 @@ fn an_attempt_begun_twice_is_found() {
 }
 
 #[test]
+fn a_stale_lease_that_is_honoured_is_found() {
+    check(Sabotage::StaleLeaseHonoured, Storage::Memory, &[Invariant::OneLease]);
+}
+
+#[test]
+fn a_deadline_that_is_lost_is_found() {
+    check(Sabotage::DeadlineLost, Storage::Memory, &[Invariant::NeverEarlyHardlyLate]);
+}
+
+#[test]
+fn an_alias_that_is_not_freed_is_found() {
+    for storage in [Storage::Memory, Storage::Embedded] {
+        // Loading a job twice would stop the process before anybody looks.
+        let expected = [Invariant::OneEffectPerCause];
+        check_in(Plan::without_ends, Sabotage::AliasNotFreed, storage, &expected);
+    }
+}
+
+#[test]
+fn one_stored_record_that_is_another_is_found() {
+    for storage in [Storage::Memory, Storage::Embedded] {
+        check(Sabotage::StateCorrupted, storage, &[Invariant::AsTheModel]);
+        check(Sabotage::ReadingCorrupted, storage, &[Invariant::OrderPerDevice]);
+    }
+}
+
+#[test]
 fn an_attempt_after_its_link_was_cut_is_found() {
     check(Sabotage::AttemptsWait, Storage::Memory, &[Invariant::LookedUpAtTheLastMoment]);
 }
@@ -94,6 +126,19 @@ fn a_repeat_that_has_an_effect_is_found() {
 #[test]
 fn a_body_that_hides_what_was_skipped_is_found() {
     check(Sabotage::NothingSkipped, Storage::Memory, &[Invariant::NewestWins]);
+}
+
+#[test]
+fn a_breaker_that_never_opens_is_found() {
+    let expected = [Invariant::Bounded, Invariant::NeverEarlyHardlyLate];
+    let kind = Plan::with_receivers_that_keep_failing;
+    check_in(kind, Sabotage::BreakerIgnored, Storage::Memory, &expected);
+}
+
+#[test]
+fn a_breaker_that_drops_what_it_holds_back_is_found() {
+    let kind = Plan::with_receivers_that_keep_failing;
+    check_in(kind, Sabotage::BreakerDrops, Storage::Memory, &[Invariant::NeverEarlyHardlyLate]);
 }
 
 #[test]

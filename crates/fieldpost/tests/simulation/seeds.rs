@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::counts::Counts;
 use crate::plan::Plan;
@@ -11,24 +13,36 @@ use crate::world;
 /// The seeds of CI.
 const IN_CI: Range<u64> = 0..300;
 /// Threads that share them.
-const THREADS: u64 = 2;
+const THREADS: usize = 2;
 
 /// Seeds that found a bug, each with what it was. They stay for ever, wherever the seeds of CI go.
 const FOUND_BUGS: &[(u64, &str)] = &[];
 
-/// The seeds that the environment asks for, or those of CI.
-fn asked_for() -> Range<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no seed"));
-    if let Ok(seed) = std::env::var("SEED") {
-        return number(&seed)..number(&seed) + 1;
+/// How often a long run says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+
+/// What to run.
+enum Asked {
+    Seeds(Range<u64>),
+    /// From this seed on, until then.
+    Until(u64, Instant),
+}
+
+/// What the environment asks for, or the seeds of CI.
+fn asked_for() -> Asked {
+    let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no number"));
+    let variable = |name: &str| std::env::var(name).ok();
+    if let Some(seed) = variable("SEED") {
+        return Asked::Seeds(number(&seed)..number(&seed) + 1);
     }
-    match std::env::var("SEEDS") {
-        Ok(range) => match range.split_once("..") {
-            Some((from, to)) => number(from)..number(to),
-            None => 0..number(&range),
-        },
-        Err(_) => IN_CI,
+    if let Some(seconds) = variable("SIM_SECONDS") {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+        return Asked::Until(since_1970.as_secs(), Instant::now() + Duration::from_secs(number(&seconds)));
     }
+    Asked::Seeds(variable("SEEDS").map_or(IN_CI, |range| match range.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&range),
+    }))
 }
 
 /// One run; says how to see it again if it fails.
@@ -44,33 +58,70 @@ fn run(seed: u64) -> Result<Counts, String> {
     }
 }
 
-fn run_all(seeds: impl Iterator<Item = u64>) -> Counts {
-    let mut all = Counts::default();
-    for seed in seeds {
-        match run(seed) {
-            Ok(counts) => all.add(&counts),
-            Err(report) => panic!("{report}"),
-        }
+/// Seeds that threads take one after the other, until one of them has found something.
+struct Seeds {
+    next: AtomicU64,
+    end: u64,
+    until: Option<Instant>,
+    found: AtomicBool,
+}
+
+impl Seeds {
+    fn new(asked: &Asked) -> Self {
+        let (from, end, until) = match asked {
+            Asked::Seeds(range) => (range.start, range.end, None),
+            Asked::Until(from, until) => (*from, u64::MAX, Some(*until)),
+        };
+        Self { next: AtomicU64::new(from), end, until, found: AtomicBool::new(false) }
     }
-    all
+
+    fn take(&self) -> Option<u64> {
+        let goes_on =
+            self.until.is_none_or(|until| Instant::now() < until) && !self.found.load(Ordering::Relaxed);
+        let seed = goes_on.then(|| self.next.fetch_add(1, Ordering::Relaxed))?;
+        (seed < self.end).then_some(seed)
+    }
+
+    /// Runs what is left; what was seen, and how many runs it took.
+    fn run_all(&self) -> Result<(Counts, u64), String> {
+        let (mut all, mut runs, mut said) = (Counts::default(), 0, Instant::now());
+        while let Some(seed) = self.take() {
+            let ended = run(seed).inspect_err(|_| self.found.store(true, Ordering::Relaxed));
+            all.add(&ended?);
+            runs += 1;
+            if self.until.is_some() && said.elapsed() >= SAY_EVERY {
+                eprintln!("seed {seed} is good, the {runs}th of this thread");
+                said = Instant::now();
+            }
+        }
+        Ok((all, runs))
+    }
 }
 
 #[test]
 fn many_lives_keep_every_promise() {
-    let seeds = asked_for();
-    let share = |nth: u64| seeds.clone().filter(move |seed| seed % THREADS == nth);
-    let mut all = Counts::default();
+    let asked = asked_for();
+    let seeds = Seeds::new(&asked);
+    let (mut all, mut runs) = (Counts::default(), 0);
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|nth| scope.spawn(move || run_all(share(nth)))).collect();
+        let count = match asked {
+            Asked::Seeds(_) => THREADS,
+            Asked::Until(..) => thread::available_parallelism().map_or(THREADS, usize::from),
+        };
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| seeds.run_all())).collect();
         for thread in threads {
             match thread.join() {
-                Ok(counts) => all.add(&counts),
+                Ok(Ok((counts, of_thread))) => {
+                    all.add(&counts);
+                    runs += of_thread;
+                }
+                Ok(Err(report)) => panic!("{report}"),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
     });
-    println!("{} runs: {all:?}", seeds.end - seeds.start);
-    if seeds == IN_CI {
+    println!("{runs} runs: {all:?}");
+    if matches!(asked, Asked::Seeds(range) if range == IN_CI) {
         assert_eq!(all.unseen(), Vec::<&str>::new(), "the seeds of CI leave something out: {all:?}");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{Lineage, PartitionId, Timestamp};
+use base::{Lineage, PartitionId, Timestamp, Value};
 use records::{Batch, Op, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
 
@@ -47,7 +47,11 @@ struct Heard {
     loaded: Vec<(PartitionId, PartitionHead)>,
     ending: Option<(u64, Ending)>,
     events: u64,
+    spoiled: u64,
 }
+
+/// Of the records that a sabotage is about, the one that is stored with another content.
+const CORRUPTED: u64 = 15;
 
 impl Tap {
     pub(crate) fn new(store: Arc<dyn Store>, sabotage: Option<Sabotage>) -> Arc<Self> {
@@ -90,6 +94,32 @@ impl Tap {
             }
         }
     }
+
+    /// What is stored is another thing than what was heard.
+    fn corrupt(&self, batch: &mut Batch) {
+        let Some(sabotage) = self.sabotage else { return };
+        let mut heard = self.heard();
+        let mut next = || {
+            heard.spoiled += 1;
+            heard.spoiled
+        };
+        let other = || Value::number(41.0).expect("finite");
+        batch.ops.retain_mut(|op| {
+            match (sabotage, op) {
+                (Sabotage::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
+                (Sabotage::StateCorrupted, Op::PutState(_, state)) if next() == CORRUPTED => {
+                    state.value = Some(other());
+                }
+                (Sabotage::ReadingCorrupted, Op::Sign(sign)) => {
+                    if let Some(reading) = sign.reading.as_mut().filter(|_| next() == CORRUPTED) {
+                        reading.value = other();
+                    }
+                }
+                _ => {}
+            }
+            true
+        });
+    }
 }
 
 impl Store for Tap {
@@ -118,6 +148,7 @@ impl Store for Tap {
     fn commit(&self, mut batch: Batch, done: CommitDone) {
         self.spoil(&mut batch);
         self.heard().batch = Some(batch.clone());
+        self.corrupt(&mut batch);
         if self.sabotage == Some(Sabotage::EffectsBeforeDurable) {
             self.heard().ending = Some((batch.head.seq, Ending::Durable));
             done(CommitOutcome::Durable);

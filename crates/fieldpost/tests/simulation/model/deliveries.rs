@@ -131,7 +131,10 @@ impl Partition {
 
     /// An attempt ended; without effect if it is not the one under way, or its lease is over.
     pub(super) fn ended(&mut self, attempt: &AttemptRef, (at, took_ms): (Timestamp, u32), answer: Answer) {
-        let Some(flight) = self.flight_of(attempt) else { return };
+        let Some(flight) = self.flight_of(attempt) else {
+            self.counts.stale_leases += 1;
+            return;
+        };
         let (id, client) = (&attempt.device, attempt.client);
         let (status_code, error) = match answer {
             Answer::Status { code, .. } => (Some(code), None),
@@ -139,7 +142,7 @@ impl Partition {
             Answer::Withheld => return self.withheld(id, client, &flight),
         };
         let number = self.deliveries[flight.delivery].attempts;
-        self.deliveries[flight.delivery].log.push(Attempt { number, at, took_ms, status_code, error });
+        self.record(flight.delivery, Attempt { number, at, took_ms, status_code, error });
         match answer {
             Answer::Status { code: 200..=299, .. } => self.delivered(id, client, &flight),
             Answer::Status { code: 410, .. } => {
@@ -263,19 +266,19 @@ impl Partition {
         error: AttemptError,
         due: Timestamp,
     ) {
-        let delivery = &mut self.deliveries[flight.delivery];
         // How long it went on in a process that is gone, nobody knows.
         let known = error != AttemptError::Interrupted;
         let took_ms = if known { (self.now.0 - flight.since.0) as u32 } else { 0 };
-        let number = delivery.attempts;
-        delivery.log.push(Attempt {
-            number,
-            at: flight.since,
-            took_ms,
-            status_code: None,
-            error: Some(error),
-        });
+        let number = self.deliveries[flight.delivery].attempts;
+        let attempt = Attempt { number, at: flight.since, took_ms, status_code: None, error: Some(error) };
+        self.record(flight.delivery, attempt);
         self.in_vain(id, client, flight, Charge::NeverLast, due..=due);
+    }
+
+    fn record(&mut self, delivery: usize, attempt: Attempt) {
+        let delivery = &mut self.deliveries[delivery];
+        self.recorded.push((DeliveryKey::from(delivery.id), attempt.number));
+        delivery.log.push(attempt);
     }
 
     fn flights(&self) -> Vec<(DeviceId, Incarnation, Flight)> {

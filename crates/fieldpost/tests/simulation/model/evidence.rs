@@ -18,6 +18,8 @@ pub(crate) struct Evidence {
     pub(crate) deliveries: VecDeque<Delivery>,
     pub(crate) progress: BTreeMap<DeliveryKey, DeliveryProgress>,
     pub(crate) quarantined: VecDeque<Quarantined>,
+    /// Attempts that were recorded, with their numbers.
+    pub(crate) attempts: Vec<(DeliveryKey, u32)>,
     /// Signs of life.
     pub(crate) signs: usize,
     taken_off: BTreeSet<TakenOff>,
@@ -34,6 +36,7 @@ impl Evidence {
                 Op::PutEvent(event) => evidence.events.push_back(*event),
                 Op::PutDelivery(delivery) => evidence.deliveries.push_back(*delivery),
                 Op::PutQuarantined(report) => evidence.quarantined.push_back(*report),
+                Op::PutAttempt(attempt) => evidence.attempts.push((attempt.delivery, attempt.number)),
                 Op::PutProgress(key, progress) => drop(evidence.progress.insert(key, progress)),
                 Op::PutDevice(profile) => evidence.profiles.push((profile.id, profile.slot)),
                 Op::PutPair(pair) => {

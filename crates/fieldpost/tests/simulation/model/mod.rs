@@ -3,6 +3,7 @@
 //! It shares ids and the types of inputs with production, never its code. It follows every step as it is made, and goes back
 //! with the store when batches are lost, so that it never has to guess what became of an input.
 
+pub(crate) mod breaker;
 mod counting;
 mod deliveries;
 pub(crate) mod device;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, Incarnation, Timestamp};
 use engine::{DevicePatch, NewDevice, Patch, Settings};
-use records::{Connection, DeviceSlot, EventKind, KeptFrom, Metric};
+use records::{Connection, DeliveryKey, DeviceSlot, EventKind, KeptFrom, Metric};
 
 use super::counting::Counted;
 use super::device::{Device, Event, Shown};
@@ -44,6 +44,8 @@ pub(crate) struct Partition {
     pub(crate) counts: Counts,
     /// How many partitions there are: what they share, they share alike.
     pub(super) partitions: u16,
+    /// Attempts whose ends were recorded in this step, or before it when the partition was loaded.
+    pub(super) recorded: Vec<(DeliveryKey, u32)>,
     /// Deliveries whose next attempt was put somewhere in this step, and where it may be.
     pub(super) moves: BTreeMap<usize, RangeInclusive<Timestamp>>,
     unused_slot: DeviceSlot,
@@ -73,6 +75,7 @@ impl Partition {
             kept: KeptFrom::EVER,
             counts: Counts::default(),
             partitions,
+            recorded: Vec::new(),
             moves: BTreeMap::new(),
             unused_slot: DeviceSlot(0),
             unfinished: None,
@@ -104,6 +107,7 @@ impl Partition {
         self.lapse(more)?;
         self.shrink_quarantine();
         self.follow_times(evidence)?;
+        self.check_recorded(evidence)?;
         Invariant::OneEffectPerCause.check(evidence.deliveries.is_empty(), || {
             format!("deliveries that nothing caused: {:?}", evidence.deliveries)
         })?;
@@ -115,6 +119,14 @@ impl Partition {
             self.looked_at = self.now;
         }
         Ok(answers)
+    }
+
+    /// Ends of attempts are recorded of those whose lease was held, and of no other.
+    fn check_recorded(&mut self, evidence: &mut Evidence) -> Checked {
+        let mut expected = std::mem::take(&mut self.recorded);
+        expected.sort_unstable();
+        evidence.attempts.sort_unstable();
+        Invariant::OneLease.same("attempts recorded", &evidence.attempts, &expected)
     }
 
     fn apply(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {

@@ -10,14 +10,17 @@ use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
 use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError};
 
-use super::Storage;
 use super::lying_disk::LyingDisk;
+use super::mortal_disk::{Doom, MortalDisk};
+use super::{End, Storage};
 use crate::clock::VirtualClock;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
 const FAULT_WITHIN_CALLS: u64 = 60;
+/// Writes and syncs after which an end in the middle of a step comes at the latest.
+const DOOM_WITHIN_CALLS: u64 = 150;
 /// The file of the tables; all others are the log's, but for the lock, which is empty.
 const TABLES: &str = "tables";
 /// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
@@ -34,6 +37,7 @@ pub(crate) struct OnDisk {
     clock: Arc<VirtualClock>,
     opened: Option<Arc<EmbeddedStore>>,
     faulty: bool,
+    doom: Doom,
     sabotage: Option<Sabotage>,
     copies: u64,
     largest_commit_bytes: u64,
@@ -48,6 +52,7 @@ impl OnDisk {
             clock,
             opened: None,
             faulty: false,
+            doom: Doom::default(),
             sabotage: plan.sabotage,
             copies: 0,
             largest_commit_bytes: if plan.has_large_batches() { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
@@ -55,7 +60,7 @@ impl OnDisk {
     }
 
     fn as_seen(&self) -> Arc<dyn Disk> {
-        let disk = Arc::new(self.disk.clone());
+        let disk = Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone() });
         match self.sabotage {
             Some(Sabotage::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
             Some(Sabotage::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
@@ -76,6 +81,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         partitions: plan.partitions,
         table_cache_bytes: 64 << 10,
         checkpoint_log_bytes: 2_000 + random.below(60_000),
+        checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
         log: LogOptions {
@@ -135,6 +141,19 @@ impl Storage for OnDisk {
         }
     }
 
+    fn doom(&mut self, random: &mut Random) -> String {
+        let calls = random.below(DOOM_WITHIN_CALLS);
+        let end = if random.chance(1, 2) { End::Kill } else { End::Crash };
+        self.doom.plan(calls, end);
+        format!("{end:?} after {calls} writes and syncs")
+    }
+
+    fn take_end(&mut self) -> Option<End> {
+        let end = self.doom.take()?;
+        self.opened = None;
+        Some(end)
+    }
+
     fn is_bounded(&self) -> Result<(), String> {
         let bytes = self.bytes_of(|name| name != TABLES);
         let log = &self.options.log;
@@ -151,6 +170,7 @@ impl Storage for OnDisk {
 
     fn heal(&mut self) {
         self.faulty = false;
+        self.doom.avert();
         self.disk.fail_read(NEVER);
         self.disk.fail_write(NEVER);
         self.disk.fail_sync(NEVER);

@@ -12,7 +12,7 @@ use engine::runner::BATCHES_IN_FLIGHT_MAX;
 use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
 
-use super::Storage;
+use super::{End, Storage};
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
 
@@ -85,6 +85,15 @@ impl Storage for InMemory {
     fn fault(&mut self, random: &mut Random) -> String {
         self.planned += 1 + random.below(3);
         format!("{} commits will not be durable", self.planned)
+    }
+
+    /// A commit is one call: there is nothing in the middle of it.
+    fn doom(&mut self, _: &mut Random) -> String {
+        "no end in the middle of a step".to_owned()
+    }
+
+    fn take_end(&mut self) -> Option<End> {
+        None
     }
 
     fn is_bounded(&self) -> Result<(), String> {

@@ -3,6 +3,7 @@
 mod embedded;
 mod lying_disk;
 mod memory;
+mod mortal_disk;
 
 use std::sync::Arc;
 
@@ -11,6 +12,15 @@ use store::{Store, StoreError};
 
 use crate::clock::VirtualClock;
 use crate::plan::{Plan, Storage as Kind};
+
+/// How a life of the process ends without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The process dies.
+    Kill,
+    /// The power fails.
+    Crash,
+}
 
 /// A store with what can happen to it.
 pub(crate) trait Storage {
@@ -29,13 +39,19 @@ pub(crate) trait Storage {
     /// A fault from now on, or at one of the next calls; says which.
     fn fault(&mut self, random: &mut Random) -> String;
 
+    /// An end in the middle of one of the next steps that write something; says when.
+    fn doom(&mut self, random: &mut Random) -> String;
+
+    /// Whether the process has come to such an end, and how. The store is as it is after it.
+    fn take_end(&mut self) -> Option<End>;
+
     /// Whether what it takes of the disk keeps to its limit; what there is, if not.
     fn is_bounded(&self) -> Result<(), String>;
 
     /// Whether faults may still come, or have come since it was healed.
     fn is_faulty(&self) -> bool;
 
-    /// No more faults.
+    /// No more faults, and no end that was to come.
     fn heal(&mut self);
 
     /// The process dies.

@@ -227,7 +227,7 @@ impl World {
                     server.lanes.leased(lease, 0);
                 }
             }
-            Then::Record(ended) => self.finished(ended.client()),
+            Then::Record(ended) => self.finished(ended.client(), ended.tried()),
             then => self.repeat_later(then),
         }
         Ok(())

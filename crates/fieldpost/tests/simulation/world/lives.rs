@@ -7,6 +7,7 @@ use engine::Settings;
 use engine::effect::Reply;
 use engine::input::Input;
 use engine::settings::{Picture, Retry};
+use notify::lanes::{IN_FLIGHT_MAX, Limits};
 use records::Process;
 use store::StoreError;
 
@@ -16,20 +17,12 @@ use super::server::Server;
 use crate::meant::Meant;
 use crate::plan;
 use crate::sabotage::Sabotage;
+use crate::storage::End;
 use crate::tap::Tap;
 use crate::violation::{Checked, Invariant};
 
 /// Steps that a clean stop may take: far more than any needs.
 const STOP_STEPS_MAX: usize = 10_000;
-
-/// How a life ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The process dies.
-    Kill,
-    /// The power fails.
-    Crash,
-}
 
 impl World {
     /// The process starts. With faults of the disk it may not get far, and is started again later.
@@ -38,6 +31,11 @@ impl World {
             Ok(server) => self.started(server),
             Err(error) => {
                 self.trace.note(format_args!("the start fails: {error}"));
+                if let Some(end) = self.storage.take_end() {
+                    self.trace.note(format_args!("{end:?} while it starts"));
+                    self.counts.ends_in_a_start += 1;
+                    return Ok(());
+                }
                 self.counts.refused_opens += 1;
                 let excused = self.storage.is_faulty();
                 Invariant::DurableBeforeAcknowledged
@@ -57,8 +55,12 @@ impl World {
         self.processes += 1;
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let ignored = usize::from(self.plan.sabotage == Some(Sabotage::LimitIgnored));
-        let per_client = self.plan.per_client_in_flight + ignored;
-        Server::start(&tap, clock, &self.settings_as_given(), Process(self.processes), per_client)
+        let limits = Limits {
+            per_client: self.plan.per_client_in_flight + ignored,
+            total: IN_FLIGHT_MAX,
+            breaker_pause: self.settings.retry.base,
+        };
+        Server::start(&tap, clock, &self.settings_as_given(), Process(self.processes), limits)
     }
 
     /// An operator may change the settings between two lives. How long an attempt may take is also what the receivers go by.
@@ -167,6 +169,15 @@ impl World {
         self.bury();
     }
 
+    /// The process may have come to its end within what its store was just asked to do. Whether it has.
+    pub(super) fn notice_end(&mut self) -> bool {
+        let Some(end) = self.storage.take_end() else { return false };
+        self.trace.note(format_args!("{end:?} in the middle of a step"));
+        self.counts.ends_in_a_step += 1;
+        self.bury();
+        true
+    }
+
     /// Whoever waited for the process waits for nothing.
     fn bury(&mut self) {
         self.server = None;
@@ -175,6 +186,7 @@ impl World {
         }
         self.expectations.clear();
         self.sending.cut_off();
+        self.breakers.forget();
     }
 
     /// The process is asked to stop: it finishes what it took, and then ends.
@@ -198,11 +210,16 @@ impl World {
                 break;
             }
         }
+        if self.server.is_none() {
+            // It came to another end.
+            return Ok(());
+        }
         let settled = self.server.as_ref().is_none_or(Server::is_settled_or_dead);
         Invariant::Bounded.check(settled, || "a clean stop does not come to an end".to_owned())?;
         self.counts.stops += 1;
         self.bury();
         self.storage.stop();
+        self.notice_end();
         Ok(())
     }
 
@@ -229,6 +246,7 @@ impl World {
             self.tell_outcome(0)?;
             return Ok(true);
         }
-        Ok(self.storage.commit_step(&mut self.random))
+        let any = self.storage.commit_step(&mut self.random);
+        Ok(any && !self.notice_end())
     }
 }

@@ -27,6 +27,7 @@ use crate::checkers::contents;
 use crate::clock::VirtualClock;
 use crate::counts::Counts;
 use crate::meant::{CallId, Meant, MeantClient};
+use crate::model::breaker::Breakers;
 use crate::model::partition::Partition;
 use crate::model::registry::Registry;
 use crate::model::track::Track;
@@ -51,6 +52,7 @@ pub(crate) struct World {
     /// By partition.
     model: Vec<Track<Partition>>,
     registry: Track<Registry>,
+    breakers: Breakers,
     expectations: Expectations,
     calls: Vec<Call>,
     sending: Sending,
@@ -78,6 +80,7 @@ impl World {
             server: None,
             model: (0..plan.partitions).map(|_| partition()).collect(),
             registry: Track::new(Registry::new()),
+            breakers: Breakers::default(),
             expectations: Expectations::default(),
             calls: Vec::new(),
             sending: Sending::default(),
@@ -109,6 +112,7 @@ impl World {
         self.counts.delivered = self.sending.delivered;
         self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
         self.counts.add(&self.registry.present.counts);
+        self.counts.add(&self.breakers.counts);
         Ok(())
     }
 

@@ -1,12 +1,15 @@
 //! The end of a run: nothing is asked any more, everybody is well, and after a while everything must have been told, on time.
 
+use std::sync::Arc;
+
 use base::{PartitionId, Timestamp};
-use records::DeliveryStatus;
+use records::{Client, DeliveryStatus};
 
 use super::World;
 use crate::checkers::{kept, newest};
 use crate::meant::AttemptRef;
 use crate::model::ExpectedAttempt;
+use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// How long it may take until all is told, in milliseconds: far longer than the longest delay.
@@ -57,7 +60,7 @@ impl World {
             }
             self.storage.heal();
             if self.server.is_some() {
-                self.end_life(super::lives::End::Kill);
+                self.end_life(End::Kill);
             }
             self.start()?;
         }
@@ -141,15 +144,17 @@ impl World {
         newest::check_ids(&self.receivers)
     }
 
-    /// While nothing else happens, an attempt begins when it is due.
+    /// While nothing else happens, an attempt begins when it is due and the client's breaker allows it.
     pub(super) fn check_not_late(
         &self,
         what: &AttemptRef,
+        to: &Arc<Client>,
         expected: &ExpectedAttempt,
         now: Timestamp,
     ) -> Checked {
         let Some(since) = self.quiet_since else { return Ok(()) };
-        let late_ms = now.0 - expected.due.max(expected.free_since).max(since).0;
+        let held_until = self.breakers.held_until(to, self.settings.retry.base);
+        let late_ms = now.0 - expected.due.max(expected.free_since).max(since).max(held_until).0;
         let late_ms_max = LATE_MS_PER_DEVICE_MAX * (1 + self.plan.devices as i64);
         Invariant::NeverEarlyHardlyLate.check(late_ms <= late_ms_max, || {
             format!("{what:?} begins {late_ms} ms late, with nothing else to do")

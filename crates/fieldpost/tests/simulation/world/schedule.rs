@@ -5,8 +5,9 @@ use std::sync::PoisonError;
 use base::{PartitionId, WayIn};
 
 use super::World;
-use super::lives::End;
 use crate::receivers::Mood;
+use crate::sabotage::Sabotage;
+use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// A kind of step.
@@ -28,6 +29,7 @@ enum Step {
     Wall,
     Mood,
     End(End),
+    Doom,
     Stop,
     StorageFault,
     Heal,
@@ -81,6 +83,7 @@ impl World {
             (Step::Mood, weights.mood),
             (Step::End(End::Crash), weights.crash),
             (Step::End(End::Kill), or_broken(weights.kill)),
+            (Step::Doom, weights.doom),
             (Step::Stop, or_broken(weights.stop)),
             (Step::StorageFault, when(!storage_fails, weights.storage_fault)),
             (Step::Heal, when(storage_fails, 20)),
@@ -100,6 +103,7 @@ impl World {
             (Step::Mood, weights.mood),
             (Step::StorageFault, weights.storage_fault),
             (Step::End(End::Crash), weights.crash),
+            (Step::Doom, weights.doom),
         ]
     }
 
@@ -118,6 +122,7 @@ impl World {
             Step::Commit => {
                 let any = self.storage.commit_step(&mut self.random);
                 self.trace.note(format_args!("commit: {any}"));
+                self.notice_end();
                 self.storage.is_bounded().map_err(|found| Invariant::Bounded.broken(found))
             }
             Step::Outcome => {
@@ -167,6 +172,7 @@ impl World {
             Step::Upkeep => {
                 let any = self.storage.upkeep_step(&mut self.random);
                 self.trace.note(format_args!("upkeep: {any}"));
+                self.notice_end();
             }
             Step::Time => self.let_time_pass(),
             Step::Leap => {
@@ -194,6 +200,10 @@ impl World {
             Step::StorageFault => {
                 let fault = self.storage.fault(&mut self.random);
                 self.trace.note(format_args!("storage: {fault}"));
+            }
+            Step::Doom => {
+                let doom = self.storage.doom(&mut self.random);
+                self.trace.note(format_args!("storage: {doom}"));
             }
             Step::Heal => {
                 self.trace.note(format_args!("storage heals"));
@@ -227,12 +237,14 @@ impl World {
     pub(super) fn next_moment(&self) -> Option<base::Timestamp> {
         let now = self.now();
         let server = self.server.as_ref()?;
-        let living = server.partitions.iter().filter(|port| !port.dead);
+        let wakes = self.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let living = server.partitions.iter().filter(|port| wakes && !port.dead);
         let stale = server.outside.stale.next_probe();
         living
             .filter_map(|port| port.runner.next_wakeup(now))
             .chain(self.sending.next_end())
             .chain(stale)
+            .chain(server.lanes.next_wakeup())
             .min()
     }
 
@@ -246,7 +258,8 @@ impl World {
     }
 
     pub(super) fn partitions_that_want(&self) -> Vec<PartitionId> {
-        let now = self.now();
+        let wakes = self.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let now = if wakes { self.now() } else { base::Timestamp(0) };
         let ports = self.server.iter().flat_map(|server| &server.partitions);
         ports.filter(|port| port.wants_step(now)).map(|port| port.runner.id()).collect()
     }

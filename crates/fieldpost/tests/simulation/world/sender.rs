@@ -12,8 +12,9 @@ use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::stale::StaleOrder;
 use engine::{Answer, AttemptDue, AttemptEnd};
+use notify::breaker::Tried;
 use notify::lanes::{Lease, Standing};
-use records::{DeliveryStatus, DeviceSlot, Reservation};
+use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
 use super::calls::{Call, Then, Waiting};
@@ -30,9 +31,13 @@ pub(crate) struct Attempt {
     what: AttemptRef,
     partition: PartitionId,
     reservation: Reservation,
+    /// The client as it was when the attempt began.
+    to: Arc<Client>,
     begun: Timestamp,
     took: Duration,
     answer: Answer,
+    /// How long the way back from the sender takes.
+    way_back: Duration,
 }
 
 /// The end of an attempt, on its way to its partition.
@@ -41,11 +46,19 @@ pub(crate) struct Ended {
     partition: PartitionId,
     reservation: Reservation,
     end: AttemptEnd,
+    /// Nothing if it was withheld.
+    to: Option<Arc<Client>>,
 }
 
 impl Ended {
     pub(super) fn client(&self) -> Incarnation {
         self.what.client
+    }
+
+    /// What the lanes are told of it.
+    pub(super) fn tried(&self) -> Option<Tried> {
+        let to = Arc::clone(self.to.as_ref()?);
+        Some(Tried { to, delivery: self.what.delivery, at: self.end.at, answer: self.end.answer })
     }
 }
 
@@ -83,7 +96,7 @@ impl Sending {
 
     /// When the next attempt under way ends.
     pub(crate) fn next_end(&self) -> Option<Timestamp> {
-        self.live.iter().map(Attempt::ends).min()
+        self.live.iter().map(Attempt::is_told).min()
     }
 
     fn check_linked(&self, device: &DeviceId, client: Incarnation) -> Checked {
@@ -107,6 +120,11 @@ impl Sending {
 impl Attempt {
     fn ends(&self) -> Timestamp {
         self.begun.after(self.took)
+    }
+
+    /// When its partition can hear of its end.
+    fn is_told(&self) -> Timestamp {
+        self.ends().after(self.way_back)
     }
 }
 
@@ -152,17 +170,37 @@ impl World {
             .check(named.len() <= most, || format!("{} lanes are named, of {most}", named.len()))?;
         let Some(server) = &mut self.server else { return Ok(()) };
         server.lanes.mark_due(named);
+        if self.random.chance(1, 20) {
+            let directory = &server.outside.directory;
+            server.lanes.sweep(|client| standing_of(directory.get(client)));
+        }
+        let now = self.now();
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
-            let directory = &server.outside.directory;
+            let (directory, breakers) = (&server.outside.directory, &self.breakers);
+            let drops = self.plan.sabotage == Some(Sabotage::BreakerDrops);
             let standing = |client| match directory.get(client) {
-                None => Standing::Gone,
-                Some(client) if !client.enabled => Standing::Disabled,
-                Some(_) => Standing::Enabled,
+                Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
+                present => standing_of(present),
             };
-            let Some(lease) = server.lanes.next(standing) else { return Ok(()) };
+            let Some(lease) = server.lanes.next(now, standing) else { return Ok(()) };
+            self.check_breaker(&lease)?;
             self.lease(lease);
         }
+    }
+
+    /// Whether the client's breaker allows a lease.
+    fn check_breaker(&mut self, lease: &Lease) -> Checked {
+        let now = self.now();
+        let Some(server) = &self.server else { return Ok(()) };
+        let Some(client) = server.outside.directory.get(lease.client) else { return Ok(()) };
+        self.breakers.know(lease.client, Some(&client), now);
+        let of_client =
+            |call: &&Call| matches!(&call.then, Then::Send(other) if other.client == lease.client);
+        let leases = self.calls.iter().filter(of_client).count();
+        let attempts = self.sending.live.iter().filter(|attempt| attempt.what.client == lease.client).count();
+        let pause = self.settings.retry.base;
+        self.breakers.check_lease(&client, (lease.max, leases + attempts), now, pause)
     }
 
     fn lease(&mut self, lease: Lease) {
@@ -234,11 +272,11 @@ impl World {
         let Some(client) = client else {
             self.trace.note(format_args!("withheld {what:?}"));
             let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
-            let ended = Ended { what, partition: due.partition, reservation: due.reservation, end };
+            let ended = Ended { what, partition: due.partition, reservation: due.reservation, end, to: None };
             self.record(ended);
             return Ok(());
         };
-        self.check_begin(&what, expected, now)?;
+        self.check_begin(&what, &client, expected, now)?;
         self.sending.check_body(due)?;
         let known = self.registry.durable().clients.get(&client.id);
         let url = known.map(|known| known.url.clone());
@@ -255,11 +293,31 @@ impl World {
         self.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
         self.sending.begun += 1;
         let (partition, reservation) = (due.partition, due.reservation);
-        self.sending.live.push(Attempt { what, partition, reservation, begun: now, took, answer });
+        if self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) {
+            let before = self.sending.live.iter_mut().filter(|other| other.what.delivery == what.delivery);
+            before.for_each(|other| other.way_back = Duration::ZERO);
+        }
+        let way_back = self.any_way_back();
+        let attempt =
+            Attempt { what, partition, reservation, to: client, begun: now, took, answer, way_back };
+        self.sending.live.push(attempt);
         Ok(())
     }
 
-    fn check_begin(&self, what: &AttemptRef, expected: &ExpectedAttempt, now: Timestamp) -> Checked {
+    /// Mostly none; sometimes a sender that has its answer hangs until the lease is over.
+    fn any_way_back(&mut self) -> Duration {
+        let one_in = if self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) { 3 } else { 60 };
+        let hangs = self.quiet_since.is_none() && self.random.chance(1, one_in);
+        if hangs { Duration::from_secs(20 + self.random.below(120)) } else { Duration::ZERO }
+    }
+
+    fn check_begin(
+        &self,
+        what: &AttemptRef,
+        to: &Arc<Client>,
+        expected: &ExpectedAttempt,
+        now: Timestamp,
+    ) -> Checked {
         let live = || self.sending.live.iter().filter(|attempt| attempt.ends() > now);
         // An attempt whose link was cut meanwhile cannot be called back; a new link does not wait for it.
         let same = live().find(|other| {
@@ -277,7 +335,7 @@ impl World {
         Invariant::NeverEarlyHardlyLate.check(expected.due <= now, || {
             format!("{what:?} begins at {now} and is due at {}", expected.due)
         })?;
-        self.check_not_late(what, expected, now)?;
+        self.check_not_late(what, to, expected, now)?;
         self.sending.check_linked(&what.device, what.client)
     }
 
@@ -293,46 +351,67 @@ impl World {
 
     /// An attempt that is over is told to its partition, by way of the registry where the receiver said that it is gone.
     pub(super) fn end_attempt(&mut self, index: usize) {
-        let Attempt { what, partition, reservation, begun, took, answer } =
+        let Attempt { what, partition, reservation, to, begun, took, answer, .. } =
             self.sending.live.swap_remove(index);
         self.trace.note(format_args!("ends {what:?}"));
         self.sending.delivered += u64::from(matches!(answer, Answer::Status { code: 200..=299, .. }));
         let end = AttemptEnd { at: begun, took, answer };
-        let ended = Ended { what, partition, reservation, end };
+        let ended = Ended { what, partition, reservation, end, to: Some(to) };
         if !matches!(answer, Answer::Status { code: 410, .. }) {
             return self.record(ended);
         }
-        let (call, client) = (self.next_call(), ended.what.client);
+        let (call, client, tried) = (self.next_call(), ended.client(), ended.tried());
         let (reply, receiver) = Reply::new();
         let input = RegistryInput::Disable { client, reply };
         if self.hand_in_registry(input, MeantClient::Disable { call, client }) {
             let then = Then::Record(Box::new(ended));
             self.await_answer(call, Waiting::Done(receiver), vec![PartitionId::REGISTRY], then);
         } else {
-            self.finished(client);
+            self.finished(client, tried);
         }
     }
 
     /// Hands an attempt's end to its partition. Where that is not accepting, it will count as interrupted.
     pub(super) fn record(&mut self, ended: Ended) {
-        let Ended { what, partition, reservation, end } = ended;
-        let client = what.client;
+        let (client, tried) = (ended.client(), ended.tried());
+        let Ended { what, partition, reservation, end, .. } = ended;
         let took_ms = end.took.as_millis() as u32;
         let meant = Meant::Ended { attempt: what, at: end.at, took_ms, answer: end.answer };
+        let reservation = self.reservation_shown(&meant).unwrap_or(reservation);
         let _not_accepting = self.hand_in(partition, Input::AttemptEnded { reservation, end }, meant);
-        self.finished(client);
+        self.finished(client, tried);
     }
 
-    pub(super) fn finished(&mut self, client: Incarnation) {
-        if let Some(server) = &mut self.server {
-            server.lanes.finished(client);
+    /// Where a broken harness has it so, an attempt shows the reservation of the one that was leased after it.
+    fn reservation_shown(&self, meant: &Meant) -> Option<Reservation> {
+        let Meant::Ended { attempt, .. } = meant else { return None };
+        let is_later =
+            |other: &&Attempt| other.what.delivery == attempt.delivery && other.what.number > attempt.number;
+        let later = self.sending.live.iter().find(is_later).map(|later| later.reservation);
+        later.filter(|_| self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured))
+    }
+
+    /// The lanes are told that a place is free, and what was tried; so is the model of the breakers.
+    pub(super) fn finished(&mut self, client: Incarnation, tried: Option<Tried>) {
+        let now = self.now();
+        let Some(server) = &mut self.server else { return };
+        let present = server.outside.directory.get(client);
+        self.breakers.know(client, present.as_ref(), now);
+        if let Some((tried, present)) = tried.as_ref().zip(present.as_ref())
+            && present.enabled
+            && Arc::ptr_eq(&tried.to, present)
+        {
+            self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
+        let told = tried.filter(|_| self.plan.sabotage != Some(Sabotage::BreakerIgnored));
+        server.lanes.finished(client, told, |_| standing_of(present));
+        server.lanes.take_turned().for_each(drop);
     }
 
     /// Attempts that are over by now.
     pub(super) fn over(&self) -> Vec<usize> {
         let now = self.clock.now();
-        (0..self.sending.live.len()).filter(|index| self.sending.live[*index].ends() <= now).collect()
+        (0..self.sending.live.len()).filter(|index| self.sending.live[*index].is_told() <= now).collect()
     }
 
     /// A call that the harness waits for.
@@ -340,5 +419,14 @@ impl World {
         let server = self.server.as_ref();
         let asked = of.into_iter().map(|at| (at, server.and_then(|server| server.life(at)))).collect();
         self.calls.push(Call { id, waiting, asked, then });
+    }
+}
+
+/// How a client stands that the directory shows so.
+fn standing_of(present: Option<Arc<Client>>) -> Standing {
+    match present {
+        None => Standing::Gone,
+        Some(client) if !client.enabled => Standing::Disabled,
+        Some(client) => Standing::Enabled(client),
     }
 }

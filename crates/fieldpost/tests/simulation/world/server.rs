@@ -10,7 +10,7 @@ use engine::partition::Partition;
 use engine::registry::Registry;
 use engine::runner::{Outside, Runner, Told};
 use engine::{Settings, Store};
-use notify::lanes::{IN_FLIGHT_MAX, Lanes, Limits};
+use notify::lanes::{Lanes, Limits};
 use records::Process;
 use store::StoreError;
 use tokio::sync::watch;
@@ -123,7 +123,7 @@ impl Server {
         clock: Arc<dyn Clock>,
         settings: &Arc<Settings>,
         process: Process,
-        per_client: usize,
+        limits: Limits,
     ) -> Result<Self, StoreError> {
         let outside = Arc::new(Outside::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings));
         let attended: Arc<[AtomicBool; 3]> = Arc::default();
@@ -142,7 +142,7 @@ impl Server {
             partitions,
             outcomes: Outcomes::default(),
             attended,
-            lanes: Lanes::new(Limits { per_client, total: IN_FLIGHT_MAX }),
+            lanes: Lanes::new(limits),
             orphans,
         })
     }
