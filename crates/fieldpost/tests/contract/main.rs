@@ -4,6 +4,7 @@
 //! become.
 
 mod access;
+mod breaker;
 mod document;
 mod fleets;
 mod habits;
