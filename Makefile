@@ -8,7 +8,7 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench clean
+.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-counts fuzz clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,18 @@ bench: ## print figures of this machine beside Mosquitto's; the raw run goes to 
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
+
+# make bench-counts RECORD=1 writes the counts of this toolchain into benches/counts
+bench-counts: ## count the instructions of the hot paths; fails where one has risen by more than 3 %
+	@scripts/setup build bench
+	@scripts/bench-counts $(if $(RECORD),--record)
+
+# make fuzz TARGET=mqtt SECONDS=600; the corpora and mutations of them also run in `make test`
+SECONDS ?= 60
+fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each target for a minute
+	@scripts/setup build fuzz
+	@set -e; for target in $(or $(TARGET),$(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))); do \
+	    scripts/fuzz $$target $(SECONDS); done
 
 clean: ## remove what was built (never a data directory)
 	$(CARGO) clean

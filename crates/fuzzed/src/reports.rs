@@ -67,7 +67,7 @@ fn check_refusal(problem: &Problem, tree: Option<&Json>, text: &str) {
     match problem.code {
         "unreadable" => assert!(problem.detail.contains("twice"), "{text:?}: {problem:?}"),
         "value_too_deep" => {
-            assert!(depth(tree) > VALUE_DEPTH_MAX || text.contains(':'), "{text:?}: {problem:?}")
+            assert!(depth(tree) > VALUE_DEPTH_MAX || text.contains(':'), "{text:?}: {problem:?}");
         }
         "value_too_large" => assert!(text.len() > VALUE_BYTES_MAX / 4, "{text:?}: {problem:?}"),
         code => panic!("{text:?} is refused as {code}, and serde reads it"),
