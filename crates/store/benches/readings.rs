@@ -90,6 +90,7 @@ fn measure(fleet: &Fleet, rows: &mut Vec<(String, String, String)>) -> Result<()
     {
         note(&format!("  {} {}", figure.name, figure.value))?;
     }
+    let (by_checkpoints, by_merges) = (filling.checkpoint_bytes, filling.merge_bytes);
     drop(filling);
     let readings = f64::from(fleet.devices) * f64::from(fleet.readings_each);
     let (tables, all) = sizes(folder.path())?;
@@ -100,7 +101,8 @@ fn measure(fleet: &Fleet, rows: &mut Vec<(String, String, String)>) -> Result<()
     row("stored", format!("{:.0} k readings/s", readings / took.as_secs_f64() / 1e3), String::new());
     let beside = format!("{:.2} B without the log", each(tables));
     row("disk for a reading", format!("{:.2} B", each(all)), beside);
-    row("written for a reading", format!("{:.1} B", each(written)), "log, checkpoints and merges".to_owned());
+    let beside = format!("{:.1} B by checkpoints, {:.1} B by merges", each(by_checkpoints), each(by_merges));
+    row("written for a reading", format!("{:.1} B", each(written)), beside);
     let times = queries(fleet, folder.path())?;
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize].as_secs_f64() * 1e3;
     let count = PAGE.min(fleet.readings_each as usize);
@@ -151,6 +153,17 @@ struct Filling<'a> {
     counts: Vec<u32>,
     values: Vec<bool>,
     random: Random,
+    /// What the disk was given by checkpoints, and by merges.
+    checkpoint_bytes: u64,
+    merge_bytes: u64,
+}
+
+fn merges(store: &EmbeddedStore) -> f64 {
+    let figures = store.figures();
+    figures
+        .iter()
+        .find(|figure| figure.name == "fieldpost_store_merges_total")
+        .map_or(0.0, |figure| figure.value)
 }
 
 impl<'a> Filling<'a> {
@@ -166,6 +179,8 @@ impl<'a> Filling<'a> {
             values: vec![false; fleet.devices as usize],
             store,
             random: Random::new(1),
+            checkpoint_bytes: 0,
+            merge_bytes: 0,
         })
     }
 
@@ -240,8 +255,20 @@ impl<'a> Filling<'a> {
         })
     }
 
-    fn checkpoints(&self, now: Timestamp) -> Result<(), Failure> {
-        while self.store.checkpoint_step(now) == Progress::Worked {}
+    fn checkpoints(&mut self, now: Timestamp) -> Result<(), Failure> {
+        loop {
+            let (written, merged) = (written_bytes()?, merges(&self.store));
+            let progress = self.store.checkpoint_step(now);
+            let bytes = written_bytes()? - written;
+            if merges(&self.store) > merged {
+                self.merge_bytes += bytes
+            } else {
+                self.checkpoint_bytes += bytes
+            }
+            if progress != Progress::Worked {
+                break;
+            }
+        }
         self.store.failure().map_or(Ok(()), |failure| Err(failure.to_string().into()))
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use base::random::unguessable;
-use base::{Lineage, PartitionId};
+use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 use records::KeptFrom;
 
@@ -58,13 +58,13 @@ impl EmbeddedStore {
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
         let log = replay.log(disk, &options)?;
         let committer = Committer { log, appended: replay.appended };
+        let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
         let checkpointer = Checkpointer {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
             to_sweep: to_sweep(&snapshot, &partitions)?,
             expired: vec![KeptFrom::default(); partitions.len()],
-            merging: Merging::default(),
+            merging: Merging::new(Timestamp(now)),
         };
-        let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
         let store = Self {
             options,
             directory,

@@ -1,8 +1,8 @@
 //! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction: whoever reads sees either the
 //! small blobs or the large one.
 //!
-//! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many blobs; a pass over all slices,
-//! begun with every start and every day, finds what was forgotten and the days that are over.
+//! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many blobs; a pass over the latest
+//! days of all slices, begun with every start and every day, finds what was forgotten and the days that are over.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::{PartitionId, Timestamp};
 use records::DeviceSlot;
 
-use crate::codec::key::{self, BlobKey};
+use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, BlobWriter, damaged_blob, of_days};
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Snapshot, Table, Writer};
@@ -28,18 +28,35 @@ const FOUND_MAX: usize = 256;
 /// Blobs of a slice and day, of a partition by its place.
 type Place = (usize, u32, i32);
 
+/// Days before the day of the latest pass that the next one looks at again, for what came late.
+const LATE_DAYS: i32 = 8;
+
 /// Where blobs are to be merged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::embedded) struct Merging {
     /// Not more than one in `merged_blobs` of the blobs that there are, and those that a pass found.
     due: BTreeSet<Place>,
-    /// The partition and slice that the pass looks at next.
-    pass: Option<(usize, u32)>,
-    /// The day on which the latest pass began.
-    passed_on: Option<i32>,
+    pass: Option<Pass>,
+    /// The day on which the latest pass began; before the first, the latest day that the store saw before it was opened.
+    latest: i32,
+    has_passed: bool,
+}
+
+/// A pass over all slices.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    /// The partition, by its place, and the slice that are looked at next.
+    next: (usize, u32),
+    /// No day before this one.
+    from: i32,
 }
 
 impl Merging {
+    /// `latest` is the latest engine time that was recorded.
+    pub(in crate::embedded) fn new(latest: Timestamp) -> Self {
+        Self { due: BTreeSet::new(), pass: None, latest: day_of(latest), has_passed: false }
+    }
+
     /// Notes the blobs that a checkpoint of a partition wrote.
     pub(super) fn note(&mut self, index: usize, written: &[BlobKey], fan_in: u32) {
         let completes = |key: &&BlobKey| (key.sequence + 1).is_multiple_of(fan_in.max(1));
@@ -47,9 +64,10 @@ impl Merging {
     }
 
     fn begin_pass(&mut self, today: i32) {
-        if self.passed_on.is_none_or(|day| day < today) {
-            self.passed_on = Some(today);
-            self.pass = Some((0, 0));
+        if !self.has_passed || self.latest < today {
+            self.pass = Some(Pass { next: (0, 0), from: self.latest.saturating_sub(LATE_DAYS) });
+            self.latest = self.latest.max(today);
+            self.has_passed = true;
         }
     }
 }
@@ -108,7 +126,7 @@ impl EmbeddedStore {
     /// Goes on with the pass.
     fn look(&self, snapshot: &Snapshot, merging: &mut Merging, today: i32) -> Result<(), StoreError> {
         let mut rows = 0;
-        while let Some((index, slice)) = merging.pass {
+        while let Some(Pass { next: (index, slice), from }) = merging.pass {
             if rows >= ROWS_AT_ONCE || merging.due.len() >= FOUND_MAX {
                 break;
             }
@@ -117,10 +135,10 @@ impl EmbeddedStore {
                 break;
             };
             if slice >= partition.head().next_slot.div_ceil(DeviceSlot::SLICE_DEVICES) {
-                merging.pass = Some((index + 1, 0));
+                merging.pass = Some(Pass { next: (index + 1, 0), from });
                 continue;
             }
-            let of_slice = read(snapshot, partition.id, &KeyRange::of(&key::slice(slice)))?;
+            let of_slice = read(snapshot, partition.id, &of_days(slice, from, i32::MAX))?;
             for of_day in of_slice.chunk_by(|(a, _), (b, _)| a.day == b.day) {
                 let day = of_day[0].0.day;
                 if self.plan(day, today, of_day).is_some() {
@@ -128,7 +146,7 @@ impl EmbeddedStore {
                 }
             }
             rows += of_slice.len();
-            merging.pass = Some((index, slice + 1));
+            merging.pass = Some(Pass { next: (index, slice + 1), from });
         }
         Ok(())
     }
