@@ -7,6 +7,7 @@
 mod caller;
 mod figures;
 mod guard;
+mod guesses;
 mod limits;
 mod own;
 mod scope;

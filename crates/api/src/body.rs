@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, Request};
+use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use base::{Problem, duration};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::ApiState;
 use crate::problem::Refused;
@@ -20,8 +20,10 @@ use crate::problem::Refused;
 const SMALL_BODY_BYTES_MAX: usize = 64 * 1_024;
 /// Larger bodies in memory at the same time; so they take at most this many times 16 MiB.
 const LARGE_BODIES_MAX: usize = 8;
-/// A sender that sends nothing for this long is given up: it may hold one of the places above.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A sender may let us wait for this long altogether, and a second more for every so many bytes that it sent: otherwise somebody
+/// who sends a byte now and then could hold one of the places above for as long as he likes.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
 /// A sender of many lines may take them from something slow.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
 
@@ -43,21 +45,18 @@ impl FromRequest<ApiState> for Text {
     type Rejection = Refused;
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
-        Ok(Self(read(request.into_body(), &api.shared.large_bodies, SILENCE_MAX).await?))
+        Ok(Self(read(request.into_body(), &api.shared.large_bodies).await?))
     }
 }
 
 /// A body as it comes.
 #[derive(Debug)]
-pub(crate) struct Pieces {
-    body: Body,
-    silence_max: Duration,
-}
+pub(crate) struct Pieces(Body);
 
 impl Pieces {
     /// Of a request whose sender may take them from something slow.
     pub(crate) fn of(request: Request) -> Self {
-        Self { body: request.into_body(), silence_max: STREAM_SILENCE_MAX }
+        Self(request.into_body())
     }
 
     /// The next piece; `None` at the end. Dropping this before it is ready loses nothing.
@@ -65,24 +64,33 @@ impl Pieces {
     /// # Errors
     /// `unreadable` when the sender breaks off, `body_too_slow` when nothing comes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        loop {
-            let frame = timeout(self.silence_max, self.body.frame());
-            let Some(frame) = frame.await.map_err(|_| silent(self.silence_max))? else { return Ok(None) };
-            if let Ok(piece) = frame.map_err(|error| broken_off(&error))?.into_data() {
-                return Ok(Some(piece));
-            }
+        next_within(&mut self.0, STREAM_SILENCE_MAX).await
+    }
+}
+
+async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<Bytes>, Problem> {
+    loop {
+        let frame = timeout(wait_max, body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { return Ok(None) };
+        if let Ok(piece) = frame.map_err(|error| broken_off(&error))?.into_data() {
+            return Ok(Some(piece));
         }
     }
 }
 
-async fn read(body: Body, large_bodies: &LargeBodies, silence_max: Duration) -> Result<String, Problem> {
+async fn read(mut body: Body, large_bodies: &LargeBodies) -> Result<String, Problem> {
     if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
     let mut place = None;
-    let mut pieces = Pieces { body, silence_max };
-    while let Some(data) = pieces.next().await? {
+    let mut waited = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        let left = wait_max(bytes.len()).saturating_sub(waited);
+        let Some(data) = next_within(&mut body, left).await? else { break };
+        // What we wait for a place is not the sender's fault.
+        waited += began.elapsed();
         if bytes.len() + data.len() > JSON_BODY_BYTES_MAX {
             return Err(too_large());
         }
@@ -103,9 +111,13 @@ fn too_large() -> Problem {
     Problem::new(413, "body_too_large", detail)
 }
 
-fn silent(silence_max: Duration) -> Problem {
-    let detail = format!("nothing of the body came for {}", duration::format(silence_max));
-    Problem::new(408, "body_too_slow", detail)
+/// How long the sender of so many bytes may have let us wait.
+fn wait_max(bytes: usize) -> Duration {
+    WAIT_MAX + Duration::from_secs((bytes / BYTES_PER_SECOND_MIN) as u64)
+}
+
+fn too_slow() -> Problem {
+    Problem::new(408, "body_too_slow", "nothing of the body came for a while, or very little altogether")
 }
 
 #[cfg(test)]
@@ -113,22 +125,31 @@ mod tests {
     use std::convert::Infallible;
 
     use futures_util::stream::{self, StreamExt};
+    use tokio::time::{pause, sleep};
 
     use super::*;
 
-    /// A body of so many KiB in chunks of one, after which nothing comes any more.
-    fn stalls_after(kib: usize) -> Body {
-        let chunk = || Ok::<_, Infallible>(Bytes::from_static(&[b' '; 1_024]));
-        Body::from_stream(stream::iter((0..kib).map(move |_| chunk())).chain(stream::pending()))
+    /// A body of so many chunks of one KiB, one after each pause, after which nothing comes any more.
+    fn trickles(kib: usize, every: Duration) -> Body {
+        let chunks = stream::unfold(kib, move |left| async move {
+            sleep(every).await;
+            (left > 0).then(|| (Ok::<_, Infallible>(Bytes::from_static(&[b' '; 1_024])), left - 1))
+        });
+        Body::from_stream(chunks.chain(stream::pending()))
     }
 
     #[tokio::test]
-    async fn a_sender_that_stops_is_given_up() {
+    async fn a_sender_that_stops_or_trickles_is_given_up() {
+        pause();
         let large_bodies = LargeBodies::default();
-        for kib in [0, 1, 65] {
-            let read = read(stalls_after(kib), &large_bodies, Duration::from_millis(1)).await;
+        for (kib, every_ms, expect_secs) in
+            [(0, 0, 30), (1, 0, 30), (65, 0, 34), (10_000, 1_000, 31), (10_000, 60, 655)]
+        {
+            let start = Instant::now();
+            let read = read(trickles(kib, Duration::from_millis(every_ms)), &large_bodies).await;
             let refused = read.map_err(|problem| (problem.status, problem.code));
-            assert_eq!(refused, Err((408, "body_too_slow")), "after {kib} KiB");
+            assert_eq!(refused, Err((408, "body_too_slow")), "{kib} KiB every {every_ms} ms");
+            assert_eq!(start.elapsed().as_secs(), expect_secs, "{kib} KiB every {every_ms} ms");
         }
         assert_eq!(large_bodies.0.available_permits(), LARGE_BODIES_MAX);
     }
@@ -136,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn small_bodies_do_not_wait_for_large_ones() {
         let large_bodies = LargeBodies(Semaphore::new(0));
-        let read = |bytes: usize| read(Body::from(" ".repeat(bytes)), &large_bodies, SILENCE_MAX);
+        let read = |bytes: usize| read(Body::from(" ".repeat(bytes)), &large_bodies);
         assert_eq!(read(SMALL_BODY_BYTES_MAX).await.map(|text| text.len()), Ok(SMALL_BODY_BYTES_MAX));
         let large = tokio::select! {
             biased;

@@ -8,6 +8,7 @@ mod clock;
 mod data_dir;
 mod doors;
 mod front;
+mod open_files;
 mod ready_file;
 mod tls;
 
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, WayIn};
 use engine::Engine;
+use gateway::http::HttpListener;
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
 use store::{Running, Store};
@@ -28,10 +30,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::config::{Settings, UnknownDevice};
 use front::Front;
+use open_files::Shares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
 
@@ -62,7 +65,7 @@ async fn serve(
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
     let mut signals = Signals::listen()?;
-    raise_open_files_limit();
+    let shares = open_files::share(settings);
     if let Some(file) = &ready_file {
         ready_file::remove(file)
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
@@ -70,7 +73,7 @@ async fn serve(
     let http = bind("http.listen", settings.http.listen).await?;
     let mut addresses = Addresses { http: http.local_addr().map_err(because("http.listen"))?, mqtt: None };
     let mut tasks = JoinSet::new();
-    let threshold = Threshold::open(settings, http, stop, &mut tasks)?;
+    let threshold = Threshold::open(settings, http, shares, stop, &mut tasks)?;
 
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
@@ -118,6 +121,7 @@ async fn serve(
 struct Threshold {
     front: Arc<Front>,
     tls: Option<TlsSource>,
+    shares: Shares,
     metrics: Registry,
 }
 
@@ -125,6 +129,7 @@ impl Threshold {
     fn open(
         settings: &Settings,
         http: TcpListener,
+        shares: Shares,
         stop: &watch::Sender<bool>,
         tasks: &mut JoinSet<()>,
     ) -> Result<Self, Ended> {
@@ -136,11 +141,17 @@ impl Threshold {
         let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
         if let Some(certificate) = &certificate {
             certificate.register_metrics(&mut metrics);
-            front.register_metrics(&mut metrics);
         }
-        tasks.spawn(front::serve(http, Arc::clone(&front), tls.clone(), stop.subscribe()));
+        let (app, busy) = front::routers(&front);
+        let limits = gateway::http::Limits { connections_max: shares.http, ..Default::default() };
+        let mut listener = HttpListener::new(http, app, busy, limits).with_open_files(shares.files.clone());
+        if let Some(source) = &tls {
+            listener = listener.with_tls(Arc::clone(source));
+        }
+        listener.register_metrics(&mut metrics);
+        tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, metrics })
+        Ok(Self { front, tls, shares, metrics })
     }
 }
 
@@ -152,14 +163,14 @@ async fn open_doors(
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Threshold { front, tls, mut metrics } = threshold;
+    let Threshold { front, tls, shares, mut metrics } = threshold;
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings), sending);
     let tester = webhooks.tester();
     doors.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
-        let listener = bind_mqtt(settings, listen, engine, tls).await?;
+        let listener = bind_mqtt(settings, listen, engine, tls, shares).await?;
         listener.register_metrics(&mut metrics);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
@@ -183,9 +194,13 @@ async fn bind_mqtt(
     listen: SocketAddr,
     engine: &Engine,
     tls: Option<TlsSource>,
+    shares: Shares,
 ) -> Result<MqttListener, Ended> {
-    let bound = MqttListener::bind(listen, engine.clone(), Limits::default()).await;
-    let mut listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
+    let limits =
+        Limits { connections_max: shares.mqtt, greeting_max: shares.mqtt_greeting, ..Limits::default() };
+    let bound = MqttListener::bind(listen, engine.clone(), limits).await;
+    let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
+    let mut listener = listener.with_open_files(shares.files);
     if let Some(logins) = doors::logins(settings).map_err(because("auth.mqtt"))? {
         listener = listener.with_logins(logins);
     }
@@ -247,13 +262,6 @@ fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {
         _ => "choose another address",
     };
     Ended(format!("{key}: {address} cannot be listened on: {error}; {advice}"))
-}
-
-/// Every connection is an open file, and the usual soft limit is too low for a fleet.
-fn raise_open_files_limit() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
-        warn!(%error, "the limit of open files cannot be raised; many connections may be refused");
-    }
 }
 
 /// The signals that end the server.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base::{Problem, WayIn};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// At most one line about refused reports in this time.
@@ -39,6 +40,22 @@ impl ByWord {
     /// The counter of one word, for what is counted often.
     fn counter(&self, word: &'static str) -> Counter {
         self.family.get_or_create_owned(&[(self.label, word)])
+    }
+}
+
+/// Counts something while it lives.
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and the replay of refused ones.
 //!
 //! The answer comes when everything that is accepted is durable. A body that has begun is never answered "too busy": when
-//! the engine is behind, the body is read more slowly. This module has routes, not a listener; who has the listener tells
-//! the engine that this way in is attended.
+//! the engine is behind, the body is read more slowly. Beside the routes there is the listener that serves them with everything
+//! else that is spoken over HTTP; who runs it tells the engine that this way in is attended.
 
 use std::sync::Arc;
 
@@ -20,14 +20,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::body::LargeBodies;
+use self::room::Room;
 use crate::decode::{self, Rules};
 use crate::figures::{ByWord, ReportFigures};
 
 mod answer;
 mod body;
 mod lines;
+mod listener;
+mod moving;
 mod ndjson;
 mod replay;
+mod room;
+
+pub use listener::{HttpListener, Limits};
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
@@ -37,7 +43,9 @@ pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
     let figures = Figures::default();
     figures.register(registry);
     let intake = engine.intake(WayIn::Http);
-    let shared = Shared { engine: engine.clone(), intake, figures, large_bodies: LargeBodies::default() };
+    let room = Arc::new(Room::new(figures.held_bytes.clone()));
+    let large_bodies = LargeBodies::default();
+    let shared = Shared { engine: engine.clone(), intake, figures, large_bodies, room };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
@@ -51,6 +59,7 @@ struct Shared {
     intake: Intake,
     figures: Figures,
     large_bodies: LargeBodies,
+    room: Arc<Room>,
 }
 
 #[derive(Debug)]
@@ -59,6 +68,7 @@ struct Figures {
     bodies: ByWord,
     received_bytes: Counter,
     slices_in_flight: Gauge,
+    held_bytes: Gauge,
 }
 
 impl Default for Figures {
@@ -68,6 +78,7 @@ impl Default for Figures {
             bodies: ByWord::new("result"),
             received_bytes: Counter::default(),
             slices_in_flight: Gauge::default(),
+            held_bytes: Gauge::default(),
         }
     }
 }
@@ -89,6 +100,11 @@ impl Figures {
             "fieldpost_http_report_slices_in_flight",
             "Slices of reports handed in over HTTP whose durability is awaited",
             self.slices_in_flight.clone(),
+        );
+        registry.register(
+            "fieldpost_http_report_held_bytes",
+            "Memory set aside for NDJSON reports that are not durable yet",
+            self.held_bytes.clone(),
         );
     }
 }

@@ -6,6 +6,7 @@
 pub mod amqp;
 pub mod decode;
 pub mod http;
+pub mod listen;
 pub mod mqtt;
 
 mod figures;

@@ -20,6 +20,7 @@ mod ending;
 mod figures;
 mod greeting;
 mod handshakes;
+mod held;
 mod keep_alive;
 mod labels;
 mod last_words;
@@ -33,7 +34,6 @@ mod session;
 mod sessions;
 mod subscriptions;
 mod talk;
-mod tls;
 mod topic_rules;
 mod will;
 mod wire;
@@ -41,7 +41,6 @@ mod wire;
 pub use limits::Limits;
 pub use listener::MqttListener;
 pub use logins::{Login, Logins, UsernameTaken};
-pub use tls::TlsSource;
 
 use std::sync::Arc;
 
@@ -61,6 +60,8 @@ struct Shared {
     figures: figures::Figures,
     sessions: Arc<sessions::Sessions>,
     absent: absence::Room,
+    held: held::Held,
+    begun: held::Held,
     labels: labels::Labels,
     /// `None` lets everybody in.
     logins: Option<Logins>,
@@ -75,6 +76,8 @@ impl Shared {
         Self {
             labels: labels::Labels::new(figures.label_lookups.clone()),
             absent: absence::Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
+            held: held::Held::new(limits::HELD_BYTES_MAX, figures.held_bytes.clone()),
+            begun: held::Held::new(limits::BEGUN_BYTES_MAX, figures.begun_bytes.clone()),
             sessions: Arc::default(),
             anybody: Arc::new(logins::KnownAs::anybody()),
             logins: None,

@@ -38,7 +38,7 @@ impl Figures {
         );
         registry.register(
             "fieldpost_access_unauthorized",
-            "Requests that were refused for want of a valid token, by reason: missing, malformed, unknown",
+            "Requests that were refused for want of a valid token, by reason: missing, malformed, unknown, too_many",
             self.unauthorized.clone(),
         );
         registry.register(

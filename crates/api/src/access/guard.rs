@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::figures::Figures;
+use super::guesses::Guesses;
 use super::limits::{Beyond, Limits};
 use super::own::{About, is_own};
 use super::table::{Needs, Own, needs};
@@ -22,6 +23,7 @@ use crate::problem::Refused;
 #[derive(Debug)]
 pub struct Guard {
     known: Vec<Known>,
+    guesses: Guesses,
     figures: Figures,
 }
 
@@ -39,7 +41,7 @@ impl Guard {
             limits: Limits::new(&token, &clock, figures.in_flight(&token.name)),
             caller: Caller::new(token),
         });
-        Self { known: known.collect(), figures }
+        Self { known: known.collect(), guesses: Guesses::new(clock), figures }
     }
 
     pub(super) fn register(&self, registry: &mut Registry) {
@@ -88,7 +90,10 @@ pub(crate) async fn keep_out(State(api): State<ApiState>, request: Request, next
     }
     match guard.recognise(request.headers()) {
         Ok(known) => guard.judge(known, &api, needs, request, next).await,
-        Err(why) => guard.refuse_unknown(why),
+        Err(why) => {
+            let slow = why == NotRecognised::Unknown && guard.guesses.wait().await.is_err();
+            if slow { guard.refuse_guess() } else { guard.refuse_unknown(why) }
+        }
     }
 }
 
@@ -127,6 +132,16 @@ impl Guard {
         self.figures.judged(caller.name(), "admitted");
         parts.extensions.insert(caller.clone());
         under_way.until_answered(next.run(Request::from_parts(parts, body)).await)
+    }
+
+    fn refuse_guess(&self) -> Response {
+        self.figures.unauthorized("too_many");
+        let detail = "too many requests come with a token that this server does not know";
+        with_header(
+            Problem::new(429, "too_many_requests", detail),
+            RETRY_AFTER,
+            HeaderValue::from_static("1"),
+        )
     }
 
     fn refuse_unknown(&self, why: NotRecognised) -> Response {

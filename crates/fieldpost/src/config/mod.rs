@@ -82,6 +82,8 @@ pub(crate) struct Tls {
 pub(crate) struct Http {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Connections at a time.
+    pub connections_max: usize,
 }
 
 /// `[mqtt]`
@@ -89,6 +91,8 @@ pub(crate) struct Http {
 pub(crate) struct Mqtt {
     /// Where it listens; `None` when this way in is off.
     pub listen: Option<SocketAddr>,
+    /// Connections at a time.
+    pub connections_max: usize,
 }
 
 /// `[amqp]`
@@ -194,8 +198,14 @@ impl Settings {
             data_dir: from.read("data_dir", &Directory).value,
             auth: auth::read(&mut from),
             tls: tls(&mut from),
-            http: Http { listen: http_listen(&mut from) },
-            mqtt: Mqtt { listen: mqtt_listen(&mut from) },
+            http: Http {
+                listen: http_listen(&mut from),
+                connections_max: connections_max(&mut from, "http.connections_max"),
+            },
+            mqtt: Mqtt {
+                listen: mqtt_listen(&mut from),
+                connections_max: connections_max(&mut from, "mqtt.connections_max"),
+            },
             amqp: amqp(&mut from),
             devices: devices(&mut from),
             notify: notify(&mut from),
@@ -239,6 +249,10 @@ fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
     let address = found.value;
     stays_on_loopback(from, "mqtt.listen", "auth.mqtt", &found, address);
     address
+}
+
+fn connections_max(from: &mut Reader, key: &'static str) -> usize {
+    from.read(key, &Whole { least: 1, most: 1_000_000 }).value as usize
 }
 
 /// Whoever reaches a listener without a list of who may do what may do anything, so only this machine may reach it.

@@ -34,8 +34,8 @@ fn the_defaults_are_those_of_the_contract() {
         data_dir: "./fieldpost-data".into(),
         auth: Auth::default(),
         tls: None,
-        http: Http { listen: ([127, 0, 0, 1], 8080).into() },
-        mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()) },
+        http: Http { listen: ([127, 0, 0, 1], 8080).into(), connections_max: 16_384 },
+        mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()), connections_max: 65_536 },
         amqp: Amqp {
             url: None,
             queue: QueueName::new("sensors-queue").expect("a name"),
@@ -103,7 +103,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 35, "the contract's keys");
+    assert_eq!(keys.len(), 37, "the contract's keys, and the two of connections");
 }
 
 #[test]

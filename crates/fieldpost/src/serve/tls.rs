@@ -28,7 +28,7 @@ use x509_cert::der::Decode;
 
 use crate::config;
 
-pub(super) use gateway::mqtt::TlsSource;
+pub(super) use gateway::listen::TlsSource;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

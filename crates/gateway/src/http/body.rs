@@ -7,7 +7,7 @@ use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Refused;
 
@@ -15,10 +15,12 @@ use super::Refused;
 const SMALL_BODY_BYTES_MAX: usize = 64 * 1_024;
 /// Larger whole bodies in memory at the same time; the others are read more slowly.
 const LARGE_BODIES_MAX: usize = 8;
-/// A sender of one object is given up when nothing comes for this long.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A sender of one object may let us wait for this long altogether, and a second more for every so many bytes that it sent:
+/// otherwise somebody who sends a byte now and then could hold one of the places above for as long as he likes.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
 /// A sender of NDJSON may take its lines from something slow.
-pub(super) const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
+const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
 
 /// The places for large bodies.
 #[derive(Debug)]
@@ -37,7 +39,13 @@ pub(super) async fn whole(mut body: Body, large: &LargeBodies) -> Result<Vec<u8>
     }
     let mut bytes = Vec::new();
     let mut place = None;
-    while let Some(piece) = next(&mut body, SILENCE_MAX).await? {
+    let mut waited = Duration::ZERO;
+    loop {
+        let began = Instant::now();
+        let left = wait_max(bytes.len()).saturating_sub(waited);
+        let Some(piece) = next_within(&mut body, left).await? else { return Ok(bytes) };
+        // What we wait for a place is not the sender's fault.
+        waited += began.elapsed();
         let length = bytes.len() + piece.len();
         if length > JSON_BODY_BYTES_MAX {
             return Err(too_large());
@@ -47,13 +55,21 @@ pub(super) async fn whole(mut body: Body, large: &LargeBodies) -> Result<Vec<u8>
         }
         bytes.extend_from_slice(&piece);
     }
-    Ok(bytes)
 }
 
-/// The next piece of a body; `None` at its end. Dropping this before it is ready loses nothing.
-pub(super) async fn next(body: &mut Body, silence_max: Duration) -> Result<Option<Bytes>, Refused> {
+/// How long the sender of so many bytes may have let us wait.
+fn wait_max(bytes: usize) -> Duration {
+    WAIT_MAX + Duration::from_secs((bytes / BYTES_PER_SECOND_MIN) as u64)
+}
+
+/// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses nothing.
+pub(super) async fn next(body: &mut Body) -> Result<Option<Bytes>, Refused> {
+    next_within(body, STREAM_SILENCE_MAX).await
+}
+
+async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<Bytes>, Refused> {
     loop {
-        let frame = timeout(silence_max, body.frame()).await.map_err(|_| too_slow(silence_max))?;
+        let frame = timeout(wait_max, body.frame()).await.map_err(|_| too_slow())?;
         let Some(frame) = frame.transpose().map_err(|error| broken_off(&error))? else { return Ok(None) };
         if let Ok(piece) = frame.into_data() {
             return Ok(Some(piece));
@@ -66,12 +82,50 @@ fn too_large() -> Refused {
     Refused::NotTaken("too_large", Problem::new(413, "body_too_large", detail))
 }
 
-fn too_slow(silence_max: Duration) -> Refused {
-    let detail = format!("nothing of the body came for {} s", silence_max.as_secs());
+fn too_slow() -> Refused {
+    let detail = "nothing of the body came for a while, or very little altogether";
     Refused::NotTaken("too_slow", Problem::new(408, "body_too_slow", detail))
 }
 
 /// The sender is gone, so nobody will read this; it names the request in a log of the layer above.
 fn broken_off(error: &axum::Error) -> Refused {
     Refused::NotTaken("broken_off", Problem::unreadable(format!("the body broke off: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use tokio::time::{pause, sleep};
+
+    use super::*;
+
+    /// So many pieces, one after each pause.
+    fn trickles(pieces: usize, bytes: usize, every: Duration) -> Body {
+        Body::from_stream(stream::unfold(pieces, move |left| async move {
+            sleep(every).await;
+            (left > 0).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes])), left - 1))
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_sender_that_trickles_is_given_up_and_a_slow_one_is_not() {
+        pause();
+        for (pieces, bytes, every, expect) in [
+            (28, 1, 1, Ok(28)),
+            (60, 1, 1, Err("too_slow")),
+            (2, 1, 29, Err("too_slow")),
+            (1_000, BYTES_PER_SECOND_MIN, 1, Ok(1_000 * BYTES_PER_SECOND_MIN)),
+            (1_000, BYTES_PER_SECOND_MIN / 2, 1, Err("too_slow")),
+        ] {
+            let body = trickles(pieces, bytes, Duration::from_secs(every));
+            let read = match whole(body, &LargeBodies::default()).await {
+                Ok(read) => Ok(read.len()),
+                Err(Refused::NotTaken(result, _)) => Err(result),
+                Err(Refused::Report(problem)) => Err(problem.code),
+            };
+            assert_eq!(read, expect, "{pieces} x {bytes} every {every} s");
+        }
+    }
 }

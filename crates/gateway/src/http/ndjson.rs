@@ -10,8 +10,9 @@ use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
 
 use super::answer::Tally;
-use super::body::{self, STREAM_SILENCE_MAX};
+use super::body;
 use super::lines::{Line, Lines};
+use super::room::Share;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
 
@@ -19,6 +20,12 @@ use crate::decode::{self, Rules};
 const SLICES_IN_FLIGHT_MAX: usize = 8;
 /// A slice is handed in when its lines have this many bytes, even if it has few lines.
 const SLICE_BYTES_MAX: usize = 256 * 1_024;
+
+/// What a report takes beside its line until it is durable, about, in bytes.
+const REPORT_BYTES: usize = 256;
+/// What the largest slice takes, in bytes.
+const SLICE_HELD_BYTES_MAX: usize =
+    SLICE_BYTES_MAX + NDJSON_LINE_BYTES_MAX + SLICE_REPORTS_MAX * REPORT_BYTES;
 
 const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
 
@@ -29,7 +36,7 @@ pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refus
     loop {
         let piece = tokio::select! {
             biased;
-            piece = body::next(&mut body, STREAM_SILENCE_MAX) => piece?,
+            piece = body::next(&mut body) => piece?,
             // The sender pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
                 run.hand_in().await?;
@@ -42,6 +49,7 @@ pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refus
         }
     }
     if let Some((number, line)) = lines.last() {
+        run.make_room().await?;
         run.open.add(number, line, Rules::of(&shared.engine));
     }
     run.finish().await
@@ -60,9 +68,26 @@ impl Run<'_> {
         let rules = Rules::of(&self.shared.engine);
         let mut rest = &chunk[..];
         while let Some((number, line)) = lines.next(&mut rest) {
+            self.make_room().await?;
             self.open.add(number, line, rules);
             if self.open.is_full() {
                 self.hand_in().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets room aside for the slice that begins. While there is none the body is not read on.
+    async fn make_room(&mut self) -> Result<(), NotAccepting> {
+        while self.open.share.is_none() {
+            self.open.share = self.shared.room.try_take(SLICE_HELD_BYTES_MAX);
+            if self.open.share.is_some() {
+                break;
+            }
+            if self.in_flight.is_empty() {
+                self.open.share = Some(self.shared.room.take(SLICE_HELD_BYTES_MAX).await);
+            } else {
+                self.settle_oldest().await?;
             }
         }
         Ok(())
@@ -72,10 +97,18 @@ impl Run<'_> {
         while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
             self.settle_oldest().await?;
         }
-        let Open { slice, lines, .. } = std::mem::take(&mut self.open);
+        let Open { slice, lines, bytes, mut share } = std::mem::take(&mut self.open);
+        if let Some(share) = &mut share {
+            share.shrink(bytes + lines.len() * REPORT_BYTES);
+        }
         let pending = self.shared.intake.submit(slice).await?;
         self.shared.figures.slices_in_flight.inc();
-        self.in_flight.push_back(InFlight { shared: self.shared, pending: Some(pending), lines });
+        self.in_flight.push_back(InFlight {
+            shared: self.shared,
+            pending: Some(pending),
+            lines,
+            _share: share,
+        });
         Ok(())
     }
 
@@ -113,6 +146,7 @@ struct Open {
     /// The number of each line.
     lines: Vec<u64>,
     bytes: usize,
+    share: Option<Share>,
 }
 
 impl Open {
@@ -149,6 +183,7 @@ struct InFlight<'a> {
     /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<u64>,
+    _share: Option<Share>,
 }
 
 impl Drop for InFlight<'_> {

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
+use super::Shared;
 use super::access::Access;
 use super::ending::Ending;
 use super::handshakes::Handshakes;
@@ -18,7 +19,7 @@ use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
 use super::will::Will;
-use super::{Shared, figures::Counted};
+use crate::figures::Counted;
 
 /// What of a session outlives its connection.
 #[derive(Debug, Default)]

@@ -12,7 +12,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::Shared;
-use super::figures::Counted;
 use super::greeting::greet;
 use super::limits::Limits;
 
@@ -36,12 +35,11 @@ impl Dialogues {
 
     /// Serves one connection until it is closed and all that it handed in is settled.
     pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
-        let greeting = Box::pin(greet(&mut stream, &self.shared, false));
+        let greeting = Box::pin(greet(&mut stream, &self.shared, || true));
         let greeted = timeout(self.shared.limits.connect_timeout, greeting).await;
         match greeted.unwrap_or(Err("timeout")) {
             Ok(greeted) => {
                 self.shared.figures.connects.count("accepted");
-                let _counted = Counted::new(&self.shared.figures.connections);
                 greeted.into_session(stream, &self.shared).run().await;
             }
             Err(result) => self.shared.figures.connects.count(result),

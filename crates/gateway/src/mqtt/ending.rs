@@ -16,6 +16,10 @@ pub(super) enum Ending {
     Gone,
     /// Nothing came for one and a half times the keep-alive.
     Silent,
+    /// A packet that it began took too long to come.
+    Trickling,
+    /// It began a large packet, and there is no room for more of these.
+    NoRoom,
     /// Another connection came with the same client id; with `clean_start` it does not want the session.
     TakenOver { clean_start: bool },
     /// The client broke the rules of the protocol.
@@ -44,10 +48,10 @@ impl Ending {
     pub(super) fn code(self) -> Option<Code> {
         match self {
             Self::Goodbye { .. } | Self::Gone => None,
-            Self::Silent => Some(Code::KeepAliveTimeout),
+            Self::Silent | Self::Trickling => Some(Code::KeepAliveTimeout),
             Self::TakenOver { .. } => Some(Code::SessionTakenOver),
             Self::Broke(violation) => Some(violation.code()),
-            Self::NotAccepting => Some(Code::ServerBusy),
+            Self::NoRoom | Self::NotAccepting => Some(Code::ServerBusy),
             Self::Stopping => Some(Code::ServerShuttingDown),
         }
     }
@@ -62,6 +66,8 @@ impl Ending {
             Self::Goodbye { .. } => "goodbye",
             Self::Gone => "gone",
             Self::Silent => "keep_alive",
+            Self::Trickling => "packet_too_slow",
+            Self::NoRoom => "no_room",
             Self::TakenOver { .. } => "taken_over",
             Self::Broke(violation) => violation.label(),
             Self::NotAccepting => "not_accepting",
@@ -73,7 +79,12 @@ impl Ending {
     pub(super) fn applies_will(self) -> bool {
         match self {
             Self::Goodbye { with_will, .. } => with_will,
-            Self::Gone | Self::Silent | Self::TakenOver { .. } | Self::Broke(_) => true,
+            Self::Gone
+            | Self::Silent
+            | Self::Trickling
+            | Self::NoRoom
+            | Self::TakenOver { .. }
+            | Self::Broke(_) => true,
             Self::NotAccepting | Self::Stopping => false,
         }
     }

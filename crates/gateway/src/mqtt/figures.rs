@@ -18,6 +18,8 @@ pub(super) struct Figures {
     pub(super) unreleased: Gauge,
     pub(super) absent_sessions: Gauge,
     pub(super) absent_bytes: Gauge,
+    pub(super) held_bytes: Gauge,
+    pub(super) begun_bytes: Gauge,
     pub(super) sessions_resumed: Counter,
     pub(super) sessions_not_kept: Counter,
     pub(super) wills: ByWord,
@@ -41,6 +43,8 @@ impl Default for Figures {
             unreleased: Gauge::default(),
             absent_sessions: Gauge::default(),
             absent_bytes: Gauge::default(),
+            held_bytes: Gauge::default(),
+            begun_bytes: Gauge::default(),
             sessions_resumed: Counter::default(),
             sessions_not_kept: Counter::default(),
             wills: ByWord::new("result"),
@@ -74,6 +78,12 @@ impl Figures {
                 &self.unreleased,
             ),
             ("fieldpost_mqtt_absent_sessions_bytes", "Memory of absent sessions", &self.absent_bytes),
+            ("fieldpost_mqtt_held_bytes", "Memory of reports that are not durable yet", &self.held_bytes),
+            (
+                "fieldpost_mqtt_begun_packets_bytes",
+                "Memory of packets that are not all there",
+                &self.begun_bytes,
+            ),
             ("fieldpost_mqtt_absent_sessions", "Sessions that wait for their clients", &self.absent_sessions),
         ] {
             registry.register(name, help, gauge.clone());
@@ -89,21 +99,5 @@ impl Figures {
         ] {
             registry.register(name, help, counter.clone());
         }
-    }
-}
-
-/// Counts something while it lives.
-pub(super) struct Counted(Gauge);
-
-impl Counted {
-    pub(super) fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

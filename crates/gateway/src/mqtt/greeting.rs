@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
 
 use super::absence::Kept;
 use super::access::Access;
@@ -20,6 +21,7 @@ use super::sessions::Seat;
 use super::talk::Talk;
 use super::{Shared, Version, last_words, reply, scratch, wire};
 use crate::decode::quoted;
+use crate::figures::Counted;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
@@ -43,11 +45,13 @@ impl Greeted {
             shared: Arc::clone(shared),
             stream,
             unflushed: false,
+            _counted: Counted::new(&shared.figures.connections),
             seat: self.seat,
             access: self.access,
             will,
             session_expiry_secs,
             keep_alive: KeepAlive::new(keep_alive),
+            packet_due: None,
         }
     }
 }
@@ -55,11 +59,11 @@ impl Greeted {
 /// Why there is no session; the label it is counted under.
 pub(super) type NotGreeted = &'static str;
 
-/// Waits for the CONNECT and answers it; `busy` if there is no room for one more connection.
+/// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one more connection.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &Shared,
-    busy: bool,
+    has_room: impl FnOnce() -> bool,
 ) -> Result<Greeted, NotGreeted> {
     let (mut hello, unread) = match receive_hello(stream, shared).await? {
         Ok(received) => received,
@@ -67,13 +71,20 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(None) => return Err("not_mqtt"),
     };
     let version = hello.client.version;
-    if busy {
-        return Err(refuse(stream, version, Reason::ServerBusy).await);
-    }
     let known_as = match let_in(&hello, shared) {
         Ok(known_as) => known_as,
-        Err(reason) => return Err(refuse(stream, version, reason).await),
+        Err(reason) => {
+            if reason == Reason::BadUserNameOrPassword
+                && let Some(logins) = &shared.logins
+            {
+                sleep(logins.wrong_again()).await;
+            }
+            return Err(refuse(stream, version, reason).await);
+        }
     };
+    if !has_room() {
+        return Err(refuse(stream, version, Reason::ServerBusy).await);
+    }
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }

@@ -9,8 +9,11 @@ use base::limits::VALUE_BYTES_MAX;
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most connections at a time; one more is refused with "server busy". An idle one takes 2 to 3 KiB here.
+    /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 2 KiB here.
     pub connections_max: usize,
+    /// Most connections that have not said who they are. When there are as many, those that say nothing are shown out, and the
+    /// others wait to be accepted.
+    pub greeting_max: usize,
     /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may carry anything.
     pub packet_bytes_max: u32,
     /// Most reports of one connection that are not yet acknowledged. At the limit its socket is not read: 3.1.1 has no other way
@@ -36,6 +39,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 65_536,
+            greeting_max: 4_096,
             packet_bytes_max: 256 * 1_024,
             unacknowledged_max: NonZeroU16::new(1_024).unwrap_or(NonZeroU16::MIN),
             subscriptions_max: 64,
@@ -63,6 +67,17 @@ pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
 /// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one read can add to them: they are
 /// held for the quarantine. Beyond it, the socket is not read.
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
+/// What a report takes beside its payload and topic until it is durable, about, in bytes.
+pub(super) const REPORT_BYTES: usize = 256;
+/// Reports of all connections that are not durable yet, and packets that wait behind them, in bytes. Beyond it, no socket is read.
+pub(super) const HELD_BYTES_MAX: usize = 128 * 1_024 * 1_024;
+/// Beginnings of packets of all connections, in bytes. Beyond it, a connection that sent more than [`BEGUN_BYTES_FREE`] of one is
+/// ended: nobody else could send a large packet while those who never end theirs hold the room.
+pub(super) const BEGUN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// A beginning of a packet up to this many bytes is always kept: most packets are smaller.
+pub(super) const BEGUN_BYTES_FREE: usize = 1_024;
+/// How long a packet may take from its first byte to its last.
+pub(super) const PACKET_MAX: Duration = Duration::from_secs(60);
 /// What a session of an absent client takes beside filters and packet ids, in bytes: a task, a timer, an entry in a table.
 pub(super) const ABSENT_SESSION_BYTES: usize = 1_024;
 /// Room for absent clients is counted in these, in bytes.
@@ -76,8 +91,8 @@ pub(super) const LABELS_KEPT_MAX: usize = 8_192;
 pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
 /// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier read.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1_024;
-/// Connections beyond `connections_max` that are read far enough to be told that the server is busy.
-pub(super) const REFUSING_MAX: usize = 128;
+/// Connections that wait to be accepted, as far as the operating system allows.
+pub(super) const BACKLOG: u32 = 4_096;
 /// Longest reason string of a PUBACK, in bytes.
 pub(super) const REASON_BYTES_MAX: usize = 256;
 /// After a client's last packet its TCP connection is probed this often: a device that lost its power is noticed even if its

@@ -4,11 +4,20 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::DeviceId;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+/// So many wrong logins in a second, and so many at once, are refused at once, as a fleet with an old password may make them. The
+/// others wait: who tries passwords gets to try few.
+const WRONG_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
+const WRONG_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
+const WRONG_WAIT: Duration = Duration::from_secs(1);
 
 /// For which devices a login may speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +38,9 @@ pub enum Login {
 }
 
 /// The logins of a listener.
-#[derive(Default)]
 pub struct Logins {
     by_username: HashMap<Arc<str>, Entry>,
+    wrong: DefaultDirectRateLimiter,
 }
 
 struct Entry {
@@ -74,6 +83,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
+impl Default for Logins {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Shows no hash of a password.
 impl fmt::Debug for Logins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +100,13 @@ impl Logins {
     /// No login: nobody is let in.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let quota = Quota::per_second(WRONG_PER_SECOND).allow_burst(WRONG_AT_ONCE);
+        Self { by_username: HashMap::new(), wrong: RateLimiter::direct(quota) }
+    }
+
+    /// How long who gave wrong credentials has to wait for the answer. Nobody else waits because of that.
+    pub(super) fn wrong_again(&self) -> Duration {
+        if self.wrong.check().is_ok() { Duration::ZERO } else { WRONG_WAIT }
     }
 
     /// Adds a login with the SHA-256 of its password.
@@ -144,6 +165,13 @@ mod tests {
             let credentials = Credentials { username: username.into(), password: password.into() };
             assert_eq!(logins.find(&credentials).map(|known| known.number), expect, "{username} {password}");
         }
+    }
+
+    #[test]
+    fn many_wrong_logins_wait() {
+        let logins = logins();
+        let waits = (0..=WRONG_AT_ONCE.get()).map(|_| logins.wrong_again());
+        assert_eq!(waits.filter(|wait| wait.is_zero()).count(), WRONG_AT_ONCE.get() as usize);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use engine::intake::{NotAccepting, Received, Slice};
 use engine::{Intake, Outcome, Pending, Report};
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::limits::UNACKNOWLEDGED_BYTES_MAX;
+use super::limits::{REPORT_BYTES, UNACKNOWLEDGED_BYTES_MAX};
 
 type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;
 
@@ -115,6 +115,11 @@ impl Ring {
 
     pub(super) fn is_empty(&self) -> bool {
         self.unacknowledged == 0
+    }
+
+    /// What is held for what is not acknowledged yet, about, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.unacknowledged_bytes + self.unacknowledged * REPORT_BYTES
     }
 
     /// Hands in what fits into [`Ring::room`].

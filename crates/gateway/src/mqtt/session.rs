@@ -11,16 +11,19 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use engine::intake::NotAccepting;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::absence::{Absence, Kept, Share, lasts};
 use super::access::Access;
 use super::ending::{Ending, Violation};
 use super::keep_alive::KeepAlive;
+use super::limits::PACKET_MAX;
 use super::sessions::Seat;
 use super::talk::Talk;
 use super::will::{Fate, Will};
 use super::{Shared, last_words, scratch};
+use crate::figures::Counted;
+use crate::listen::room::Place;
 
 /// A connection whose CONNECT is accepted.
 pub(super) struct Session<S> {
@@ -35,6 +38,44 @@ pub(super) struct Session<S> {
     /// How long the session outlives the connection, in seconds.
     pub(super) session_expiry_secs: u32,
     pub(super) keep_alive: Option<KeepAlive>,
+    /// Runs while a packet has begun that is not all there.
+    pub(super) packet_due: Option<Pin<Box<Sleep>>>,
+    pub(super) _counted: Counted,
+}
+
+/// A session as a task, with its place. Written out because a state machine made by the compiler would hold the session twice:
+/// once as its argument, once as what goes on.
+pub(super) struct Life<S> {
+    phase: Phase<S>,
+    _place: Place,
+    _file: Option<Place>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are going on, each in a task of its own")]
+enum Phase<S> {
+    Going(Session<S>),
+    /// Boxed so that a connection that goes on takes no room for its end.
+    Ending(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Over,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Future for Life<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let phase = &mut self.phase;
+        if let Phase::Going(session) = phase {
+            let ending = ready!(session.poll(cx));
+            if let Phase::Going(session) = std::mem::replace(phase, Phase::Over) {
+                *phase = Phase::Ending(Box::pin(session.end(ending)));
+            }
+        }
+        if let Phase::Ending(end) = phase {
+            ready!(end.as_mut().poll(cx));
+            *phase = Phase::Over;
+        }
+        Poll::Ready(())
+    }
 }
 
 /// A session that outlives its connection.
@@ -46,6 +87,11 @@ enum Outliving {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    /// What runs until the connection is closed, and then gives place and file back.
+    pub(super) fn in_place(self, place: Place, file: Option<Place>) -> Life<S> {
+        Life { phase: Phase::Going(self), _place: place, _file: file }
+    }
+
     /// Runs until the connection is closed.
     pub(super) async fn run(mut self) {
         let ending = poll_fn(|cx| self.poll(cx)).await;
@@ -100,6 +146,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Poll::Pending => break,
             }
         }
+        if let Poll::Ready(ending) = self.poll_trickle(cx) {
+            return Poll::Ready(ending);
+        }
         self.poll_silence(cx)
     }
 
@@ -111,6 +160,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.talk.is_held_back() {
             return Poll::Ready(self.talk.resume());
         }
+        ready!(self.shared.held.poll_room(cx));
         let Self { stream, talk, keep_alive, .. } = self;
         let received = ready!(scratch::poll_read(stream, cx, |bytes| talk.receive(bytes)));
         if let Some(keep_alive) = keep_alive {
@@ -138,6 +188,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             self.unflushed = false;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Ready when a packet that has begun takes too long.
+    fn poll_trickle(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+        if self.talk.has_used_packet() || !self.talk.is_within_packet() {
+            self.packet_due = None;
+        }
+        if !self.talk.is_within_packet() {
+            return Poll::Pending;
+        }
+        let due = self.packet_due.get_or_insert_with(|| Box::pin(sleep(PACKET_MAX)));
+        due.as_mut().poll(cx).map(|()| Ending::Trickling)
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {

@@ -41,6 +41,8 @@ impl Subscriptions {
         if let Some(known) = self.0.iter_mut().find(|known| &*known.filter == filter) {
             known.qos = qos;
         } else if self.0.len() < max {
+            // Most connections have one, and many thousands of them do.
+            self.0.reserve_exact(1);
             self.0.push(Subscription { filter: filter.into(), qos });
         } else {
             return Granted::TooMany;

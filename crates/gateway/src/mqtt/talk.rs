@@ -19,7 +19,7 @@ use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
 use super::handshakes::{Begun, Handshakes, Released};
-use super::limits::OUT_BYTES_MAX;
+use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::reply::{self, Client};
 use super::ring::{Arrivals, Receipt, Ring, Wants};
 use super::subscriptions::{Granted, Subscriptions};
@@ -42,6 +42,16 @@ pub(super) struct Talk {
     subscriptions: Subscriptions,
     handshakes: Handshakes,
     aliases: Aliases,
+    counted: Counted,
+    /// A packet was used since somebody asked.
+    used_packet: bool,
+}
+
+/// What this connection counts for in what all of them hold, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    held: usize,
+    begun: usize,
 }
 
 impl Talk {
@@ -63,6 +73,8 @@ impl Talk {
             subscriptions,
             handshakes,
             aliases: Aliases::default(),
+            counted: Counted::default(),
+            used_packet: false,
         }
     }
 
@@ -77,12 +89,17 @@ impl Talk {
     /// Whether more may be received. If not, it is because reports are under way or because the client does not take what we
     /// say; either wakes who polls for it.
     pub(super) fn has_room(&self) -> bool {
-        !self.waits_for_engine() && self.out.len() < OUT_BYTES_MAX
+        self.ring.room() > 0 && self.out.len() < OUT_BYTES_MAX
     }
 
     /// Whether it is we who do not listen.
     pub(super) fn waits_for_engine(&self) -> bool {
-        self.ring.room() == 0
+        self.ring.room() == 0 || self.shared.held.is_full()
+    }
+
+    /// Whether a packet has begun that is not all there.
+    pub(super) fn is_within_packet(&self) -> bool {
+        !self.unread.is_empty() && !self.held_back
     }
 
     /// Whether everything that was handed in is settled.
@@ -93,6 +110,11 @@ impl Talk {
     /// Whether [`Talk::resume`] has something to do before more is received.
     pub(super) fn is_held_back(&self) -> bool {
         self.held_back
+    }
+
+    /// Whether a packet was used since this was last asked.
+    pub(super) fn has_used_packet(&mut self) -> bool {
+        std::mem::take(&mut self.used_packet)
     }
 
     /// Takes what was received; nothing is the end.
@@ -108,7 +130,7 @@ impl Talk {
         // Whole packets are used where they lie; only the beginning of one is kept.
         let (used, result) = self.use_packets(bytes);
         self.unread = bytes[used..].to_vec();
-        result
+        result.and_then(|()| self.count())
     }
 
     /// Goes on with what was received.
@@ -116,7 +138,21 @@ impl Talk {
         let bytes = std::mem::take(&mut self.unread);
         let (used, result) = self.use_packets(&bytes);
         self.unread = if used == 0 { bytes } else { bytes[used..].to_vec() };
-        result
+        result.and_then(|()| self.count())
+    }
+
+    /// Tells how much is held now. A large packet that has begun must not grow where there is no room for it.
+    fn count(&mut self) -> Result<(), Ending> {
+        let unread = self.unread.capacity();
+        let (behind, begun) = if self.held_back { (unread, 0) } else { (0, unread) };
+        self.count_as(Counted { held: self.ring.bytes() + behind, begun });
+        if begun > BEGUN_BYTES_FREE && self.shared.begun.is_full() { Err(Ending::NoRoom) } else { Ok(()) }
+    }
+
+    fn count_as(&mut self, now: Counted) {
+        let before = std::mem::replace(&mut self.counted, now);
+        self.shared.held.change(before.held, now.held);
+        self.shared.begun.change(before.begun, now.begun);
     }
 
     /// Uses the whole packets at the front of `bytes`, as far as there is room: how many bytes they are.
@@ -137,6 +173,7 @@ impl Talk {
                 Err(violation) => break Err(violation.into()),
             };
             used += packet.bytes.len();
+            self.used_packet = true;
             if let Err(ending) = self.use_packet(packet, &mut arrivals, rules) {
                 break Err(ending);
             }
@@ -253,6 +290,8 @@ impl Talk {
                 self.answer(receipt, problem);
             }
             figures.acks.inc_by(acks);
+            let behind = if self.held_back { self.unread.capacity() } else { 0 };
+            self.count_as(Counted { held: self.ring.bytes() + behind, ..self.counted });
         }
         Ok(())
     }
@@ -312,6 +351,7 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
+        self.count_as(Counted::default());
         self.uncount();
     }
 }

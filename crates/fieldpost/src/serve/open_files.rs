@@ -1,0 +1,83 @@
+//! The open files of the process, shared out: each connection is one, and so is each file of the log.
+//!
+//! A storm of connections must not be why the log cannot open its next file. So connections get what is left when everything else
+//! has its share, and neither listener can take all of it from the other.
+
+use gateway::listen::OpenFiles;
+use tracing::{info, warn};
+
+use crate::config::Settings;
+
+/// Files that the log, the tables, their threads and callers that are told that there is no room need at most, with some to
+/// spare.
+const OWN_FILES: usize = 256;
+/// Connections to receivers of webhooks: as many as are sent at a time, and as many idle ones. Where open files are few, they get
+/// one in [`WEBHOOKS_PART`].
+const WEBHOOK_FILES: usize = 4_096;
+const WEBHOOKS_PART: usize = 512;
+/// Connections over MQTT that have not said who they are, where there are many files; otherwise one in so many.
+const GREETING_FILES: usize = 4_096;
+const GREETING_PART: usize = 4;
+/// One in so many is left to HTTP, and to those that have not said who they are, so that they can be told.
+const SPARE_PART: usize = 64;
+
+/// Who may have how many.
+#[derive(Clone, Debug)]
+pub(super) struct Shares {
+    /// What all connections together may take.
+    pub(super) files: OpenFiles,
+    pub(super) http: usize,
+    pub(super) mqtt: usize,
+    pub(super) mqtt_greeting: usize,
+}
+
+/// Raises the limit of open files as far as it goes, and shares it out.
+pub(super) fn share(settings: &Settings) -> Shares {
+    // The usual soft limit is too low for a fleet.
+    let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|error| {
+        warn!(%error, "the limit of open files cannot be raised; many connections may be refused");
+        rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(1_024, |(soft, _)| soft)
+    });
+    let (http, mqtt) = (settings.http.connections_max, settings.mqtt.connections_max);
+    let shares = Shares::of(usize::try_from(files).unwrap_or(usize::MAX), http, mqtt);
+    if shares.http < http || shares.mqtt < mqtt {
+        info!(
+            files,
+            http = shares.http,
+            mqtt = shares.mqtt,
+            "the limit of open files allows for fewer connections than the settings do"
+        );
+    }
+    shares
+}
+
+impl Shares {
+    fn of(files: usize, http: usize, mqtt: usize) -> Self {
+        let webhooks = WEBHOOK_FILES.min(files / WEBHOOKS_PART);
+        let rest = files.saturating_sub(OWN_FILES + webhooks).max(4);
+        Self {
+            files: OpenFiles::new(rest),
+            http: http.min(rest / 2),
+            mqtt: mqtt.min(rest - rest.div_ceil(SPARE_PART)),
+            mqtt_greeting: GREETING_FILES.min(rest / GREETING_PART),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_files_are_shared_out_and_many_leave_the_settings_as_they_are() {
+        for (files, expect) in [
+            (1_048_576, (16_384, 65_536, 4_096)),
+            (20_000, (9_852, 19_397, 4_096)),
+            (1_024, (383, 754, 191)),
+            (100, (2, 3, 1)),
+        ] {
+            let shares = Shares::of(files, 16_384, 65_536);
+            assert_eq!((shares.http, shares.mqtt, shares.mqtt_greeting), expect, "{files}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! More than the server can do, of everything: what it does then, from outside, on the built binary.
+//!
+//! Asserted is what holds on any machine: memory stays within a bound, nothing that was acknowledged is lost, whoever behaves is
+//! served, refusals say what they are, and afterwards all is as before. How long things take is for the benchmark of the same name.
+
+mod callers;
+mod connections;
+mod dead_receiver;
+mod payloads;
+mod raw;
+mod rig;
+mod ten_times;
+mod wrong_requests;

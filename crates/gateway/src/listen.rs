@@ -1,0 +1,13 @@
+//! What the listeners for MQTT and HTTP share: room for connections and files, who is shown out where there is none, patience
+//! with the operating system, and agreeing on TLS.
+//!
+//! What is spoken on a connection is not known here.
+
+pub(crate) mod crowd;
+pub(crate) mod patience;
+pub(crate) mod room;
+pub(crate) mod stopping;
+pub(crate) mod tls;
+
+pub use room::OpenFiles;
+pub use tls::TlsSource;
