@@ -12,8 +12,8 @@ pub mod port;
 pub mod sealed;
 
 pub use embedded::{
-    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, check_backup,
-    check_directory, is_data_directory, restore, verify_backup,
+    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, SyncMode,
+    check_backup, check_directory, is_data_directory, restore, verify_backup,
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{

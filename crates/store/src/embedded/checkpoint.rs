@@ -141,7 +141,7 @@ impl EmbeddedStore {
         let head = partition.head();
         let slots = head.next_slot;
         let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, slots, &head.kept_from);
-        let removed = self.tables.write(expire)?;
+        let removed = self.write_tables(expire)?;
         self.show_tables(None)?;
         self.counters.expired(removed);
         if removed == 0 {
@@ -165,7 +165,7 @@ impl EmbeddedStore {
                 bytes
             }
             None => {
-                self.tables.write(|writer| put_covered(self, writer, &clean))?;
+                self.write_tables(|writer| put_covered(self, writer, &clean))?;
                 0
             }
         };
@@ -199,7 +199,7 @@ impl EmbeddedStore {
         let partition = &self.partitions[index];
         let data = frozen.read();
         let covered = Covered { position: data.position(), head: data.head().clone() };
-        let written = self.tables.write(|writer| {
+        let written = self.write_tables(|writer| {
             put_covered(self, writer, clean)?;
             put_covered(self, writer, &[(index, covered.clone())])?;
             write::write(writer, partition.id, &data)
@@ -233,7 +233,7 @@ impl EmbeddedStore {
     /// Sweeps some of what deleted devices of a partition left behind.
     fn sweep(&self, checkpointer: &mut Checkpointer, index: usize) -> Result<(), StoreError> {
         let partition = self.partitions[index].id;
-        let is_done = self.tables.write(|writer| sweep::sweep(writer, partition))?;
+        let is_done = self.write_tables(|writer| sweep::sweep(writer, partition))?;
         self.show_tables(None)?;
         if is_done {
             checkpointer.to_sweep.remove(&index);

@@ -1,14 +1,19 @@
 //! The committer: what waits goes to the log, is synced once, is applied, and only then are its callers told.
+//!
+//! With [`SyncMode::Interval`] the sync comes later, with [`EmbeddedStore::sync_step`], and before anything that rests on what was
+//! applied goes to the tables: these never know of a batch that the log may still lose.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blocklog::{Log, Position};
 
 use super::change::Prepared;
 use super::inbox::Waiting;
 use super::locks::locked;
-use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, Progress, log_failure, position};
+use super::pacing;
+use super::tables::Writer;
+use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, Progress, SyncMode, log_failure, position};
 use crate::port::{CommitDone, CommitOutcome, StoreError};
 
 /// The log, and what is in it.
@@ -17,9 +22,11 @@ pub(super) struct Committer {
     pub(super) log: Log,
     /// The number of the latest batch of each partition in the log.
     pub(super) appended: Vec<u64>,
+    /// Batches since the last sync.
+    pub(super) unsynced_batches: usize,
 }
 
-/// What becomes of a batch once the log is synced.
+/// What becomes of a batch once it is in the log.
 enum Verdict {
     /// It is new, at this position.
     Apply(Prepared, Position),
@@ -30,7 +37,7 @@ enum Verdict {
 }
 
 impl EmbeddedStore {
-    /// Commits every batch that waits, with one sync.
+    /// Commits every batch that waits, with one sync or, with [`SyncMode::Interval`], none.
     pub fn commit_step(&self) -> Progress {
         if self.log_is_full() && self.health.failure().is_none() {
             return if self.inbox.is_empty() { Progress::Idle } else { Progress::Full };
@@ -66,7 +73,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Appends and syncs.
+    /// Appends, and syncs or writes.
     fn write(
         &self,
         committer: &mut Committer,
@@ -87,13 +94,56 @@ impl EmbeddedStore {
             };
             verdicts.push((index, verdict));
         }
-        let began = Instant::now();
-        committer.log.sync().map_err(log_failure)?;
-        self.counters.sync(began.elapsed(), verdicts.len());
+        committer.unsynced_batches += verdicts.len();
+        match self.options.sync {
+            SyncMode::Always => self.sync(committer)?,
+            SyncMode::Interval(_) => drop(committer.log.write().map_err(log_failure)?),
+        }
+        // Before anything is applied: a checkpoint must see that what it takes is not synced.
+        self.written.store(committer.log.written().0, Ordering::Release);
         Ok(verdicts)
     }
 
-    /// Makes durable batches seen.
+    fn sync(&self, committer: &mut Committer) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let synced = committer.log.sync().map_err(log_failure)?;
+        self.synced.store(synced.0, Ordering::Release);
+        self.counters.sync(began.elapsed(), std::mem::take(&mut committer.unsynced_batches));
+        Ok(())
+    }
+
+    /// Syncs what was committed without a sync. With [`SyncMode::Always`] there is no such thing.
+    pub fn sync_step(&self) -> Progress {
+        if self.health.failure().is_some() || !self.is_unsynced() {
+            return Progress::Idle;
+        }
+        if let Err(error) = self.sync(&mut locked(&self.committer)) {
+            self.failed(error);
+        }
+        Progress::Worked
+    }
+
+    /// Whether anything is in the log and not synced.
+    pub(super) fn is_unsynced(&self) -> bool {
+        position(&self.synced) < position(&self.written)
+    }
+
+    /// Writes to the tables of a running store. What it takes from the overlays and heads is synced before the tables have it: after
+    /// a loss of power these would be ahead of the log.
+    pub(super) fn write_tables<T>(
+        &self,
+        write: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.tables.write(|writer| {
+            let written = write(writer)?;
+            if self.is_unsynced() {
+                self.sync(&mut locked(&self.committer))?;
+            }
+            Ok(written)
+        })
+    }
+
+    /// Makes batches that are in the log seen.
     fn apply(&self, committer: &Committer, verdicts: Vec<(usize, Verdict)>) -> Vec<CommitOutcome> {
         let mut outcomes = Vec::with_capacity(verdicts.len());
         for (index, verdict) in verdicts {
@@ -107,7 +157,7 @@ impl EmbeddedStore {
                 Verdict::Gap => CommitOutcome::Fenced,
             });
         }
-        self.applied.store(committer.log.durable().0, Ordering::Release);
+        self.applied.store(committer.log.written().0, Ordering::Release);
         self.measure_log(committer);
         outcomes
     }
@@ -118,8 +168,9 @@ impl EmbeddedStore {
         if self.health.failure().is_some() {
             return Progress::Idle;
         }
-        if let Err(error) = committer.log.append_claim() {
-            self.failed(log_failure(error));
+        let synced = if self.is_unsynced() { self.sync(&mut committer) } else { Ok(()) };
+        if let Err(error) = synced.and_then(|()| committer.log.append_claim().map_err(log_failure)) {
+            self.failed(error);
         }
         Progress::Idle
     }
@@ -138,6 +189,12 @@ impl EmbeddedStore {
         let is_all_covered = covered >= position(&self.applied);
         let bytes = if is_all_covered { 0 } else { committer.log.bytes_since(covered) };
         self.log_bytes.store(bytes, Ordering::Release);
+    }
+
+    /// How long nothing is to be committed after a commit that took `worked`; see [`pacing`].
+    pub(super) fn pause_after(&self, worked: Duration) -> Duration {
+        let log_bytes = self.log_bytes.load(Ordering::Acquire);
+        pacing::pause(worked, log_bytes, self.options.checkpoint_log_bytes)
     }
 
     fn log_is_full(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The threads of a store: one commits, one makes checkpoints. Both wait for signals, neither polls.
 
+mod committing;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -8,12 +10,9 @@ use std::time::Duration;
 use base::invariant::or_stop_the_process;
 use base::{Clock, Timestamp};
 
-use super::inbox::Woken;
 use super::locks::locked;
 use super::{EmbeddedStore, Progress};
-
-/// After so long without a batch the log claims what it holds.
-const CLAIM_AFTER: Duration = Duration::from_millis(10);
+use committing::Committing;
 
 /// A store whose threads run, until [`Running::stop`] or until it is dropped.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ impl Running {
         let bell = Arc::new(Bell::default());
         let mut running = Self { store, bell, committer: None, checkpointer: None };
         let (store, bell) = (Arc::clone(&running.store), Arc::clone(&running.bell));
-        running.committer = Some(spawn("store-commit", move || commit(&store, &bell))?);
+        running.committer = Some(spawn("store-commit", move || Committing::new(&store, &bell).run())?);
         let (store, bell) = (Arc::clone(&running.store), Arc::clone(&running.bell));
         running.checkpointer = Some(spawn("store-checkpoint", move || checkpoint(&store, &bell, &*clock))?);
         Ok(running)
@@ -89,6 +88,13 @@ impl Bell {
         self.rung.notify_one();
     }
 
+    /// A batch was committed.
+    fn committed(&self, is_laden: bool) {
+        if is_laden || self.waits_for_change.load(Ordering::Acquire) {
+            self.ring();
+        }
+    }
+
     fn end(&self) {
         locked(&self.state).has_ended = true;
         self.rung.notify_one();
@@ -110,33 +116,6 @@ impl Bell {
     fn has_ended(&self) -> bool {
         locked(&self.state).has_ended
     }
-}
-
-fn commit(store: &EmbeddedStore, bell: &Bell) {
-    let mut is_claimed = true;
-    loop {
-        match store.commit_step() {
-            Progress::Worked => {
-                is_claimed = false;
-                if store.is_laden() || bell.waits_for_change.load(Ordering::Acquire) {
-                    bell.ring();
-                }
-            }
-            Progress::Full => {
-                bell.ring();
-                store.inbox.wait_for_nudge();
-            }
-            Progress::Idle => match store.inbox.wait((!is_claimed).then_some(CLAIM_AFTER)) {
-                Woken::Work => {}
-                Woken::Quiet => {
-                    store.idle_step();
-                    is_claimed = true;
-                }
-                Woken::Closed => break,
-            },
-        }
-    }
-    store.idle_step();
 }
 
 fn checkpoint(store: &EmbeddedStore, bell: &Bell, clock: &dyn Clock) {

@@ -15,6 +15,7 @@ pub(super) struct Counters {
     syncs: AtomicU64,
     synced_batches: AtomicU64,
     sync_nanos: AtomicU64,
+    pub(super) paced_nanos: AtomicU64,
     /// Syncs that took no longer than the bound of [`SYNC_BOUNDS`] at the same place.
     syncs_within: [AtomicU64; SYNC_BOUNDS.len()],
     checkpoints: AtomicU64,
@@ -57,6 +58,10 @@ impl Counters {
         }
     }
 
+    pub(super) fn paced(&self, took: Duration) {
+        add(&self.paced_nanos, nanos(took));
+    }
+
     pub(super) fn expired(&self, rows: u64) {
         add(&self.expired_rows, rows);
     }
@@ -82,15 +87,18 @@ pub(super) fn figures(store: &EmbeddedStore) -> Vec<Figure> {
         .collect()
 }
 
-fn gauges(store: &EmbeddedStore) -> [Figure; 5] {
+fn gauges(store: &EmbeddedStore) -> [Figure; 6] {
     let sizes = store.partitions.iter().map(super::Partition::overlay_size);
     let (records, readings) = sizes.fold((0, 0), |all, size| (all.0 + size.0, all.1 + size.1));
     let log_bytes = store.log_bytes.load(Ordering::Relaxed);
     let table_bytes = store.tables.file_bytes().unwrap_or(0);
+    let synced = store.synced.load(Ordering::Acquire);
+    let unsynced = store.written.load(Ordering::Acquire).saturating_sub(synced);
     let failed = u8::from(store.health.failure().is_some());
     [
         ("fieldpost_store_failed", "1 once the store accepts nothing more", f64::from(failed)),
         ("fieldpost_store_log_bytes", "Bytes of the log that no checkpoint covers", log_bytes as f64),
+        ("fieldpost_store_unsynced_batches", "Batches that the power going out would take", unsynced as f64),
         ("fieldpost_store_overlay_records", "Rows that no checkpoint wrote yet", records as f64),
         (
             "fieldpost_store_overlay_readings_bytes",
@@ -102,7 +110,7 @@ fn gauges(store: &EmbeddedStore) -> [Figure; 5] {
     .map(|(name, help, value)| Figure { name, help, counter: false, value })
 }
 
-fn totals(counters: &Counters) -> [Figure; 9] {
+fn totals(counters: &Counters) -> [Figure; 10] {
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
     let seconds = |counter: &AtomicU64| count(counter) / 1e9;
     [
@@ -115,6 +123,11 @@ fn totals(counters: &Counters) -> [Figure; 9] {
             count(&counters.synced_batches),
         ),
         ("fieldpost_store_sync_seconds_total", "Time that syncs took", seconds(&counters.sync_nanos)),
+        (
+            "fieldpost_store_paced_seconds_total",
+            "Time that commits waited for checkpoints",
+            seconds(&counters.paced_nanos),
+        ),
         ("fieldpost_store_checkpoints_total", "Checkpoints of a partition", count(&counters.checkpoints)),
         (
             "fieldpost_store_checkpoint_seconds_total",

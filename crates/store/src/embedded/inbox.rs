@@ -88,10 +88,18 @@ impl Inbox {
         }
     }
 
-    /// Waits until [`Inbox::nudge`].
-    pub(super) fn wait_for_nudge(&self) {
-        let (mut state, _) = self.wait_while(locked(&self.state), None, |state| !state.is_nudged);
+    /// Waits until [`Inbox::nudge`], or for `timeout` if it is given.
+    pub(super) fn wait_for_nudge(&self, timeout: Option<Duration>) {
+        let (mut state, _) = self.wait_while(locked(&self.state), timeout, |state| !state.is_nudged);
         state.is_nudged = false;
+    }
+
+    /// Waits until [`Inbox::nudge`] or [`Inbox::close`], or for `timeout`; whether the inbox is open.
+    pub(super) fn pause(&self, timeout: Duration) -> bool {
+        let nothing = |state: &mut State| !state.is_nudged && !state.is_closed;
+        let (mut state, _) = self.wait_while(locked(&self.state), Some(timeout), nothing);
+        state.is_nudged = false;
+        !state.is_closed
     }
 
     fn wait_while<'a>(

@@ -1,7 +1,8 @@
 //! The port on one machine: a write-ahead log, an overlay in memory, and tables behind both.
 //!
 //! A batch is encoded on its caller's thread and waits in the [inbox]. One committer ([`EmbeddedStore::commit_step`])
-//! appends what waits to the log, syncs once, applies it to the overlays and only then tells the callers. A checkpointer
+//! appends what waits to the log, syncs once, applies it to the overlays and only then tells the callers. With
+//! [`SyncMode::Interval`] it only writes, and [`EmbeddedStore::sync_step`] syncs afterwards. A checkpointer
 //! ([`EmbeddedStore::checkpoint_step`]) moves one partition's overlay at a time into the tables and frees the log behind
 //! all of them. The store itself has no thread and no clock: the steps are called by a [`Running`] driver, or by a
 //! simulation.
@@ -25,6 +26,7 @@ mod load;
 mod locks;
 mod open;
 mod overlay;
+mod pacing;
 mod pages;
 mod partition;
 mod presence;
@@ -66,12 +68,23 @@ pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
 pub const CHECKPOINT_MEMORY_BYTES: usize = 96 << 20;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
-/// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints.
+/// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints. They are
+/// slowed from half of that on.
 pub const LOG_BYTES_FACTOR_MAX: u64 = 3;
 /// Memory for pages of the tables.
 pub const TABLE_CACHE_BYTES: usize = 64 << 20;
 /// Device partitions of a new data directory.
 pub const PARTITIONS: u16 = 16;
+
+/// When what is committed is synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Before it is called durable.
+    #[default]
+    Always,
+    /// At most so long afterwards. Until then it survives the death of the process, but not the power going out.
+    Interval(Duration),
+}
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -88,6 +101,8 @@ pub struct EmbeddedOptions {
     pub checkpoint_age: Duration,
     /// About so many blobs of readings of the same slice and day are merged at once.
     pub merged_blobs: u32,
+    /// When what is committed is synced.
+    pub sync: SyncMode,
     /// The log's files.
     pub log: LogOptions,
     /// Lineage and log id of a data directory that is made; `None` draws them.
@@ -103,6 +118,7 @@ impl Default for EmbeddedOptions {
             checkpoint_memory_bytes: CHECKPOINT_MEMORY_BYTES,
             checkpoint_age: CHECKPOINT_AGE,
             merged_blobs: crate::history::FAN_IN,
+            sync: SyncMode::default(),
             log: LogOptions::default(),
             identity: None,
         }
@@ -136,6 +152,10 @@ pub struct EmbeddedStore {
     recorded_now: AtomicI64,
     /// Every frame up to this position is in the overlays or the tables.
     applied: AtomicU64,
+    /// Every frame up to this position is in the log, before it is applied.
+    written: AtomicU64,
+    /// Every frame up to this position is synced.
+    synced: AtomicU64,
     /// Every frame up to this position is in the tables.
     covered: AtomicU64,
     /// Bytes of the log after it.

@@ -57,7 +57,7 @@ impl EmbeddedStore {
         let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
         let log = replay.log(disk, &options)?;
-        let committer = Committer { log, appended: replay.appended };
+        let committer = Committer { log, appended: replay.appended, unsynced_batches: 0 };
         let now = partitions.iter().map(|partition| partition.head().now.0).max().unwrap_or(0);
         let checkpointer = Checkpointer {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
@@ -71,6 +71,8 @@ impl EmbeddedStore {
             partitions,
             inbox: Inbox::default(),
             applied: AtomicU64::new(committer.log.durable().0),
+            written: AtomicU64::new(committer.log.durable().0),
+            synced: AtomicU64::new(committer.log.durable().0),
             covered: AtomicU64::new(checkpointer.covered_by_all().0),
             committer: Mutex::new(committer),
             checkpointer: Mutex::new(checkpointer),

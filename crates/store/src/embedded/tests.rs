@@ -8,8 +8,10 @@ mod crashes;
 mod damage;
 mod driver;
 mod expiring;
+mod interval;
 mod merging;
 mod opening;
+mod watched_disk;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -28,6 +30,7 @@ fn small() -> EmbeddedOptions {
         checkpoint_memory_bytes: 1 << 30,
         checkpoint_age: Duration::from_secs(60),
         merged_blobs: 4,
+        sync: SyncMode::Always,
         log: LogOptions { segment_bytes: 8 << 10, ..LogOptions::default() },
         identity: Some((Lineage(1), LogId(2))),
     }

@@ -84,6 +84,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
+        sync: store::SyncMode::default(),
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,

@@ -187,7 +187,7 @@ impl EmbeddedStore {
     }
 
     fn merge(&self, planned: &[Planned]) -> Result<(), StoreError> {
-        let written = self.tables.write(|writer| {
+        let written = self.write_tables(|writer| {
             let mut written = 0;
             for of_partition in planned.chunk_by(|a, b| a.index == b.index) {
                 written += merge_some(writer, self.partitions[of_partition[0].index].id, of_partition)?;

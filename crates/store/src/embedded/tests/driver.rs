@@ -1,12 +1,11 @@
 //! The threads of a store, on a real disk.
 
-use std::io;
-use std::path::PathBuf;
-use std::sync::mpsc::Sender;
+use std::sync::Condvar;
 
 use base::SystemClock;
-use blocklog::{DiskFile, RealDisk};
+use blocklog::RealDisk;
 
+use super::watched_disk::WatchedDisk;
 use super::*;
 
 fn running(path: &std::path::Path, options: EmbeddedOptions) -> (Arc<EmbeddedStore>, Running) {
@@ -15,6 +14,11 @@ fn running(path: &std::path::Path, options: EmbeddedOptions) -> (Arc<EmbeddedSto
     let clock = Arc::new(SystemClock::start(store.recorded_now()));
     let running = Running::start(Arc::clone(&store), clock).expect("starts");
     (store, running)
+}
+
+fn figure(store: &EmbeddedStore, name: &str) -> f64 {
+    let figures = store.figures();
+    figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
 /// Commits from a thread of each partition, a few batches under way at a time, far beyond the room of the log.
@@ -42,13 +46,9 @@ fn commits_of_all_partitions_become_durable_and_make_room_for_each_other() {
         }
     });
     running.stop();
-    let figure = |name: &str| {
-        let figures = store.figures();
-        figures.iter().find(|figure| figure.name == name).expect("a figure").value
-    };
-    assert!(figure("fieldpost_store_checkpoints_total") > 1.0);
-    assert_eq!(figure("fieldpost_store_frames_total"), f64::from(batches * 3));
-    assert!(figure("fieldpost_store_syncs_total") <= f64::from(batches * 3));
+    assert!(figure(&store, "fieldpost_store_checkpoints_total") > 1.0);
+    assert_eq!(figure(&store, "fieldpost_store_frames_total"), f64::from(batches * 3));
+    assert!(figure(&store, "fieldpost_store_syncs_total") <= f64::from(batches * 3));
     drop(store);
     let (store, _running) = self::running(path.path(), small());
     for id in PARTITIONS_OF_TEST {
@@ -71,81 +71,135 @@ fn a_stopped_store_has_committed_what_it_was_given_and_takes_no_more() {
     assert_eq!(refused.to_string(), "failed: the store was stopped");
 }
 
-/// A disk that tells of every sync of the log.
-struct Telling {
-    disk: SimulatedDisk,
-    syncs: Sender<()>,
+/// A running store on a disk that tells of every sync of the log from now on.
+fn telling(disk: &SimulatedDisk, options: EmbeddedOptions) -> (Arc<EmbeddedStore>, Running, Receiver<()>) {
+    let (syncs, synced) = channel();
+    let after_sync = Arc::new(move |name: &str| {
+        if name.starts_with("log-") {
+            // whoever listened may be gone
+            let _told = syncs.send(());
+        }
+    });
+    let disk = WatchedDisk { disk: disk.clone(), after_sync };
+    let store = Arc::new(EmbeddedStore::open(Arc::new(disk), options).expect("opens"));
+    let clock = Arc::new(SystemClock::start(Timestamp(0)));
+    let running = Running::start(Arc::clone(&store), clock).expect("starts");
+    while synced.try_recv().is_ok() {}
+    (store, running, synced)
 }
 
-struct TellingFile {
-    file: Arc<dyn DiskFile>,
-    syncs: Option<Sender<()>>,
-}
-
-impl Disk for Telling {
-    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
-        let syncs = name.starts_with("log-").then(|| self.syncs.clone());
-        Ok(Arc::new(TellingFile { file: self.disk.open(name, create)?, syncs }))
-    }
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn sync_directory(&self) -> io::Result<()> {
-        self.disk.sync_directory()
-    }
-    fn lock(&self, name: &str) -> io::Result<Box<dyn Send + Sync>> {
-        self.disk.lock(name)
-    }
-    fn path(&self) -> PathBuf {
-        self.disk.path()
-    }
-}
-
-impl DiskFile for TellingFile {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, out)
-    }
-    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, data)
-    }
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()?;
-        // whoever listened may be gone
-        let _told = self.syncs.as_ref().map(|syncs| syncs.send(()));
-        Ok(())
-    }
-}
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Damage to the last batch is told from a torn tail only because the log claimed it, without anyone asking.
 #[test]
 fn an_idle_log_claims_what_it_holds() {
     let disk = SimulatedDisk::new(1);
-    let (syncs, synced) = channel();
-    let telling: Arc<dyn Disk> = Arc::new(Telling { disk: disk.clone(), syncs });
-    let store = Arc::new(EmbeddedStore::open(telling, small()).expect("opens"));
-    let running =
-        Running::start(Arc::clone(&store), Arc::new(SystemClock::start(Timestamp(0)))).expect("starts");
-    while synced.try_recv().is_ok() {}
+    let (store, running, synced) = telling(&disk, small());
     let outcome = give(&store, all_traffic(1)[0].next_batch(5)).recv();
     assert!(matches!(outcome, Ok(CommitOutcome::Durable)));
     // the batch, then the claim
-    let timeout = Duration::from_secs(20);
-    assert_eq!((synced.recv_timeout(timeout), synced.recv_timeout(timeout)), (Ok(()), Ok(())));
+    assert_eq!((synced.recv_timeout(TIMEOUT), synced.recv_timeout(TIMEOUT)), (Ok(()), Ok(())));
+    assert_claimed(&disk);
+    running.stop();
+}
+
+fn assert_claimed(disk: &SimulatedDisk) {
     let copy = disk.copy_of_durable(1);
     let log = copy.list().expect("lists").into_iter().find(|name| name.starts_with("log-")).expect("a log");
     copy.corrupt(&log, 64 + 41, 1);
     assert!(matches!(open(&copy), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
+fn what_is_committed_without_a_sync_is_synced_soon_and_claimed() {
+    let disk = SimulatedDisk::new(1);
+    let sync = SyncMode::Interval(Duration::from_millis(5));
+    let (store, running, synced) = telling(&disk, EmbeddedOptions { sync, ..small() });
+    for _ in 0..3 {
+        let outcome = give(&store, all_traffic(1)[0].next_batch(5)).recv();
+        assert!(matches!(outcome, Ok(CommitOutcome::Durable)));
+    }
+    assert_eq!((synced.recv_timeout(TIMEOUT), synced.recv_timeout(TIMEOUT)), (Ok(()), Ok(())));
+    let left = open(&disk.copy_of_durable(1)).expect("opens");
+    assert_eq!(left.partition(PartitionId(0)).head().seq, 1, "the others are repeats");
     running.stop();
+    assert_claimed(&disk);
+}
+
+#[test]
+fn a_stop_syncs_what_was_committed_without_a_sync() {
+    let disk = SimulatedDisk::new(1);
+    let sync = SyncMode::Interval(Duration::from_secs(60));
+    let (store, running, synced) = telling(&disk, EmbeddedOptions { sync, ..small() });
+    let outcome = give(&store, all_traffic(1)[0].next_batch(5)).recv();
+    assert!(matches!(outcome, Ok(CommitOutcome::Durable)));
+    assert!(synced.try_recv().is_err(), "it would be synced in a minute");
+    running.stop();
+    assert_claimed(&disk);
+}
+
+/// Lets through who comes, while it is open.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_shut: bool,
+    somebody_waits: bool,
+}
+
+impl Gate {
+    fn set_shut(&self, is_shut: bool) {
+        self.state.lock().expect("nobody panics").is_shut = is_shut;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut state = self.state.lock().expect("nobody panics");
+        state.somebody_waits = state.is_shut;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| state.is_shut).expect("nobody panics"));
+    }
+
+    fn wait_for_somebody(&self) {
+        let state = self.state.lock().expect("nobody panics");
+        drop(self.changed.wait_while(state, |state| !state.somebody_waits).expect("nobody panics"));
+    }
+}
+
+/// With checkpoints that hang, commits are slowed when the log is half as long again as it should be, and end at three times that;
+/// when the checkpoints go on, so do the commits.
+#[test]
+fn commits_are_slowed_and_held_while_checkpoints_hang_and_go_on_when_there_is_room() {
+    let gate = Arc::new(Gate::default());
+    let at_gate = Arc::clone(&gate);
+    let after_sync = Arc::new(move |name: &str| {
+        if name == "tables" {
+            at_gate.pass();
+        }
+    });
+    let disk = WatchedDisk { disk: SimulatedDisk::new(1), after_sync };
+    let store = Arc::new(EmbeddedStore::open(Arc::new(disk), small()).expect("opens"));
+    gate.set_shut(true);
+    let clock = Arc::new(SystemClock::start(Timestamp(0)));
+    let running = Running::start(Arc::clone(&store), clock).expect("starts");
+    let mut traffic = all_traffic(5);
+    // figures read the tables too, and would wait with them
+    while store.log_bytes.load(Ordering::Acquire) * 2 < 5 * small().checkpoint_log_bytes {
+        let outcome = give(&store, traffic[0].next_batch(100)).recv();
+        assert!(matches!(outcome, Ok(CommitOutcome::Durable)), "{outcome:?}");
+    }
+    assert!(store.counters.paced_nanos.load(Ordering::Relaxed) > 0);
+    gate.wait_for_somebody();
+    let too_many = small().checkpoint_log_bytes / 100;
+    let mut waiting: Vec<_> = (0..too_many).map(|_| give(&store, traffic[0].next_batch(100))).collect();
+    let last = waiting.pop().expect("a batch");
+    assert!(last.try_recv().is_err(), "there is no room for all of them");
+    gate.set_shut(false);
+    assert!(matches!(last.recv(), Ok(CommitOutcome::Durable)));
+    running.stop();
+    assert!(figure(&store, "fieldpost_store_checkpoints_total") > 1.0);
 }

@@ -79,7 +79,7 @@ fn a_new_directory_draws_its_own_lineage() {
 }
 
 /// Everything is refused from the first failure on; failure and figures still answer.
-fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
+pub(super) fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
     let failure = store.failure().expect("a failure");
     let outcome = give(store, traffic.next_batch(5)).try_recv();
     assert!(
@@ -91,7 +91,7 @@ fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
         assert!(matches!(store.load(id, &mut |_| {}), Err(StoreError::Poisoned(_))));
     }
     assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Idle);
-    assert_eq!(store.idle_step(), Progress::Idle);
+    assert_eq!((store.idle_step(), store.sync_step()), (Progress::Idle, Progress::Idle));
     let figures = store.figures();
     assert!(figures.iter().any(|figure| figure.name == "fieldpost_store_failed" && figure.value == 1.0));
 }
