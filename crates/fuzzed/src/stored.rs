@@ -3,6 +3,7 @@
 //! A checksum keeps most damage from these readers; here they get it without one. What they read must be what they write again,
 //! and may not be out of proportion to the bytes it was read from.
 
+use records::Reading;
 use store::codec::{decode_batch, encode_batch};
 use store::sealed;
 
@@ -11,15 +12,27 @@ const READINGS_PER_BYTE: usize = 256;
 /// What a batch takes in memory for each byte of its frame, at most.
 const WEIGHT_PER_BYTE: usize = 512;
 
-/// Reads the bytes as a batch, and as a blob with the right checksum.
+/// A block of a blob holds so many bytes, and a checksum behind them.
+const BLOCK_CONTENT_BYTES: usize = 4_062;
+
+/// Reads the bytes as a batch, and as a blob with the right checksums.
 pub fn run(data: &[u8]) {
     check_batch(data);
-    let mut blob = data.to_vec();
-    blob.extend_from_slice(&crc32c::crc32c(data).to_le_bytes());
-    check_blob(&blob);
-    if crc32c::crc32c(data) != 0 {
-        assert!(sealed::unseal(&[data, &[0; 4]].concat()).is_err(), "a wrong checksum is seen");
+    check_blob(&in_blocks(data, 0));
+    if !data.is_empty() {
+        assert!(sealed::unseal(&in_blocks(data, 1)).is_err(), "a wrong checksum is seen");
     }
+}
+
+/// The contents in blocks; with `first` other than 0, every checksum is that of another block.
+fn in_blocks(contents: &[u8], first: u64) -> Vec<u8> {
+    let mut blob = Vec::new();
+    for (number, content) in (first..).zip(contents.chunks(BLOCK_CONTENT_BYTES)) {
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), content);
+        blob.extend_from_slice(content);
+        blob.extend_from_slice(&checksum.to_le_bytes());
+    }
+    blob
 }
 
 fn check_batch(data: &[u8]) {
@@ -40,15 +53,21 @@ fn check_blob(blob: &[u8]) {
         return;
     }
     let written = sealed::seal(readings.clone());
-    let mut expect = readings;
-    expect.sort_by_key(|(within, reading)| (*within, reading.ts, reading.number));
-    let mut found = sealed::unseal(&written).expect("what is written is read");
-    // Readings of one moment and number have no order.
-    found.sort_by_key(|(within, reading)| (*within, reading.ts, reading.number));
-    assert_eq!(found.len(), expect.len());
-    for within in [0, 7, 255] {
+    let found = in_order(sealed::unseal(&written).expect("what is written is read"));
+    assert_eq!(found, in_order(readings), "what is written is read");
+    for within in [0, 4, 9, 255] {
         let of_device = sealed::readings_of(&written, within).expect("what is written is read");
-        let expect = found.iter().filter(|(place, _)| *place == within).map(|(_, reading)| reading.clone());
-        assert_eq!(of_device, expect.collect::<Vec<_>>(), "of one device");
+        let of_device = in_order(of_device.into_iter().map(|reading| (within, reading)).collect());
+        let expect: Vec<_> = found.iter().filter(|(place, _)| *place == within).cloned().collect();
+        assert_eq!(of_device, expect, "of one device");
     }
+}
+
+/// Readings of one moment and number have no order of their own.
+fn in_order(mut readings: Vec<(u8, Reading)>) -> Vec<(u8, Reading)> {
+    readings.sort_by_cached_key(|(within, reading)| {
+        let Reading { number, ts, value, changed } = reading;
+        (*within, *ts, *number, value.to_json(), *changed)
+    });
+    readings
 }
