@@ -261,9 +261,9 @@ impl<'a> Filling<'a> {
             let progress = self.store.checkpoint_step(now);
             let bytes = written_bytes()? - written;
             if merges(&self.store) > merged {
-                self.merge_bytes += bytes
+                self.merge_bytes += bytes;
             } else {
-                self.checkpoint_bytes += bytes
+                self.checkpoint_bytes += bytes;
             }
             if progress != Progress::Worked {
                 break;
