@@ -4,6 +4,7 @@
 //! know. Reports are another crate's routes: they are merged in by [`router_with`], so that they keep the same habits.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use base::Problem;
@@ -62,6 +63,8 @@ struct Shared {
     large_bodies: LargeBodies,
     leftovers: Leftovers,
     tester: OnceLock<Box<Tester>>,
+    /// What is synced so long after it was answered.
+    sync_interval: OnceLock<Duration>,
 }
 
 impl ApiState {
@@ -91,6 +94,7 @@ impl ApiState {
                 large_bodies,
                 leftovers,
                 tester: OnceLock::new(),
+                sync_interval: OnceLock::new(),
             }),
         }
     }
@@ -102,6 +106,13 @@ impl ApiState {
         tester: impl Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Problem>> + Send + Sync + 'static,
     ) -> Self {
         let _first = self.shared.tester.get_or_init(|| Box::new(tester));
+        self
+    }
+
+    /// What is answered is synced only up to `interval` later; `/readyz` says so.
+    #[must_use]
+    pub fn synced_within(self, interval: Duration) -> Self {
+        let _first = self.shared.sync_interval.get_or_init(|| interval);
         self
     }
 

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-use crate::config::{Settings, UnknownDevice};
+use crate::config::{Durability, Settings, UnknownDevice};
 use front::Front;
 use open_files::Shares;
 use ready_file::Addresses;
@@ -184,6 +184,10 @@ async fn open_doors(
         let tester = tester.clone();
         Box::pin(async move { tester.test(&client).await })
     });
+    let api = match settings.durability {
+        Durability::Always => api,
+        Durability::Interval(interval) => api.synced_within(interval),
+    };
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api::router_with(&api, reports));
     Ok(())

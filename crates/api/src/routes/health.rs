@@ -1,5 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`: for those who keep the server running. They answer when nothing else does.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
@@ -34,12 +35,18 @@ async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// What is accepted can be made durable.
-async fn ready(State(api): State<ApiState>) -> Result<&'static str, Refused> {
-    match api.engine().failure() {
-        None => Ok("ready\n"),
-        Some(failure) => Err(Problem::unavailable(format!("the store has failed: {failure}")).into()),
+/// What is accepted can be made durable, or with syncs at intervals soon will be.
+async fn ready(State(api): State<ApiState>) -> Result<Cow<'static, str>, Refused> {
+    if let Some(failure) = api.engine().failure() {
+        return Err(Problem::unavailable(format!("the store has failed: {failure}")).into());
     }
+    Ok(match api.shared.sync_interval.get() {
+        None => "ready\n".into(),
+        Some(interval) => format!(
+            "ready; synced every {interval:?}: the power going out may take what was acknowledged since the last sync\n"
+        )
+        .into(),
+    })
 }
 
 /// Collectors look at the store, so this is a read too; but it waits for no other.

@@ -1,5 +1,7 @@
 //! Health and figures, also after the store has failed.
 
+use std::time::Duration;
+
 use axum::Router;
 use base::PartitionId;
 use store::Planned;
@@ -12,6 +14,17 @@ async fn a_running_server_is_alive_and_ready() {
     for path in ["/healthz", "/readyz"] {
         assert_eq!(server.call(&format!("GET {path}"), "").await.status, 200, "{path}");
     }
+}
+
+/// Whoever sends load is told what an acknowledgement rests on.
+#[tokio::test]
+async fn a_ready_server_tells_what_a_loss_of_power_may_take() {
+    let server = Server::start().await;
+    assert_eq!(server.call("GET /readyz", "").await.text, "ready\n");
+    let server = server.synced_within(Duration::from_millis(1_500));
+    let expected =
+        "ready; synced every 1.5s: the power going out may take what was acknowledged since the last sync\n";
+    assert_eq!(server.call("GET /readyz", "").await.text, expected);
 }
 
 #[tokio::test]

@@ -104,6 +104,12 @@ impl Server {
         Self { router, engine, store, clock, described }
     }
 
+    /// The same engine behind an API that is told of syncs at intervals.
+    pub(crate) fn synced_within(self, interval: Duration) -> Self {
+        let state = ApiState::new(self.engine.clone(), Access::Open, Arc::new(Mutex::default()));
+        Self { router: router_with(&state.synced_within(interval), Router::new()), ..self }
+    }
+
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let call = format!("{} {}", request.method(), request.uri());
         let answer = sent(&self.router, request).await;
@@ -189,7 +195,8 @@ impl Server {
     /// Ends an attempt with that answer, and waits until that can be read.
     pub(crate) async fn end(&self, due: &AttemptDue, answer: Answered) {
         let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer };
-        self.engine.attempt_ended(due, end).await.expect("accepting");
+        let to = self.engine.directory().get(due.client);
+        self.engine.attempt_ended(due, to.as_deref(), end).await.expect("accepting");
         let path = format!("/v1/deliveries/{}", due.delivery.to_text(DELIVERY_ID_PREFIX));
         while self.get(&path).await["attempts"].as_array().is_none_or(|all| all.len() < due.attempt as usize)
         {

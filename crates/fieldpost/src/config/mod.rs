@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub history: History,
     /// What is kept of refused reports.
     pub quarantine: Quarantine,
+    /// What an answer may rest on.
+    pub durability: Durability,
 }
 
 /// `[tls]`
@@ -169,6 +171,15 @@ pub(crate) struct Quarantine {
     pub age_max: Duration,
 }
 
+/// `[durability]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// What is answered is synced.
+    Always,
+    /// What is answered is synced at most so long afterwards.
+    Interval(Duration),
+}
+
 impl Settings {
     /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`, `--data-dir`.
     ///
@@ -211,6 +222,7 @@ impl Settings {
             notify: notify(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
+            durability: durability(&mut from),
         };
         unbuilt::check(&mut from);
         settings.listeners_are_apart(&mut from);
@@ -322,5 +334,15 @@ fn quarantine(from: &mut Reader) -> Quarantine {
     Quarantine {
         bytes_max: from.read("quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000)).value,
         age_max: from.read("quarantine.max_age", &Span(MINUTE, KEPT_FOR.1)).value,
+    }
+}
+
+/// The interval is checked also where it is not used.
+fn durability(from: &mut Reader) -> Durability {
+    let interval = from.read("durability.sync_interval", &Span(MS, MINUTE)).value;
+    let sync = Word(&[("always", Durability::Always), ("interval", Durability::Interval(Duration::ZERO))]);
+    match from.read("durability.sync", &sync).value {
+        Durability::Always => Durability::Always,
+        Durability::Interval(_) => Durability::Interval(interval),
     }
 }

@@ -59,6 +59,7 @@ fn the_defaults_are_those_of_the_contract() {
         },
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
+        durability: Durability::Always,
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }
@@ -275,7 +276,6 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
         ("lmstfy.admin_listen = \"127.0.0.1:7778\"", "lmstfy.admin_listen", ""),
         ("commands.ack_timeout = \"6s\"", "commands.ack_timeout", "5s"),
         ("commands.gap = \"1s\"", "commands.gap", "0s"),
-        ("durability.sync = \"interval\"", "durability.sync", "always"),
     ] {
         let told = load(file, &[]).expect_err(file).to_string();
         assert!(told.contains(&format!("{key}: ")), "{told}");
@@ -297,6 +297,23 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
 #[test]
 fn what_such_a_part_would_read_is_free_while_it_is_off() {
     check("grpc.listen = \"\"\ndurability.sync_interval = \"5s\"", &[], |_| {});
+}
+
+#[test]
+fn syncs_at_intervals_are_read_with_their_interval() {
+    check("durability.sync = \"interval\"", &[], |settings| {
+        settings.durability = Durability::Interval(SECOND);
+    });
+    let five = ("FIELDPOST_DURABILITY__SYNC_INTERVAL", "5ms");
+    check("durability.sync = \"interval\"", &[five], |settings| {
+        settings.durability = Durability::Interval(5 * MS);
+    });
+    check_refused(
+        "[durability]\nsync = \"never\"\nsync_interval = \"2m\"\n",
+        &[],
+        "f.toml:2:1: durability.sync: \"never\" is not a known word; write \"always\" or \"interval\"\n\
+         f.toml:3:1: durability.sync_interval: \"2m\" is out of range; write a duration from \"1ms\" to \"1m\"",
+    );
 }
 
 #[test]

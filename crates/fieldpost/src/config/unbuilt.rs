@@ -5,8 +5,8 @@
 //! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
 
 use super::reader::Reader;
-use super::shape::{AddressOrOff, Shape, Span, Whole, Word};
-use super::{DAY, Duration, HOUR, MINUTE, MS};
+use super::shape::{AddressOrOff, Shape, Span, Whole};
+use super::{DAY, Duration, HOUR, MS};
 
 const COUNT: Whole = Whole { least: 1, most: 1_000 };
 
@@ -37,15 +37,7 @@ fn check_commands(from: &mut Reader) {
     only_default(from, "commands.gap", &Span(Duration::ZERO, HOUR), what);
 }
 
-/// `sync_interval` asks for nothing while `sync` is "always".
 fn check_storage(from: &mut Reader) {
-    only_default(
-        from,
-        "durability.sync",
-        &Word(&[("always", true), ("interval", false)]),
-        "sync at intervals is",
-    );
-    from.read("durability.sync_interval", &Span(MS, MINUTE));
     only_default(from, "jobs.resident_max", &Whole { least: 1 << 10, most: 1 << 24 }, "users' queues are");
 }
 

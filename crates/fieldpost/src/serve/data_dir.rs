@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use blocklog::RealDisk;
-use store::{EmbeddedOptions, EmbeddedStore, StoreError};
+use store::{EmbeddedOptions, EmbeddedStore, StoreError, SyncMode};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Ended, because};
-use crate::config::Settings;
+use crate::config::{Durability, Settings};
 
 /// Opens the data directory of the settings, or makes it.
 pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
@@ -18,7 +18,8 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
         let advice = advice(error.kind());
         Ended(format!("the data directory {directory} cannot be opened: {error}{advice}"))
     })?;
-    let store = EmbeddedStore::open(Arc::new(disk), EmbeddedOptions::default()).map_err(|error| {
+    let options = EmbeddedOptions { sync: sync_mode(settings.durability), ..EmbeddedOptions::default() };
+    let store = EmbeddedStore::open(Arc::new(disk), options).map_err(|error| {
         let advice = match &error {
             StoreError::Disk { source, .. } => advice(source.kind()),
             _ => "",
@@ -26,6 +27,13 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
         Ended(format!("the data directory {directory} is refused: {error}{advice}"))
     })?;
     Ok(Arc::new(store))
+}
+
+fn sync_mode(durability: Durability) -> SyncMode {
+    match durability {
+        Durability::Always => SyncMode::Always,
+        Durability::Interval(interval) => SyncMode::Interval(interval),
+    }
 }
 
 /// What an operator can do about an error.

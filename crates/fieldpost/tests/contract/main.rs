@@ -9,6 +9,7 @@ mod document;
 mod fleets;
 mod habits;
 mod history;
+mod intervals;
 mod program;
 mod quarantine;
 mod registry;

@@ -60,7 +60,7 @@ fn a_wrong_setting_ends_the_start_before_anything_is_opened() {
         ("FIELDPOST_HTTP__LISTEN", "0.0.0.0:0", "loopback"),
         ("FIELDPOST_MQTT__LISTEN", "[::]:0", "loopback"),
         ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "yes", "notify.allow_private"),
-        ("FIELDPOST_DURABILITY__SYNC", "interval", "durability.sync"),
+        ("FIELDPOST_DURABILITY__SYNC", "sometimes", "durability.sync"),
         ("FIELDPOST_AMQP__URL", "http://127.0.0.1/", "amqp.url"),
         ("FIELDPOST_DATA_DIR", "", "data_dir"),
     ] {
