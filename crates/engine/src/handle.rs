@@ -359,15 +359,22 @@ impl Engine {
         ask(door, |reply| Input::Lease { client, max, reply }).await
     }
 
-    /// Records how an attempt ended. A stale reservation changes nothing. A client whose receiver answered 410 is disabled first.
+    /// Records how an attempt ended; `to` is the client as it was when the attempt began, `None` if none was made. A stale
+    /// reservation changes nothing. A client whose receiver answered 410 is disabled first, if that is its receiver still.
     ///
     /// # Errors
     /// When the server is not accepting: the attempt counts as interrupted.
-    pub async fn attempt_ended(&self, due: &AttemptDue, end: AttemptEnd) -> Result<(), NotAccepting> {
-        if matches!(end.answer, Answer::Status { code: 410, .. }) {
-            let client = due.client;
+    pub async fn attempt_ended(
+        &self,
+        due: &AttemptDue,
+        to: Option<&Client>,
+        end: AttemptEnd,
+    ) -> Result<(), NotAccepting> {
+        if let (Some(to), Answer::Status { code: 410, .. }) = (to, end.answer) {
+            let (client, url) = (to.incarnation, to.url.clone());
             // Refused only for a client that is gone already.
-            let _gone = ask(&self.shared.registry, |reply| RegistryInput::Disable { client, reply }).await?;
+            let _gone =
+                ask(&self.shared.registry, |reply| RegistryInput::Disable { client, url, reply }).await?;
         }
         let door = self.shared.partitions.get(usize::from(due.partition.0)).ok_or(NotAccepting)?;
         let reservation: Reservation = due.reservation;

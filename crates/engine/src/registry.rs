@@ -48,10 +48,12 @@ pub enum RegistryInput {
         /// Gets the client.
         reply: Reply<Answered<Client>>,
     },
-    /// A receiver said that it is gone for good: disable its client.
+    /// A receiver said that it is gone for good: disable its client, unless that has another receiver by now.
     Disable {
         /// The client.
         client: Incarnation,
+        /// Where the receiver is.
+        url: String,
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
@@ -114,9 +116,10 @@ impl Registry {
                 let answer = rotated.map(|client| self.put(client, ops, effects));
                 effects.push(Effect::Client(reply, answer));
             }
-            RegistryInput::Disable { client, reply } => {
-                let present = self.clients.values().find(|present| present.incarnation == client);
-                if let Some(present) = present.filter(|present| present.enabled) {
+            RegistryInput::Disable { client, url, reply } => {
+                let is_meant = |present: &&Client| present.incarnation == client && present.url == url;
+                if let Some(present) = self.clients.values().find(is_meant).filter(|present| present.enabled)
+                {
                     let disabled = Client { enabled: false, ..present.clone() };
                     self.put(disabled, ops, effects);
                 }

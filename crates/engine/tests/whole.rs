@@ -194,17 +194,23 @@ async fn a_change_is_leased_sent_and_remembered() {
         took: Duration::from_millis(3),
         answer: Answer::Status { code, retry_after: None },
     };
-    engine.attempt_ended(&due[0], end(410)).await.expect("accepting");
+    let to = engine.directory().by_id(&acme).expect("there");
+    let elsewhere = records::Client { url: format!("{}/old", to.url), ..(*to).clone() };
+    engine.attempt_ended(&due[0], Some(&elsewhere), end(410)).await.expect("accepting");
+    assert!(engine.directory().by_id(&acme).expect("there").enabled, "another receiver is gone");
+    engine.due_lanes().take().await;
+    let due = engine.lease(partition, client, 10).await.expect("accepting");
+    engine.attempt_ended(&due[0], Some(&to), end(410)).await.expect("accepting");
     assert!(!engine.directory().by_id(&acme).expect("there").enabled, "410 disables the client");
     engine.due_lanes().take().await;
     let due = engine.lease(partition, client, 10).await.expect("accepting");
-    engine.attempt_ended(&due[0], end(204)).await.expect("accepting");
+    engine.attempt_ended(&due[0], Some(&to), end(204)).await.expect("accepting");
     assert!(engine.lease(partition, client, 10).await.expect("accepting").is_empty());
     let (delivery, attempts) = engine.queries().delivery(due[0].delivery).expect("readable").expect("there");
-    assert_eq!((delivery.progress.status, delivery.progress.attempts), (DeliveryStatus::Delivered, 2));
+    assert_eq!((delivery.progress.status, delivery.progress.attempts), (DeliveryStatus::Delivered, 3));
     assert_eq!(
         attempts.iter().map(|attempt| attempt.status_code).collect::<Vec<_>>(),
-        [Some(410), Some(204)]
+        [Some(410), Some(410), Some(204)]
     );
     let filter =
         DeliveryFilter { client: Some(acme), status: Some(DeliveryStatus::Pending), ..Default::default() };

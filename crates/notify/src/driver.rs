@@ -282,7 +282,7 @@ impl Shared {
             None => AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld },
         };
         let (at, answer) = (end.at, end.answer);
-        if self.engine.attempt_ended(&due, end).await.is_err() {
+        if self.engine.attempt_ended(&due, to.as_deref(), end).await.is_err() {
             let partition = due.partition;
             tracing::debug!(%partition, "the end of an attempt was not recorded; it will count as interrupted");
         }

@@ -53,6 +53,6 @@ pub(crate) enum MeantClient {
     Create { call: CallId, client: NewClient, secret: [u8; 32] },
     Patch { call: CallId, id: ClientId, patch: ClientPatch },
     Rotate { call: CallId, id: ClientId, secret: [u8; 32] },
-    Disable { call: CallId, client: Incarnation },
+    Disable { call: CallId, client: Incarnation, url: String },
     Delete { call: CallId, id: ClientId },
 }

@@ -104,9 +104,9 @@ impl Registry {
                 (*call, Expected::Client(patched.ok_or("unknown_client")))
             }
             MeantClient::Rotate { call, id, secret } => (*call, Expected::Client(self.rotate(id, secret))),
-            MeantClient::Disable { call, client } => {
+            MeantClient::Disable { call, client, url } => {
                 let known = self.clients.values_mut().find(|known| known.incarnation == *client);
-                if let Some(known) = known {
+                if let Some(known) = known.filter(|known| known.url == *url) {
                     known.enabled = false;
                 }
                 (*call, Expected::Done(Ok(())))

@@ -362,8 +362,9 @@ impl World {
         }
         let (call, client, tried) = (self.next_call(), ended.client(), ended.tried());
         let (reply, receiver) = Reply::new();
-        let input = RegistryInput::Disable { client, reply };
-        if self.hand_in_registry(input, MeantClient::Disable { call, client }) {
+        let url = ended.to.as_ref().map_or_else(String::new, |to| to.url.clone());
+        let meant = MeantClient::Disable { call, client, url: url.clone() };
+        if self.hand_in_registry(RegistryInput::Disable { client, url, reply }, meant) {
             let then = Then::Record(Box::new(ended));
             self.await_answer(call, Waiting::Done(receiver), vec![PartitionId::REGISTRY], then);
         } else {
