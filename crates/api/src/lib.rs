@@ -21,6 +21,7 @@ mod export;
 mod fields;
 mod figures;
 mod habits;
+mod held;
 mod idempotency;
 mod import;
 mod leftover;
@@ -38,6 +39,7 @@ mod shape;
 use access::Access;
 use body::LargeBodies;
 use figures::Figures;
+use held::HeldPages;
 use idempotency::Remembered;
 use leftover::Leftovers;
 use reads::Reads;
@@ -59,6 +61,7 @@ struct Shared {
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
+    pages: HeldPages,
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
     leftovers: Leftovers,
@@ -74,10 +77,12 @@ impl ApiState {
     pub fn new(engine: Engine, access: Access, metrics: Arc<Mutex<Registry>>) -> Self {
         let [lookups, lists, exports] = [Reads::lookups(), Reads::lists(), Reads::exports()].map(Arc::new);
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
+        let pages = HeldPages::default();
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
             access.register(&mut registry);
+            pages.register(&mut registry);
             figures::register_gauges(&mut registry, [&lookups, &lists, &exports], &remembered);
         }
         let (large_bodies, leftovers) = (LargeBodies::default(), Leftovers::default());
@@ -90,6 +95,7 @@ impl ApiState {
                 lookups,
                 lists,
                 exports,
+                pages,
                 remembered,
                 large_bodies,
                 leftovers,

@@ -45,8 +45,11 @@ pub(crate) async fn answer<L: List>(
 ) -> Result<Response, Refused> {
     match page.form {
         Form::Page => {
-            let answer = api.shared.lists.run(move || one_page(&page, &list)).await?;
-            Ok(answer.into_response())
+            // Whoever waits for room waits among those who wait for their turn.
+            let place = api.shared.lists.enter()?;
+            let held = api.shared.pages.room(page.items() + 1).await;
+            let answer = place.run(move || one_page(&page, &list)).await?;
+            Ok(held.until_sent(answer.into_response()))
         }
         Form::Export(rows) => Ok(export::all(api, rows, page, list).await?),
     }
