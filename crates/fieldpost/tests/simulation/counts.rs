@@ -25,6 +25,8 @@ macro_rules! counts {
 
 counts! {
     batches,
+    /// Batches that were answered and not synced when the power failed.
+    taken_by_power,
     reports,
     events,
     losses,

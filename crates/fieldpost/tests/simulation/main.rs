@@ -6,6 +6,8 @@
 //!   the opening of a data directory - and starts again; or it is asked to stop, and does so well. A machine sleeps for minutes or hours while everything is under way.
 //! - **The power** fails, at any of these moments. What was synced stays; of what was not, all, nothing, some writes, some sectors, or the writes up to a
 //!   moment are left, torn and out of order. It fails again while the process is down, or starts.
+//! - **Syncs come later** in some runs, as with `durability.sync = "interval"`: the power takes what was answered since the last one and
+//!   nothing else, the death of the process takes nothing. What receivers and callers know of such batches is forgotten with them.
 //! - **The disk** fails one read, write or sync, anywhere, the opening of a data directory included; it becomes full, and
 //!   has room again. A sync takes as long as the scheduler likes: reports arrive and time passes meanwhile.
 //! - **The store** (in memory) answers a commit with every outcome of the port: durable, fenced, unknown and written, unknown and

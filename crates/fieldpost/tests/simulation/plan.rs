@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) moods_last: bool,
     /// Slices may be as long, and values as large, as the contract allows: more than one batch takes.
     pub(crate) long_reports: bool,
+    /// What is answered is synced so much later at most, if the store can do that.
+    pub(crate) syncs_later: Option<Duration>,
     pub(crate) sabotage: Option<Sabotage>,
 }
 
@@ -92,6 +94,7 @@ impl Plan {
             weights: weights(&mut random),
             moods_last: false,
             long_reports: false,
+            syncs_later: syncs_later(seed),
             sabotage: None,
         };
         match random.below(40) {
@@ -184,6 +187,11 @@ impl Plan {
         Self { steps: STEPS_WITH_A_CROWD, partitions: 1, devices: CROWD_DEVICES, clients: 2, weights, ..self }
     }
 
+    /// How long a sync may be put off. Not with a crowd: what may be lost is remembered whole.
+    pub(crate) fn sync_interval(&self) -> Option<Duration> {
+        self.syncs_later.filter(|_| self.storage == Storage::Embedded && !self.has_large_batches())
+    }
+
     pub(crate) fn has_large_batches(&self) -> bool {
         self.long_reports || self.has_a_crowd()
     }
@@ -191,6 +199,12 @@ impl Plan {
     pub(crate) fn has_a_crowd(&self) -> bool {
         self.devices == CROWD_DEVICES
     }
+}
+
+/// Some seeds, whatever else they decide.
+pub(crate) fn syncs_later(seed: u64) -> Option<Duration> {
+    let mut random = Random::new(seed ^ 0x0000_51bc_1a7e_0000);
+    random.chance(1, 4).then(|| Duration::from_millis(1 + random.below(5_000)))
 }
 
 /// What an operator may have set.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::random::Random;
-use base::{DeviceId, EntityId, Incarnation};
+use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use engine::Answer;
 use engine::records::AttemptError;
 
@@ -69,6 +69,8 @@ pub(crate) struct Post {
     pub(crate) device: DeviceId,
     pub(crate) delivery: EntityId,
     pub(crate) body: Arc<[u8]>,
+    /// The batch of the lease.
+    pub(crate) batch: (PartitionId, u64),
 }
 
 /// A request that a receiver took in.
@@ -78,6 +80,7 @@ pub(crate) struct Receipt {
     pub(crate) body: Arc<[u8]>,
     /// It was answered 2xx, whether or not the sender heard that.
     pub(crate) accepted: bool,
+    batch: (PartitionId, u64),
 }
 
 /// All receivers.
@@ -110,7 +113,7 @@ impl Receivers {
         let (took, answer) = self.answer(mood, random);
         if !matches!(mood, Mood::Down) {
             let accepted = matches!(mood, Mood::Well | Mood::Slow | Mood::Losing);
-            let receipt = Receipt { delivery: post.delivery, body: post.body, accepted };
+            let receipt = Receipt { delivery: post.delivery, body: post.body, accepted, batch: post.batch };
             self.receipts.entry((post.client, post.device)).or_default().push(receipt);
         }
         (took, answer)
@@ -140,6 +143,13 @@ impl Receivers {
             _ => 1 + random.below(20),
         };
         (Duration::from_millis(took), answer)
+    }
+
+    /// What was posted because of batches of a partition after `seq` was never posted.
+    pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
+        for receipts in self.receipts.values_mut() {
+            receipts.retain(|receipt| receipt.batch.0 != partition || receipt.batch.1 <= seq);
+        }
     }
 
     /// What a client was posted of a device, in order.

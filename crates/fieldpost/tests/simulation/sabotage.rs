@@ -9,6 +9,8 @@ pub(crate) enum Sabotage {
     ForgottenSync,
     /// The disk does so for the tables only.
     ForgottenCheckpointSync,
+    /// What is synced later than it is answered never is.
+    ForgottenLateSync,
     /// A crash takes the last durable batch with it.
     BatchLostAtRestart,
     /// Every third event is recorded twice.

@@ -1,6 +1,7 @@
 //! Shows that the checkers bite: a harness that is broken on purpose is found out, and by the right one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use crate::plan::{Plan, Storage};
 use crate::sabotage::Sabotage;
@@ -42,6 +43,13 @@ fn effects_let_go_before_they_are_durable_are_found() {
 #[test]
 fn a_forgotten_sync_is_found() {
     check(Sabotage::ForgottenSync, Storage::Embedded, &[Invariant::DurableBeforeAcknowledged]);
+}
+
+#[test]
+fn a_late_sync_that_is_forgotten_is_found() {
+    let later = |plan| Plan { syncs_later: Some(Duration::from_millis(100)), ..plan };
+    let expected = [Invariant::DurableBeforeAcknowledged];
+    check_in(later, Sabotage::ForgottenLateSync, Storage::Embedded, &expected);
 }
 
 #[test]

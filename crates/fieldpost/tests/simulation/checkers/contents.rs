@@ -13,17 +13,22 @@ use crate::model::device::{Device, Event, Reading, Shown, Taken};
 use crate::model::partition::Partition;
 use crate::model::registry::{KnownClient, Registry};
 use crate::model::telling::{Attempt, Delivery};
-use crate::model::track::Track;
+use crate::model::track::{Past, Track};
 use crate::violation::{Checked, Invariant};
 
 /// A delivery as it is compared: who, what, how far.
 type DeliveryLine = (base::EntityId, String, Incarnation, String, u64, String, u32, Option<Timestamp>);
 
 /// Compares a device partition; at which batch it is.
-pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<Partition>) -> Checked<u64> {
+pub(crate) fn check_partition(
+    store: &dyn Store,
+    id: PartitionId,
+    track: &Track<Partition>,
+    past: Past,
+) -> Checked<u64> {
     let mut residents = Vec::new();
     let head = store.load(id, &mut |resident| residents.push(resident)).map_err(unreadable)?;
-    let model = track.at(head.seq)?;
+    let model = track.at(head.seq, past)?;
     let view = store.view(id).map_err(unreadable)?;
     check_residents(residents, model)?;
     let profiles = paged(|after, limit| {
@@ -49,9 +54,9 @@ pub(crate) fn check_partition(store: &dyn Store, id: PartitionId, track: &Track<
 }
 
 /// Compares the registry partition; at which batch it is.
-pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>) -> Checked<u64> {
+pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>, past: Past) -> Checked<u64> {
     let head = store.load(PartitionId::REGISTRY, &mut |_| {}).map_err(unreadable)?;
-    let model = track.at(head.seq)?;
+    let model = track.at(head.seq, past)?;
     let view = store.view(PartitionId::REGISTRY).map_err(unreadable)?;
     let clients = paged(|after, limit| {
         let found = view.clients(after.as_ref(), limit)?;

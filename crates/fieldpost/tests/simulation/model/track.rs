@@ -11,14 +11,31 @@ use crate::violation::{Checked, Invariant};
 pub(crate) struct Track<S> {
     /// After every step so far.
     pub(crate) present: S,
-    /// After each batch, from the latest one that is surely durable on.
+    /// After each batch, from the latest one that nothing can take any more.
     after: VecDeque<(u64, S)>,
+    /// The latest batch that somebody outside may know of: the death of the process must not take it.
+    shown: u64,
+    /// The latest batch that the power failing must not take either.
+    kept: u64,
+    /// What is shown is kept only once it was synced.
+    syncs_later: bool,
+    /// Batches that were shown, and that the power has taken.
+    pub(crate) taken: u64,
+}
+
+/// What a store went through before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Past {
+    /// Nothing, or the death of the process.
+    Life,
+    /// The power failed.
+    LossOfPower,
 }
 
 impl<S: Clone> Track<S> {
-    pub(crate) fn new(present: S) -> Self {
+    pub(crate) fn new(present: S, syncs_later: bool) -> Self {
         let after = VecDeque::from([(0, present.clone())]);
-        Self { present, after }
+        Self { present, after, shown: 0, kept: 0, syncs_later, taken: 0 }
     }
 
     /// The number of the latest batch.
@@ -26,14 +43,10 @@ impl<S: Clone> Track<S> {
         self.after.back().map_or(0, |(seq, _)| *seq)
     }
 
-    /// The number of the latest batch that must never be lost.
-    pub(crate) fn surely_durable(&self) -> u64 {
-        self.after.front().map_or(0, |(seq, _)| *seq)
-    }
-
-    /// What there was after that batch.
+    /// What there was after the latest batch that somebody outside may know of.
     pub(crate) fn durable(&self) -> &S {
-        self.after.front().map_or(&self.present, |(_, state)| state)
+        let found = self.after.iter().find(|(seq, _)| *seq >= self.shown);
+        found.map_or(&self.present, |(_, state)| state)
     }
 
     /// A step made a batch.
@@ -46,18 +59,42 @@ impl<S: Clone> Track<S> {
 
     /// Somebody outside may know of batch `seq`: it must survive from now on.
     pub(crate) fn shown(&mut self, seq: u64) {
-        while self.after.len() > 1 && self.after.front().is_some_and(|(first, _)| *first < seq) {
+        self.shown = self.shown.max(seq);
+        if !self.syncs_later {
+            self.kept = self.shown;
+        }
+        self.forget();
+    }
+
+    /// What was shown so far was synced.
+    pub(crate) fn synced(&mut self) {
+        self.kept = self.kept.max(self.shown);
+        self.forget();
+    }
+
+    /// The power failed: it may have taken what was not synced.
+    pub(crate) fn power_failed(&mut self) {
+        self.taken += self.shown - self.kept;
+        self.shown = self.kept;
+    }
+
+    fn forget(&mut self) {
+        let oldest = self.shown.min(self.kept);
+        while self.after.len() > 1 && self.after.front().is_some_and(|(first, _)| *first < oldest) {
             self.after.pop_front();
         }
     }
 
     /// What there was after batch `seq`.
-    pub(crate) fn at(&self, seq: u64) -> Checked<&S> {
-        let found = self.after.iter().find(|(number, _)| *number == seq);
+    pub(crate) fn at(&self, seq: u64, past: Past) -> Checked<&S> {
+        let least = match past {
+            Past::Life => self.shown,
+            Past::LossOfPower => self.kept,
+        };
+        let found = self.after.iter().find(|(number, _)| *number == seq && seq >= least);
         found.map(|(_, state)| state).ok_or_else(|| {
             Invariant::DurableBeforeAcknowledged.broken(format!(
-                "the store is at batch {seq}; what was shown reaches {}, what was made {}",
-                self.surely_durable(),
+                "the store is at batch {seq} after {past:?}; what must be there reaches {least}, what was made {}",
                 self.latest()
             ))
         })
@@ -65,7 +102,7 @@ impl<S: Clone> Track<S> {
 
     /// The partition was loaded at batch `seq`: what came after it never happened.
     pub(crate) fn back_to(&mut self, seq: u64) -> Checked {
-        self.present = self.at(seq)?.clone();
+        self.present = self.at(seq, Past::Life)?.clone();
         self.after.retain(|(number, _)| *number <= seq);
         // Whoever loads it may show it.
         self.shown(seq);

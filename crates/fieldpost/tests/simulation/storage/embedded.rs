@@ -8,7 +8,7 @@ use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
-use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError};
+use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
 
 use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
@@ -84,7 +84,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
-        sync: store::SyncMode::default(),
+        sync: plan.sync_interval().map_or(SyncMode::Always, SyncMode::Interval),
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,
@@ -115,6 +115,16 @@ impl Storage for OnDisk {
         let step =
             if random.chance(1, 4) { store.idle_step() } else { store.checkpoint_step(self.clock.now()) };
         step == Progress::Worked
+    }
+
+    fn sync_step(&mut self) -> bool {
+        let Some(store) = self.opened.as_ref().filter(|_| self.options.sync != SyncMode::Always) else {
+            return false;
+        };
+        if self.sabotage != Some(Sabotage::ForgottenLateSync) {
+            store.sync_step();
+        }
+        store.failure().is_none()
     }
 
     fn fault(&mut self, random: &mut Random) -> String {
@@ -188,10 +198,11 @@ impl Storage for OnDisk {
         self.opened = None;
     }
 
-    fn stop(&mut self) {
-        if let Some(store) = self.opened.take() {
+    fn stop(&mut self) -> bool {
+        self.opened.take().is_some_and(|store| {
             store.idle_step();
-        }
+            store.failure().is_none()
+        })
     }
 
     fn reader(&self) -> Option<Arc<dyn Store>> {

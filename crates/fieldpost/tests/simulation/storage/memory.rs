@@ -82,6 +82,10 @@ impl Storage for InMemory {
         false
     }
 
+    fn sync_step(&mut self) -> bool {
+        false
+    }
+
     fn fault(&mut self, random: &mut Random) -> String {
         self.planned += 1 + random.below(3);
         format!("{} commits will not be durable", self.planned)
@@ -125,8 +129,9 @@ impl Storage for InMemory {
         }
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self) -> bool {
         self.opened = None;
+        true
     }
 
     fn reader(&self) -> Option<Arc<dyn Store>> {

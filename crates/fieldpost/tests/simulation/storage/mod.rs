@@ -36,6 +36,9 @@ pub(crate) trait Storage {
     /// Work that nobody waits for: checkpoints, idle marks. Whether there was any.
     fn upkeep_step(&mut self, random: &mut Random) -> bool;
 
+    /// Syncs what was committed, where that is not done with every commit. Whether everything was synced so that was committed before.
+    fn sync_step(&mut self) -> bool;
+
     /// A fault from now on, or at one of the next calls; says which.
     fn fault(&mut self, random: &mut Random) -> String;
 
@@ -60,8 +63,8 @@ pub(crate) trait Storage {
     /// The power fails.
     fn crash(&mut self, random: &mut Random);
 
-    /// The process ends well: everything it was handed is settled.
-    fn stop(&mut self);
+    /// The process ends well: everything it was handed is settled. Whether all of it is synced.
+    fn stop(&mut self) -> bool;
 
     /// What readers see now; nothing after a failure, or while no process has it open.
     fn reader(&self) -> Option<Arc<dyn Store>>;

@@ -183,13 +183,19 @@ impl World {
         for (partition, seq, _) in &expected {
             self.shown(*partition, *seq);
         }
+        let batch =
+            expected.first().map_or((PartitionId::REGISTRY, 0), |(partition, seq, _)| (*partition, *seq));
         match (call.then, answer) {
             (Then::Repeat(way, reports), Answer::Slice(outcome)) => {
                 self.keep_refused(way, &reports, outcome.rejected);
             }
-            (Then::Imported(lines), Answer::Imported(outcomes)) => self.imported(call.id, &lines, &outcomes),
+            (Then::Imported(lines), Answer::Imported(outcomes)) => {
+                self.imported(call.id, batch, &lines, &outcomes)
+            }
             (Then::Nothing | Then::Repeat(..) | Then::Imported(_), _) => {}
-            (Then::Cut(device, client), Answer::Done(Ok(()))) => self.sending.cut(&device, client, call.id),
+            (Then::Cut(device, client), Answer::Done(Ok(()))) => {
+                self.sending.cut(&device, client, call.id, batch);
+            }
             (Then::Gone, Answer::Client(Ok(client))) => self.sweep(client.incarnation, PartitionId(0)),
             (Then::SweepOn(client, partition), Answer::Swept(more)) => {
                 let next = if more { partition } else { PartitionId(partition.0 + 1) };
@@ -200,8 +206,8 @@ impl World {
                 None => self.resend(client, PartitionId(partition.0 + 1), None),
             },
             (Then::Send(lease), Answer::Leased(due)) => {
-                let attempts = expected.into_iter().find_map(|(_, _, expected)| match expected {
-                    Expected::Leased(attempts) => Some(attempts),
+                let attempts = expected.into_iter().find_map(|(_, seq, expected)| match expected {
+                    Expected::Leased(attempts) => Some((seq, attempts)),
                     _ => None,
                 });
                 self.leased(lease, due, attempts.unwrap_or_default())?;

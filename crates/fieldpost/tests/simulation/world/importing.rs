@@ -95,13 +95,14 @@ impl World {
     pub(super) fn imported(
         &mut self,
         call: CallId,
+        batch: (PartitionId, u64),
         lines: &[ImportLine],
         outcomes: &[(u32, Result<Imported, Problem>)],
     ) {
         for (line, (_, outcome)) in lines.iter().zip(outcomes) {
             let Some(named) = line.clients.as_ref().filter(|_| outcome.is_ok()) else { continue };
             for client in self.clients_seen.iter().filter(|client| !named.contains(client)) {
-                self.sending.cut(&line.id, Some(*client), call);
+                self.sending.cut(&line.id, Some(*client), call, batch);
             }
         }
     }

@@ -15,6 +15,7 @@ use super::World;
 use super::calls::{Then, Waiting};
 use super::server::Server;
 use crate::meant::Meant;
+use crate::model::track::Track;
 use crate::plan;
 use crate::sabotage::Sabotage;
 use crate::storage::End;
@@ -98,6 +99,7 @@ impl World {
         let loaded = server.tap.take_loaded();
         self.server = Some(server);
         for (partition, head) in loaded {
+            self.forget_after(partition, head.seq);
             self.trace.note(format_args!("{partition} is loaded at batch {}", head.seq));
             if partition == PartitionId::REGISTRY {
                 self.registry.back_to(head.seq)?;
@@ -106,6 +108,8 @@ impl World {
                 track.load(head.seq, now, (self.processes, &self.settings), [false; 3])?;
             }
         }
+        // An opening makes durable what it finds.
+        self.all_synced();
         for partition in 0..self.plan.partitions {
             self.audit(PartitionId(partition))?;
         }
@@ -166,7 +170,45 @@ impl World {
                 self.storage.crash(&mut self.random);
             }
         }
+        self.ended(end);
+    }
+
+    fn ended(&mut self, end: End) {
+        if end == End::Crash {
+            self.model.iter_mut().for_each(Track::power_failed);
+            self.registry.power_failed();
+        }
         self.bury();
+    }
+
+    /// What came of batches that the power has taken is as if it had never been: nobody can hold it against the server.
+    fn forget_after(&mut self, partition: PartitionId, seq: u64) {
+        self.sending.forget_after(partition, seq);
+        self.receivers.forget_after(partition, seq);
+    }
+
+    /// Syncs what is committed, where the store does so later than it answers.
+    pub(super) fn sync(&mut self) {
+        let synced = self.storage.sync_step();
+        if !self.notice_end() && synced {
+            self.trace.note(format_args!("synced"));
+            self.all_synced();
+        }
+    }
+
+    fn all_synced(&mut self) {
+        self.unsynced_since = None;
+        self.model.iter_mut().for_each(Track::synced);
+        self.registry.synced();
+    }
+
+    /// Commits what waits. Whether there was anything.
+    pub(super) fn commit(&mut self) -> bool {
+        let any = self.storage.commit_step(&mut self.random);
+        if any {
+            self.unsynced_since.get_or_insert(self.clock.now());
+        }
+        any
     }
 
     /// The process may have come to its end within what its store was just asked to do. Whether it has.
@@ -174,7 +216,7 @@ impl World {
         let Some(end) = self.storage.take_end() else { return false };
         self.trace.note(format_args!("{end:?} in the middle of a step"));
         self.counts.ends_in_a_step += 1;
-        self.bury();
+        self.ended(end);
         true
     }
 
@@ -218,8 +260,10 @@ impl World {
         Invariant::Bounded.check(settled, || "a clean stop does not come to an end".to_owned())?;
         self.counts.stops += 1;
         self.bury();
-        self.storage.stop();
-        self.notice_end();
+        let synced = self.storage.stop();
+        if !self.notice_end() && synced {
+            self.all_synced();
+        }
         Ok(())
     }
 
@@ -246,7 +290,7 @@ impl World {
             self.tell_outcome(0)?;
             return Ok(true);
         }
-        let any = self.storage.commit_step(&mut self.random);
+        let any = self.commit();
         Ok(any && !self.notice_end())
     }
 }

@@ -30,7 +30,7 @@ use crate::meant::{CallId, Meant, MeantClient};
 use crate::model::breaker::Breakers;
 use crate::model::partition::Partition;
 use crate::model::registry::Registry;
-use crate::model::track::Track;
+use crate::model::track::{Past, Track};
 use crate::plan::Plan;
 use crate::receivers::Receivers;
 use crate::storage::Storage;
@@ -60,6 +60,8 @@ pub(crate) struct World {
     clients_seen: BTreeSet<Incarnation>,
     last_call: CallId,
     processes: u64,
+    /// Since when something is committed and, with syncs at intervals, not synced.
+    unsynced_since: Option<Timestamp>,
     /// Slices that nobody answered.
     repeats: Vec<(WayIn, Vec<Report>)>,
     /// Since when everything is well and nothing new is asked.
@@ -72,14 +74,15 @@ impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let settings = &plan.settings;
         let clock = Arc::new(VirtualClock::new());
-        let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions));
+        let syncs_later = plan.sync_interval().is_some();
+        let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions), syncs_later);
         Self {
             random: Random::new(plan.seed),
             storage: crate::storage::of(&plan, &clock),
             clock,
             server: None,
             model: (0..plan.partitions).map(|_| partition()).collect(),
-            registry: Track::new(Registry::new()),
+            registry: Track::new(Registry::new(), syncs_later),
             breakers: Breakers::default(),
             expectations: Expectations::default(),
             calls: Vec::new(),
@@ -89,6 +92,7 @@ impl World {
             last_call: 0,
             processes: 0,
             quiet_since: None,
+            unsynced_since: None,
             repeats: Vec::new(),
             settings: Arc::clone(settings),
             trace: Trace::new(),
@@ -111,6 +115,8 @@ impl World {
         self.counts.attempts = self.sending.begun;
         self.counts.delivered = self.sending.delivered;
         self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
+        self.counts.taken_by_power +=
+            self.model.iter().map(|track| track.taken).sum::<u64>() + self.registry.taken;
         self.counts.add(&self.registry.present.counts);
         self.counts.add(&self.breakers.counts);
         Ok(())
@@ -155,10 +161,10 @@ impl World {
         let Some(store) = self.storage.reader() else { return Ok(()) };
         self.counts.audits += 1;
         let checked = if partition == PartitionId::REGISTRY {
-            contents::check_registry(&*store, &self.registry)
+            contents::check_registry(&*store, &self.registry, Past::Life)
         } else {
             let track = &self.model[usize::from(partition.0)];
-            contents::check_partition(&*store, partition, track)
+            contents::check_partition(&*store, partition, track, Past::Life)
         };
         let failed = self.storage.is_faulty() && store.failure().is_some();
         let seq = match checked {
@@ -182,9 +188,9 @@ impl World {
         })?;
         self.counts.audits += 1;
         for (id, track) in (0..).zip(&self.model) {
-            contents::check_partition(&*store, PartitionId(id), track)?;
+            contents::check_partition(&*store, PartitionId(id), track, Past::LossOfPower)?;
         }
-        contents::check_registry(&*store, &self.registry)?;
+        contents::check_registry(&*store, &self.registry, Past::LossOfPower)?;
         Ok(())
     }
 

@@ -17,6 +17,7 @@ enum Step {
     Registry,
     Commit,
     Upkeep,
+    Sync,
     Outcome,
     Lanes,
     AttemptEnds,
@@ -70,6 +71,7 @@ impl World {
             (Step::Registry, when(self.registry_wants(), 200)),
             (Step::Commit, 300),
             (Step::Upkeep, 40),
+            (Step::Sync, when(self.plan.sync_interval().is_some(), 30)),
             (Step::Outcome, when(self.outcomes_waiting() > 0, 300)),
             (Step::Lanes, 150),
             (Step::AttemptEnds, when(!self.over().is_empty(), 200)),
@@ -120,7 +122,7 @@ impl World {
                 self.step_registry(count)
             }
             Step::Commit => {
-                let any = self.storage.commit_step(&mut self.random);
+                let any = self.commit();
                 self.trace.note(format_args!("commit: {any}"));
                 self.notice_end();
                 self.storage.is_bounded().map_err(|found| Invariant::Bounded.broken(found))
@@ -174,6 +176,7 @@ impl World {
                 self.trace.note(format_args!("upkeep: {any}"));
                 self.notice_end();
             }
+            Step::Sync => self.sync(),
             Step::Time => self.let_time_pass(),
             Step::Leap => {
                 let ms = 10_000 + self.random.below(7_200_000) as i64;
@@ -225,12 +228,21 @@ impl World {
     }
 
     pub(super) fn pass(&mut self, ms: i64) {
+        self.sync_if_due(ms);
         if self.server.is_some() {
             self.clock.pass(ms);
         } else {
             self.clock.pass_down(ms);
         }
         self.trace.note(format_args!("{ms} ms pass, it is {}", self.now().0));
+    }
+
+    /// What is not synced is synced before it would be too old.
+    fn sync_if_due(&mut self, ms: i64) {
+        let due = self.unsynced_since.zip(self.plan.sync_interval());
+        if due.is_some_and(|(since, interval)| since.after(interval).0 <= self.now().0 + ms) {
+            self.sync();
+        }
     }
 
     /// When somebody who waits for a time has something to do.

@@ -67,13 +67,13 @@ impl Ended {
 pub(crate) struct Sending {
     pub(crate) live: Vec<Attempt>,
     /// Leased, and held back by a broken harness.
-    waiting: Vec<(AttemptDue, ExpectedAttempt)>,
-    /// The call that last cut a device, or its link to a client.
-    cut: BTreeMap<(DeviceId, Option<Incarnation>), CallId>,
+    waiting: Vec<(AttemptDue, ExpectedAttempt, u64)>,
+    /// The call that last cut a device, or its link to a client, with its batch.
+    cut: BTreeMap<(DeviceId, Option<Incarnation>), (CallId, (PartitionId, u64))>,
     /// The call that last asked for a link.
     linked: BTreeMap<(DeviceId, Incarnation), CallId>,
-    /// The body that each webhook-id stood for, wherever it was posted.
-    bodies: BTreeMap<EntityId, Arc<[u8]>>,
+    /// The body that each webhook-id stood for, wherever it was posted, with the batch of its lease.
+    bodies: BTreeMap<EntityId, (Arc<[u8]>, (PartitionId, u64))>,
     pub(crate) begun: u64,
     pub(crate) delivered: u64,
 }
@@ -89,9 +89,22 @@ impl Sending {
         self.linked.insert((device.clone(), client), call);
     }
 
-    pub(crate) fn cut(&mut self, device: &DeviceId, client: Option<Incarnation>, call: CallId) {
-        let cut = self.cut.entry((device.clone(), client)).or_default();
-        *cut = call.max(*cut);
+    pub(crate) fn cut(
+        &mut self,
+        device: &DeviceId,
+        client: Option<Incarnation>,
+        call: CallId,
+        batch: (PartitionId, u64),
+    ) {
+        let cut = self.cut.entry((device.clone(), client)).or_insert((call, batch));
+        *cut = (*cut).max((call, batch));
+    }
+
+    /// What came of batches of a partition after `seq` never happened.
+    pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
+        let is_left = |batch: &(PartitionId, u64)| batch.0 != partition || batch.1 <= seq;
+        self.cut.retain(|_, (_, batch)| is_left(batch));
+        self.bodies.retain(|_, (_, batch)| is_left(batch));
     }
 
     /// When the next attempt under way ends.
@@ -103,15 +116,16 @@ impl Sending {
         let linked = self.linked.get(&(device.clone(), client)).copied().unwrap_or(0);
         let cut =
             [Some(client), None].into_iter().filter_map(|client| self.cut.get(&(device.clone(), client)));
-        let cut = cut.max().copied().unwrap_or(0);
+        let cut = cut.map(|(call, _)| *call).max().unwrap_or(0);
         Invariant::LookedUpAtTheLastMoment.check(cut <= linked, || {
             format!("an attempt at {device} for client {} begins after call {cut} had cut that", client.0)
         })
     }
 
     /// One webhook-id is one body, for ever.
-    fn check_body(&mut self, due: &AttemptDue) -> Checked {
-        let first = self.bodies.entry(due.delivery).or_insert_with(|| Arc::clone(&due.body));
+    fn check_body(&mut self, due: &AttemptDue, batch: u64) -> Checked {
+        let posted = || (Arc::clone(&due.body), (due.partition, batch));
+        let (first, _) = self.bodies.entry(due.delivery).or_insert_with(posted);
         Invariant::OneEffectPerCause
             .check(*first == due.body, || format!("{:?} was posted with two bodies", due.delivery))
     }
@@ -221,7 +235,7 @@ impl World {
         &mut self,
         lease: Lease,
         due: Vec<AttemptDue>,
-        expected: Vec<ExpectedAttempt>,
+        (batch, expected): (u64, Vec<ExpectedAttempt>),
     ) -> Checked {
         let Some(server) = &mut self.server else { return Ok(()) };
         server.lanes.leased(lease, due.len());
@@ -238,12 +252,12 @@ impl World {
             let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
             Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
             match self.plan.sabotage {
-                Some(Sabotage::AttemptsWait) => self.sending.waiting.push((due, expected)),
+                Some(Sabotage::AttemptsWait) => self.sending.waiting.push((due, expected, batch)),
                 Some(Sabotage::AttemptTwice) => {
-                    self.begin(&due, &expected)?;
-                    self.begin(&due, &expected)?;
+                    self.begin(&due, &expected, batch)?;
+                    self.begin(&due, &expected, batch)?;
                 }
-                _ => self.begin(&due, &expected)?,
+                _ => self.begin(&due, &expected, batch)?,
             }
         }
         Ok(())
@@ -251,13 +265,13 @@ impl World {
 
     /// A broken sender comes back to what it let wait.
     pub(super) fn begin_waiting(&mut self) -> Checked {
-        for (due, expected) in std::mem::take(&mut self.sending.waiting) {
-            self.begin(&due, &expected)?;
+        for (due, expected, batch) in std::mem::take(&mut self.sending.waiting) {
+            self.begin(&due, &expected, batch)?;
         }
         Ok(())
     }
 
-    fn begin(&mut self, due: &AttemptDue, expected: &ExpectedAttempt) -> Checked {
+    fn begin(&mut self, due: &AttemptDue, expected: &ExpectedAttempt, batch: u64) -> Checked {
         let Some(server) = &self.server else { return Ok(()) };
         let now = self.clock.now();
         let what = AttemptRef {
@@ -277,7 +291,7 @@ impl World {
             return Ok(());
         };
         self.check_begin(&what, &client, expected, now)?;
-        self.sending.check_body(due)?;
+        self.sending.check_body(due, batch)?;
         let known = self.registry.durable().clients.get(&client.id);
         let url = known.map(|known| known.url.clone());
         let at_hand = url.as_ref() == Some(&client.url) || !self.is_registry_settled();
@@ -288,6 +302,7 @@ impl World {
             device: what.device.clone(),
             delivery: due.delivery,
             body: Arc::clone(&due.body),
+            batch: (due.partition, batch),
         };
         let (took, answer) = self.receivers.receive(client.id.as_str(), post, &mut self.random);
         self.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
