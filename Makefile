@@ -8,7 +8,7 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-counts fuzz clean
+.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-counts fixture fuzz clean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,12 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	@scripts/setup build fuzz
 	@set -e; for target in $(or $(TARGET),$(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))); do \
 	    scripts/fuzz $$target $(SECONDS); done
+
+# Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
+fixture: ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-2
+	@test -n "$(NAME)" || { echo "make fixture NAME=format-2" >&2; exit 2; }
+	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost
+	$(CARGO) run $(LOCKED) --package fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/$(NAME)
 
 clean: ## remove what was built (never a data directory)
 	$(CARGO) clean

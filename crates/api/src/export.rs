@@ -27,7 +27,7 @@ use crate::row::Table;
 /// Items that are read at a time.
 const PIECE_ITEMS: usize = 1_000;
 /// A receiver that takes no piece for this long is given up.
-const STALL_MAX: Duration = Duration::from_secs(60);
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// The answer that shows all of the list behind `page.after`, at most `page.limit` items if that is given.
 ///
@@ -51,7 +51,7 @@ pub(crate) async fn all<L: List>(
 
 /// What goes to the receiver. Only [`Piece::End`] ends the body well.
 #[derive(Debug)]
-enum Piece {
+pub(crate) enum Piece {
     Rows(Bytes),
     End,
 }
@@ -68,7 +68,7 @@ impl fmt::Display for BrokenOff {
 
 impl std::error::Error for BrokenOff {}
 
-fn body(pieces: mpsc::Receiver<Piece>) -> Body {
+pub(crate) fn body(pieces: mpsc::Receiver<Piece>) -> Body {
     Body::from_stream(stream::unfold(Some(pieces), async |pieces| {
         let mut pieces = pieces?;
         match pieces.recv().await {
@@ -98,7 +98,7 @@ async fn send_all<L: List>(first: Bytes, walk: Option<Walk<L>>, place: Place, re
 }
 
 /// Whether the receiver took it.
-async fn sent(receiver: &mpsc::Sender<Piece>, piece: Piece, stall_max: Duration) -> bool {
+pub(crate) async fn sent(receiver: &mpsc::Sender<Piece>, piece: Piece, stall_max: Duration) -> bool {
     match timeout(stall_max, receiver.send(piece)).await {
         Ok(sent) => sent.is_ok(),
         Err(_) => {

@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 pub mod access;
 mod answer;
+mod backup;
 mod body;
 mod cursor;
 mod export;
@@ -37,12 +38,15 @@ mod row;
 mod shape;
 
 use access::Access;
+use backup::Backups;
 use body::LargeBodies;
 use figures::Figures;
 use held::HeldPages;
 use idempotency::Remembered;
 use leftover::Leftovers;
 use reads::Reads;
+
+pub use backup::BackupPieces;
 
 /// What every request needs. Cheap to clone.
 #[derive(Clone)]
@@ -68,6 +72,7 @@ struct Shared {
     tester: OnceLock<Box<Tester>>,
     /// What is synced so long after it was answered.
     sync_interval: OnceLock<Duration>,
+    backups: Backups,
 }
 
 impl ApiState {
@@ -101,6 +106,7 @@ impl ApiState {
                 leftovers,
                 tester: OnceLock::new(),
                 sync_interval: OnceLock::new(),
+                backups: Backups::default(),
             }),
         }
     }

@@ -1,5 +1,6 @@
 //! The routes, a file for each thing they are about. A route is added together with what the OpenAPI document says of it.
 
+mod backup;
 mod clients;
 mod deliveries;
 mod devices;
@@ -62,7 +63,8 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(import::routes())
         .merge(deliveries::routes())
         .merge(quarantine::routes())
-        .merge(stats::routes());
+        .merge(stats::routes())
+        .merge(backup::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));
     let health = health::routes();

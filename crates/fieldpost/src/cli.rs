@@ -3,7 +3,11 @@
 //! It does nothing itself. What the commands that ask a server do, and their own flags, is in the modules below, one for
 //! each thing that they are about; [`remote`] is the way in.
 
+pub(crate) mod backup;
+pub(crate) mod check;
+mod files;
 pub(crate) mod remote;
+pub(crate) mod restore;
 
 use std::path::PathBuf;
 
@@ -34,6 +38,12 @@ pub(crate) enum Command {
     Simulate(Box<crate::simulate::Flags>),
     /// Say what is wrong with a config file, with line and key; exit 2 if anything is.
     CheckConfig(CheckConfig),
+    /// Copy everything that is durable, from a running server or a stopped one's data directory.
+    Backup(backup::Backup),
+    /// Look at every checksum and reference of a data directory or a backup, and change nothing.
+    Check(check::Check),
+    /// Make a data directory of a backup.
+    Restore(restore::Restore),
     /// What asks a server over its API.
     #[command(flatten)]
     Remote(RemoteCommand),
@@ -83,7 +93,19 @@ mod tests {
     #[test]
     fn the_definitions_hold_together() {
         Cli::command().debug_assert();
-        for named in ["serve", "demo", "check-config", "client", "device", "report", "delivery", "stats"] {
+        for named in [
+            "serve",
+            "demo",
+            "check-config",
+            "backup",
+            "check",
+            "restore",
+            "client",
+            "device",
+            "report",
+            "delivery",
+            "stats",
+        ] {
             assert!(Cli::command().find_subcommand(named).is_some(), "{named}");
         }
     }

@@ -7,7 +7,7 @@ mod demo;
 mod serve;
 mod simulate;
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -49,8 +49,20 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Command::Backup(flags) => to_stdout(cli.log_format, |out| cli::backup::run(&flags, out)),
+        Command::Check(flags) => to_stdout(cli.log_format, |out| cli::check::run(&flags, out)),
+        Command::Restore(flags) => to_stdout(cli.log_format, |out| cli::restore::run(&flags, out)),
         Command::Remote(command) => cli::remote::run(&command),
     }
+}
+
+/// Runs what prints to standard output, with log lines beside it.
+fn to_stdout(format: LogFormat, run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
+    start_logging(format);
+    run(&mut stdout()).unwrap_or_else(|error| {
+        eprintln!("standard output cannot be written: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Runs a future on a runtime with a worker for every core.

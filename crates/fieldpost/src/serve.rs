@@ -4,6 +4,7 @@
 //! the engine runs. The ready file is written once every listener accepts.
 
 mod amqp;
+mod backups;
 mod clock;
 mod data_dir;
 mod doors;
@@ -25,7 +26,7 @@ use engine::Engine;
 use gateway::http::HttpListener;
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
-use store::{Running, Store};
+use store::{EmbeddedStore, Running, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -85,11 +86,11 @@ async fn serve(
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let threads =
             Running::start(Arc::clone(&store), Arc::clone(&clock)).map_err(because("no threads"))?;
-        let engine = Engine::start(engine_settings(settings), store, clock)
+        let engine = Engine::start(engine_settings(settings), Arc::<EmbeddedStore>::clone(&store), clock)
             .await
             .map_err(because("the data cannot be loaded"))?;
         let mut doors = JoinSet::new();
-        open_doors(settings, threshold, &engine, &mut addresses, &mut doors, stop).await?;
+        open_doors(settings, threshold, (&engine, &store), &mut addresses, &mut doors, stop).await?;
         if let Some(file) = ready_file {
             ready_file::write(&file, &addresses)
                 .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
@@ -110,6 +111,8 @@ async fn serve(
         if let Some(failure) = engine.failure() {
             return Err(Ended(format!("the store had failed: {failure}")));
         }
+        // the next start has nothing to apply again, and sees when any of the log is missing
+        store.checkpoint_all().map_err(because("the last checkpoint failed"))?;
     }
     stop.send_replace(true);
     while tasks.join_next().await.is_some() {}
@@ -158,7 +161,7 @@ impl Threshold {
 async fn open_doors(
     settings: &Settings,
     threshold: Threshold,
-    engine: &Engine,
+    (engine, store): (&Engine, &Arc<EmbeddedStore>),
     addresses: &mut Addresses,
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
@@ -188,6 +191,7 @@ async fn open_doors(
         Durability::Always => api,
         Durability::Interval(interval) => api.synced_within(interval),
     };
+    let api = api.backing_up_with(backups::begin(store));
     engine.intake(WayIn::Http).attend(true).await;
     front.open(api::router_with(&api, reports));
     Ok(())

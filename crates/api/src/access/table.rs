@@ -47,6 +47,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/readyz", Nothing),
     ("GET", "/metrics", Read(Never)),
     ("GET", "/openapi.json", Read(Never)),
+    ("GET", "/v1/backup", Admin(Never)),
     ("GET", "/v1/clients", Read(Never)),
     ("POST", "/v1/clients", Admin(Never)),
     ("GET", "/v1/clients/{id}", Read(ClientInPath)),

@@ -21,13 +21,14 @@ mod table;
 mod token;
 mod when;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use api::Api;
+use api::{Api, Path};
 use failure::Failure;
-use reach::Reach;
+pub(super) use reach::Reach;
 use screen::Screen;
 
 /// The commands, by what they are about.
@@ -78,6 +79,12 @@ pub(crate) fn run(command: &RemoteCommand) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => screen.fail(&failure),
     }
+}
+
+/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is told here.
+pub(super) fn download(reach: &Reach, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
+    let downloaded = Api::new(reach).and_then(|api| api.download(&Path::of(path), out));
+    downloaded.map_err(|failure| Screen::of_process(reach.json).fail(&failure))
 }
 
 fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<(), Failure> {

@@ -188,17 +188,25 @@ impl CheckedPages {
     /// Fills `out`, one page, and verifies it.
     fn read_page(&self, page: u64, out: &mut [u8]) -> io::Result<()> {
         let place = Place::of(page);
-        self.file.read_at(place.offset(), out)?;
+        self.read_there(place.offset(), out)?;
         let expected = self.checksums(&mut locked(&self.state), place.group)?.of(place.index);
         let is_right = match expected {
             0 => out.iter().all(|byte| *byte == 0),
             expected => checksum_of(page, out) == expected,
         };
-        if is_right { Ok(()) } else { Err(self.damaged(place.offset())) }
+        let what = "the page does not agree with its checksum";
+        if is_right { Ok(()) } else { Err(self.damaged(place.offset(), what)) }
     }
 
-    fn damaged(&self, offset: u64) -> io::Error {
-        let what = "the page does not agree with its checksum";
+    /// Fills `out` from a place where the file has bytes, unless it was cut.
+    fn read_there(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, out).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => self.damaged(offset, "the file ends before the end of this page"),
+            _ => error,
+        })
+    }
+
+    fn damaged(&self, offset: u64, what: &'static str) -> io::Error {
         let damaged = DamagedPage { file: self.name.clone(), offset, what };
         io::Error::new(io::ErrorKind::InvalidData, damaged)
     }
@@ -233,7 +241,7 @@ impl CheckedPages {
         if !state.checksums.contains_key(&group) {
             self.make_room(state)?;
             let mut page = Box::new([0; PAGE]);
-            self.file.read_at(Place::checksums_offset(group), &mut *page)?;
+            self.read_there(Place::checksums_offset(group), &mut *page)?;
             state.checksums.insert(group, Checksums { page, is_dirty: false });
         }
         state.checksums.get_mut(&group).ok_or_else(|| io::Error::other("it was put there above"))

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use base::PartitionId;
@@ -160,8 +161,8 @@ impl Tables {
         let pages = Arc::new(CheckedPages::open(file, path.clone()).map_err(failed)?);
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
-        let opened = builder.create_with_backend(Backend(Arc::clone(&pages)));
-        let database = opened.map_err(|error| failure(&path, "opening", error.into()))?;
+        let backend = Backend(Arc::clone(&pages));
+        let database = whole(&path, &pages, "opening", || builder.create_with_backend(backend))?;
         let tables = Self { database, pages, name: path };
         if tables.lacks_any()? {
             tables.write(|writer| Table::ALL.iter().try_for_each(|table| writer.table(*table).map(drop)))?;
@@ -202,7 +203,8 @@ impl Tables {
     /// Goes through every page that is in use, and through the checksums that pages keep of each other; whether nothing
     /// had to be repaired. No snapshot may be open.
     pub(super) fn verify(&mut self) -> Result<bool, StoreError> {
-        self.database.check_integrity().map_err(|error| failure(&self.name, "checking", error.into()))
+        let database = &mut self.database;
+        whole(&self.name, &self.pages, "checking", || database.check_integrity())
     }
 
     /// Rows of a table.
@@ -397,6 +399,9 @@ impl<'a> TableWriter<'a> {
     }
 }
 
+/// Where something is of which the library says no more.
+const UNKNOWN_PLACE: &str = "an unknown place";
+
 /// What redb is given for a file.
 #[derive(Debug)]
 struct Backend(Arc<CheckedPages>);
@@ -423,6 +428,33 @@ impl StorageBackend for Backend {
     }
 }
 
+/// Runs what goes through the whole file. Each page that it sees is as it was written, but pages may be missing, and on some
+/// lengths of the file the library has no answer but to panic.
+fn whole<T, E: Into<redb::Error>>(
+    name: &str,
+    pages: &CheckedPages,
+    doing: &str,
+    run: impl FnOnce() -> Result<T, E>,
+) -> Result<T, StoreError> {
+    let end = || {
+        pages
+            .file_bytes()
+            .map_or_else(|_| "its end".to_owned(), |bytes| format!("or before offset {bytes}, its end"))
+    };
+    let unplaced = |what: String| StoreError::Damaged { file: name.to_owned(), at: end(), what };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(ended) => ended.map_err(|error| match failure(name, doing, error.into()) {
+            StoreError::Damaged { at, what, .. } if at == UNKNOWN_PLACE => unplaced(what),
+            error => error,
+        }),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            Err(unplaced(format!("pages are missing or do not go together ({text})")))
+        }
+    }
+}
+
 /// What an operator is told of a page that cannot be read.
 pub(super) fn unreadable(name: &str, error: io::Error) -> StoreError {
     failure(name, "reading", redb::Error::Io(error))
@@ -442,7 +474,7 @@ fn failure(name: &str, doing: &str, error: redb::Error) -> StoreError {
             StoreError::Disk { what: format!("{doing} {name}"), source }
         }
         redb::Error::PreviousIo => StoreError::Poisoned(format!("{name} could not be read or written")),
-        other => damaged("an unknown place".to_owned(), other.to_string()),
+        other => damaged(UNKNOWN_PLACE.to_owned(), other.to_string()),
     }
 }
 

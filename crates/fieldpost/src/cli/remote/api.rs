@@ -3,7 +3,7 @@
 //! Redirects are not followed, so that the token goes nowhere else. Certificate authorities are those of the system;
 //! `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ use super::reach::Reach;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until the answer begins, and between its parts. A list that has to look at much takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest backup over the slowest line that anybody waits for.
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
+/// What is kept of a download in memory.
+const DOWNLOAD_PIECE_BYTES: usize = 256 * 1_024;
 /// The largest page is 1,000 devices with values of 4 KiB and all their labels.
 const ANSWER_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 /// A server that asks to wait longer than this is not waited for.
@@ -151,6 +155,37 @@ impl Api {
 
     pub(super) fn delete(&self, path: &Path) -> Result<(), Failure> {
         self.ask(&Method::DELETE, path, None).map(drop)
+    }
+
+    /// Writes the answer to a GET to `out`, as it comes.
+    pub(super) fn download(&self, path: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut request = Request::builder().method(Method::GET).uri(path.below(&self.root)?);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request =
+            request.body(()).map_err(|error| Failure::Usage(format!("this cannot be asked: {error}")))?;
+        let request = self.agent.configure_request(request).timeout_recv_body(Some(DOWNLOAD_TIMEOUT)).build();
+        let mut response = self.agent.run(request).map_err(|error| self.not_reached(&error))?;
+        if response.status() != 200 {
+            return self
+                .outcome(&mut response)
+                .and_then(|_| Err(self.foreign("it has no such answer".to_owned())));
+        }
+        self.copy(response.body_mut().as_reader(), out)
+    }
+
+    /// Copies a body; what fails on the way here is told from what fails there.
+    fn copy(&self, mut body: impl Read, out: &mut dyn Write) -> Result<(), Failure> {
+        let mut piece = vec![0; DOWNLOAD_PIECE_BYTES];
+        loop {
+            match body.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(length) => out.write_all(&piece[..length])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.not_reached(&ureq::Error::Io(error))),
+            }
+        }
     }
 
     /// Reads a document of the API into a shape.

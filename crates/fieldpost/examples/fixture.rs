@@ -1,0 +1,51 @@
+//! Makes a fixture for the tests of data directories: `make fixture`, or
+//! `cargo run -p fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/NAME`.
+//!
+//! A server is filled over its API, asked for a backup, which writes everything to its tables, told a little more, and killed:
+//! what comes of that is packed, with what the server showed last beside it.
+
+#[path = "../tests/directories/contents.rs"]
+mod contents;
+#[path = "../tests/directories/story.rs"]
+mod story;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hyper::Method;
+use simulator::api_client::Api;
+use simulator::server::Site;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [binary, fixture] = &arguments[..] else {
+        return Err("which program, and which directory for the fixture?".into());
+    };
+    make(&fs::canonicalize(binary)?, fixture).await
+}
+
+async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
+    let site = Site::new(binary, &story::SETTINGS)?;
+    let server = site.start(story::PATIENCE).await?;
+    story::tell(&site).await;
+    let backup = Api::new(site.http.clone(), story::PATIENCE).any(Method::GET, "/v1/backup", None).await?;
+    if backup.status != 200 {
+        return Err(format!("the backup was answered {}", backup.status).into());
+    }
+    story::tell_late(&site, "late").await;
+    let contents = contents::read(&site).await?;
+    server.kill().await?;
+    fs::create_dir_all(fixture)?;
+    fs::write(fixture.join("contents.json"), format!("{contents:#}\n"))?;
+    let packed = Command::new("tar")
+        .args(["--sort=name", "--owner=0", "--group=0", "--sparse", "-czf"])
+        .arg(fixture.join("data.tar.gz"))
+        .arg("-C")
+        .arg(site.data_dir())
+        .arg(".")
+        .status()?;
+    if packed.success() { Ok(()) } else { Err(format!("tar ended with {packed}").into()) }
+}

@@ -1,0 +1,10 @@
+//! Data directories of the built program: backed up while it runs, checked, restored, damaged, and opened after years.
+
+mod backups;
+mod compare;
+mod contents;
+mod damage;
+mod fixture;
+mod page;
+mod program;
+mod story;
