@@ -9,6 +9,8 @@ use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use engine::Answer;
 use engine::records::AttemptError;
 
+use crate::meant::BatchRef;
+
 /// How a receiver behaves at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -70,7 +72,7 @@ pub(crate) struct Post {
     pub(crate) delivery: EntityId,
     pub(crate) body: Arc<[u8]>,
     /// The batch of the lease.
-    pub(crate) batch: (PartitionId, u64),
+    pub(crate) batch: BatchRef,
 }
 
 /// A request that a receiver took in.
@@ -80,7 +82,7 @@ pub(crate) struct Receipt {
     pub(crate) body: Arc<[u8]>,
     /// It was answered 2xx, whether or not the sender heard that.
     pub(crate) accepted: bool,
-    batch: (PartitionId, u64),
+    batch: BatchRef,
 }
 
 /// All receivers.

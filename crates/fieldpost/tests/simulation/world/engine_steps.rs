@@ -190,7 +190,7 @@ impl World {
                 self.keep_refused(way, &reports, outcome.rejected);
             }
             (Then::Imported(lines), Answer::Imported(outcomes)) => {
-                self.imported(call.id, batch, &lines, &outcomes)
+                self.imported(call.id, batch, &lines, &outcomes);
             }
             (Then::Nothing | Then::Repeat(..) | Then::Imported(_), _) => {}
             (Then::Cut(device, client), Answer::Done(Ok(()))) => {

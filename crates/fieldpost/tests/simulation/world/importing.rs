@@ -10,7 +10,7 @@ use engine::{ImportDevice, NewDevice};
 
 use super::World;
 use super::calls::{Then, Waiting};
-use crate::meant::{CallId, ImportLine, Meant};
+use crate::meant::{BatchRef, CallId, ImportLine, Meant};
 
 /// Lines of an import at most.
 const LINES: u64 = 5;
@@ -95,7 +95,7 @@ impl World {
     pub(super) fn imported(
         &mut self,
         call: CallId,
-        batch: (PartitionId, u64),
+        batch: BatchRef,
         lines: &[ImportLine],
         outcomes: &[(u32, Result<Imported, Problem>)],
     ) {

@@ -35,6 +35,7 @@ impl World {
                 if let Some(end) = self.storage.take_end() {
                     self.trace.note(format_args!("{end:?} while it starts"));
                     self.counts.ends_in_a_start += 1;
+                    self.power_may_have_failed(end);
                     return Ok(());
                 }
                 self.counts.refused_opens += 1;
@@ -174,11 +175,15 @@ impl World {
     }
 
     fn ended(&mut self, end: End) {
+        self.power_may_have_failed(end);
+        self.bury();
+    }
+
+    fn power_may_have_failed(&mut self, end: End) {
         if end == End::Crash {
             self.model.iter_mut().for_each(Track::power_failed);
             self.registry.power_failed();
         }
-        self.bury();
     }
 
     /// What came of batches that the power has taken is as if it had never been: nobody can hold it against the server.

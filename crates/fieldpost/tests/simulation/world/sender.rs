@@ -18,7 +18,7 @@ use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
 use super::calls::{Call, Then, Waiting};
-use crate::meant::{AttemptRef, CallId, Meant, MeantClient};
+use crate::meant::{AttemptRef, BatchRef, CallId, Meant, MeantClient};
 use crate::model::ExpectedAttempt;
 use crate::model::partition::Partition;
 use crate::model::track::Track;
@@ -69,11 +69,11 @@ pub(crate) struct Sending {
     /// Leased, and held back by a broken harness.
     waiting: Vec<(AttemptDue, ExpectedAttempt, u64)>,
     /// The call that last cut a device, or its link to a client, with its batch.
-    cut: BTreeMap<(DeviceId, Option<Incarnation>), (CallId, (PartitionId, u64))>,
+    cut: BTreeMap<(DeviceId, Option<Incarnation>), (CallId, BatchRef)>,
     /// The call that last asked for a link.
     linked: BTreeMap<(DeviceId, Incarnation), CallId>,
     /// The body that each webhook-id stood for, wherever it was posted, with the batch of its lease.
-    bodies: BTreeMap<EntityId, (Arc<[u8]>, (PartitionId, u64))>,
+    bodies: BTreeMap<EntityId, (Arc<[u8]>, BatchRef)>,
     pub(crate) begun: u64,
     pub(crate) delivered: u64,
 }
@@ -94,7 +94,7 @@ impl Sending {
         device: &DeviceId,
         client: Option<Incarnation>,
         call: CallId,
-        batch: (PartitionId, u64),
+        batch: BatchRef,
     ) {
         let cut = self.cut.entry((device.clone(), client)).or_insert((call, batch));
         *cut = (*cut).max((call, batch));
@@ -102,7 +102,7 @@ impl Sending {
 
     /// What came of batches of a partition after `seq` never happened.
     pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
-        let is_left = |batch: &(PartitionId, u64)| batch.0 != partition || batch.1 <= seq;
+        let is_left = |batch: &BatchRef| batch.0 != partition || batch.1 <= seq;
         self.cut.retain(|_, (_, batch)| is_left(batch));
         self.bodies.retain(|_, (_, batch)| is_left(batch));
     }
