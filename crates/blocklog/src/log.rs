@@ -127,7 +127,8 @@ impl Log {
     /// Opens the log of this directory: verifies every frame, calls `visit` with each one after `replay_after`
     /// in order, cuts a torn tail, and makes what is left durable.
     ///
-    /// `recorded` is a position that the caller knows to have been durable; a log that ends below it is refused.
+    /// `recorded` is a position that the caller knows to have been durable; a log that ends below it, or below `replay_after`, is
+    /// refused: its new frames would get positions that are never handed out.
     /// When the answer is an error, what `visit` was given is void. [`LogError::NotFound`] says that there is no
     /// log and none was ever finished.
     pub fn open(
@@ -137,6 +138,8 @@ impl Log {
         replay_after: Position,
         visit: &mut dyn FnMut(Frame<'_>) -> Result<(), VisitError>,
     ) -> Result<Opened, LogError> {
+        // Whoever needs no frame up to a position has kept what they said: they were durable.
+        let recorded = recorded.max(replay_after);
         let mut recovered = recovery::recover(&*disk, Request { recorded, replay_after, visit })?;
         let tail = recovered.tail.take();
         Ok(Opened { log: Log::new(disk, options, recovered), tail })

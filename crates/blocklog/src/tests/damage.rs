@@ -350,3 +350,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_log_that_ends_below_what_is_not_replayed_is_refused() {
+    let sample = sample(40);
+    let (_, disk) = sample.copy();
+    let names = segment_files(&disk);
+    for name in &names[1..] {
+        disk.remove(name).unwrap();
+    }
+    let (opened, _) = open(&disk).unwrap();
+    let end = opened.log.end();
+    drop(opened);
+    let outcome = open_after(&disk, Position::ZERO, end.next());
+    assert!(matches!(outcome, Err(LogError::EndsBelow { recorded, .. }) if recorded == end.next()));
+    assert!(open_after(&disk, Position::ZERO, end).is_ok());
+}
