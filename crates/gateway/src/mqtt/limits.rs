@@ -9,7 +9,7 @@ use base::limits::VALUE_BYTES_MAX;
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 2 KiB here.
+    /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 1.5 KiB here.
     pub connections_max: usize,
     /// Most connections that have not said who they are. When there are as many, those that say nothing are shown out, and the
     /// others wait to be accepted.
