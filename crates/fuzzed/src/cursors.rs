@@ -90,7 +90,7 @@ async fn check(server: &Server, list: &str, own: &BTreeSet<String>, cursor: &str
     }
     let answer = server.get(&path).await;
     let expect = if own.contains(cursor) { (200, "") } else { (400, "invalid_cursor") };
-    assert_eq!((answer.status, answer.code()), expect, "{list} with cursor {cursor:?}");
+    assert_eq!((answer.status, answer.refused_as()), expect, "{list} with cursor {cursor:?}");
 }
 
 /// A longer path is no URI.

@@ -62,7 +62,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn code(&self) -> &str {
+    pub(crate) fn refused_as(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
 
@@ -141,7 +141,7 @@ impl Server {
         let body = serde_json::from_slice(&body).expect("every answer is JSON");
         let answer = Answer { status, body };
         assert!(status < 500, "bad input is never our failure: {answer:?}");
-        assert_eq!(status >= 400, !answer.code().is_empty(), "a refusal has a code: {answer:?}");
+        assert_eq!(status >= 400, !answer.refused_as().is_empty(), "a refusal has a code: {answer:?}");
         let rejected = answer.body["rejected"].as_array().into_iter().flatten();
         for detail in rejected.chain([&answer.body]).filter_map(|problem| problem["detail"].as_str()) {
             check_detail(detail);
