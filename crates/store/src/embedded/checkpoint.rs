@@ -220,6 +220,7 @@ impl EmbeddedStore {
     /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.
     fn show_tables(&self, written: Option<usize>) -> Result<Arc<Snapshot>, StoreError> {
         let snapshot = Arc::new(self.tables.snapshot()?);
+        self.counters.merging.hold(&snapshot)?;
         for (index, partition) in self.partitions.iter().enumerate() {
             if written == Some(index) {
                 partition.thaw(&snapshot);

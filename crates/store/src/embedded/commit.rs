@@ -193,8 +193,11 @@ impl EmbeddedStore {
 
     /// How long nothing is to be committed after a commit that took `worked`; see [`pacing`].
     pub(super) fn pause_after(&self, worked: Duration) -> Duration {
+        let of = |is: f64, begins_checkpoints: f64| is / begins_checkpoints.max(1.0);
         let log_bytes = self.log_bytes.load(Ordering::Acquire);
-        pacing::pause(worked, log_bytes, self.options.checkpoint_log_bytes)
+        let log = of(log_bytes as f64, self.options.checkpoint_log_bytes as f64);
+        let memory = of(self.overlay_memory.bytes() as f64, self.options.checkpoint_memory_bytes as f64);
+        pacing::pause(worked, log.max(memory))
     }
 
     fn log_is_full(&self) -> bool {

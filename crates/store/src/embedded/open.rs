@@ -53,7 +53,8 @@ impl EmbeddedStore {
         let snapshot = Arc::new(tables.snapshot()?);
         let directory = read_directory(&snapshot)?;
         let covered = read_covered(&snapshot, &directory)?;
-        let overlay_memory = Arc::default();
+        let (overlay_memory, counters) = (Arc::default(), Counters::default());
+        counters.merging.hold(&snapshot)?;
         let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
         let log = replay.log(disk, &options)?;
@@ -78,7 +79,7 @@ impl EmbeddedStore {
             checkpointer: Mutex::new(checkpointer),
             tables,
             health: Arc::new(Health::default()),
-            counters: Counters::default(),
+            counters,
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
             overlay_memory,

@@ -207,14 +207,6 @@ impl Tables {
         whole(&self.name, &self.pages, "checking", || database.check_integrity())
     }
 
-    /// Rows of a table.
-    pub(super) fn rows(&self, table: Table) -> Result<u64, StoreError> {
-        let failed = |error: redb::Error| failure(&self.name, "reading", error);
-        let read = self.database.begin_read().map_err(|error| failed(error.into()))?;
-        let table = read.open_table(table.definition()).map_err(|error| failed(error.into()))?;
-        table.len().map_err(|error| failed(error.into()))
-    }
-
     /// Bytes of the file.
     pub(super) fn file_bytes(&self) -> io::Result<u64> {
         self.pages.file_bytes()
@@ -229,6 +221,12 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
+    /// How many rows a table has, of all partitions.
+    pub(super) fn rows(&self, table: Table) -> Result<u64, StoreError> {
+        let rows = self.tables[table as usize].len();
+        rows.map_err(|error| failure(&self.name, "reading", error.into()))
+    }
+
     pub(super) fn get(
         &self,
         table: Table,

@@ -79,6 +79,15 @@ pub(in crate::embedded) struct MergeCounters {
     merged_blobs: AtomicU64,
     merged_bytes: AtomicU64,
     waiting: AtomicU64,
+    blobs: AtomicU64,
+}
+
+impl MergeCounters {
+    /// Notes how many blobs the tables hold.
+    pub(in crate::embedded) fn hold(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        self.blobs.store(snapshot.rows(Table::BlobIndex)?, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// Blobs that become one.
@@ -207,10 +216,10 @@ impl EmbeddedStore {
     pub(in crate::embedded) fn merge_figures(&self) -> [Figure; 5] {
         let counters = &self.counters.merging;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let blobs = self.tables.rows(Table::BlobIndex).unwrap_or(0);
+        let blobs = count(&counters.blobs);
         let waiting = count(&counters.waiting);
         [
-            ("fieldpost_store_blobs", "Blobs of readings in the tables", false, blobs as f64),
+            ("fieldpost_store_blobs", "Blobs of readings in the tables", false, blobs),
             ("fieldpost_store_merges_waiting", "Slices and days with blobs to be merged", false, waiting),
             ("fieldpost_store_merges_total", "Merges of blobs", true, count(&counters.merges)),
             (
