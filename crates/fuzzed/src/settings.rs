@@ -82,6 +82,10 @@ fn check_places(path: &Path, text: &str, variables: &Variables, mistakes: &[Stri
             let length = lines.get(line.wrapping_sub(1)).map(|line| line.chars().count());
             assert!(length.is_some_and(|length| (1..=length + 1).contains(&column)), "{told:?} of {text:?}");
         } else {
+            // The one mistake of which the parser does not know the place.
+            if told.starts_with(&format!("{}: not TOML: recursion limit", path.display())) {
+                continue;
+            }
             let of = |name: &OsString| told.starts_with(&named(name));
             assert!(
                 variables.iter().any(|(name, _)| of(name)),

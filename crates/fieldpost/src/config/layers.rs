@@ -117,12 +117,9 @@ impl Layers {
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let wrong = format!("not TOML: {}", error.message().trim().replace('\n', ", "));
-            self.note(
-                origin(error.span().unwrap_or(0..0)),
-                "",
-                wrong,
-                "key = value below [section]".to_owned(),
-            );
+            // Of a few mistakes the parser does not say where they are.
+            let place = error.span().map_or_else(|| Origin::WholeFile(path.to_owned()), origin);
+            self.note(place, "", wrong, "key = value below [section]".to_owned());
         }
         if errors.is_empty() {
             self.add_table(root.get_ref(), &origin);
