@@ -9,6 +9,8 @@ pub(crate) enum Sabotage {
     ForgottenSync,
     /// The disk does so for the tables only.
     ForgottenCheckpointSync,
+    /// A checkpoint does not record up to where its partition is in the tables.
+    ForgottenPosition,
     /// What is synced later than it is answered never is.
     ForgottenLateSync,
     /// A crash takes the last durable batch with it.

@@ -58,6 +58,13 @@ fn a_checkpoint_that_forgets_its_sync_is_found() {
 }
 
 #[test]
+fn a_checkpoint_that_forgets_its_position_is_found() {
+    // What is replayed on tables that hold it already is read twice, or contradicts what came later.
+    let expected = [Invariant::OneEffectPerCause, Invariant::AsTheModel];
+    check(Sabotage::ForgottenPosition, Storage::Embedded, &expected);
+}
+
+#[test]
 fn a_batch_lost_at_a_restart_is_found() {
     // What was lost is missed by whoever was answered, or by the model that knows what was written.
     let expected = [Invariant::DurableBeforeAcknowledged, Invariant::AsTheModel];

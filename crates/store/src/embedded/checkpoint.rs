@@ -199,9 +199,12 @@ impl EmbeddedStore {
         let partition = &self.partitions[index];
         let data = frozen.read();
         let covered = Covered { position: data.position(), head: data.head().clone() };
+        let is_forgotten = self.sabotage.forgets_positions();
         let written = self.write_tables(|writer| {
             put_covered(self, writer, clean)?;
-            put_covered(self, writer, &[(index, covered.clone())])?;
+            if !is_forgotten {
+                put_covered(self, writer, &[(index, covered.clone())])?;
+            }
             write::write(writer, partition.id, &data)
         })?;
         partition.note_present(write::present(&data));
@@ -214,7 +217,7 @@ impl EmbeddedStore {
             partition.set_presence(presence_of(&snapshot, partition)?);
         }
         checkpointer.merging.note(index, &written.blobs, self.options.merged_blobs);
-        Ok((written.bytes, covered.position))
+        Ok((written.bytes, if is_forgotten { checkpointer.covered[index] } else { covered.position }))
     }
 
     /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.

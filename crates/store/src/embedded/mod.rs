@@ -31,6 +31,7 @@ mod pages;
 mod partition;
 mod presence;
 mod restore;
+mod sabotage;
 mod tables;
 mod view;
 
@@ -53,6 +54,7 @@ use health::Health;
 use inbox::{Inbox, Waiting};
 use overlay::OverlayMemory;
 use partition::Partition;
+use sabotage::Sabotage;
 use tables::Tables;
 use view::EmbeddedView;
 
@@ -161,6 +163,7 @@ pub struct EmbeddedStore {
     /// Bytes of the log after it.
     log_bytes: AtomicU64,
     overlay_memory: Arc<OverlayMemory>,
+    sabotage: Sabotage,
     /// Released last.
     _lock: Box<dyn Send + Sync>,
 }

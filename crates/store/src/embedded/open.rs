@@ -24,6 +24,7 @@ use super::key_range::KeyRange;
 use super::overlay::OverlayMemory;
 use super::partition::Partition;
 use super::presence::Presence;
+use super::sabotage::Sabotage;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
 use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_index};
@@ -83,6 +84,7 @@ impl EmbeddedStore {
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
             overlay_memory,
+            sabotage: Sabotage::default(),
             _lock: lock,
         };
         store.free_log()?;

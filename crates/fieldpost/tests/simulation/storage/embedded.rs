@@ -97,6 +97,9 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
 impl Storage for OnDisk {
     fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
         let store = Arc::new(EmbeddedStore::open(self.as_seen(), self.options.clone())?);
+        if self.sabotage == Some(Sabotage::ForgottenPosition) {
+            store.forget_positions();
+        }
         self.opened = Some(Arc::clone(&store));
         Ok(store)
     }
