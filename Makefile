@@ -54,11 +54,12 @@ fmt: ## format every Rust file
 	$(CARGO) fmt --all
 
 # The data lies below target/, because /tmp may be in memory, where a sync costs nothing.
-bench: ## print figures of this machine beside Mosquitto's; the raw run goes to benches/runs
+bench: ## print figures of this machine beside Mosquitto's and NATS'; the raw run goes to benches/runs
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
 
 # make bench-counts RECORD=1 writes the counts of this toolchain into benches/counts
 bench-counts: ## count the instructions of the hot paths; fails where one has risen by more than 3 %

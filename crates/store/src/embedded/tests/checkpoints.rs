@@ -189,7 +189,7 @@ fn a_checkpoint_is_due_for_memory_before_the_log_is_long() {
     let disk = SimulatedDisk::new(1);
     let options =
         EmbeddedOptions { checkpoint_memory_bytes: 100_000, checkpoint_log_bytes: 1 << 30, ..small() };
-    let store = EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, options).expect("opens");
+    let store = EmbeddedStore::open(Arc::new(disk) as Arc<dyn Disk>, options).expect("opens");
     let mut head = PartitionHead::default();
     commit(&store, &mut head, put_jobs(0..100));
     assert_eq!(store.checkpoint_step(START), Progress::Idle);
