@@ -39,10 +39,18 @@ fn tree_of(payload: &[u8]) -> Option<Json> {
     serde_json::from_slice(payload).ok()
 }
 
-/// A field that is ignored, or refused by itself, may hold a number that no tree can: then there is no second reading.
+/// What is JSON by its grammar, and yet no tree: in a field that is ignored, or refused by itself.
+const BEYOND_A_TREE: [&str; 4] = [
+    "number out of range",
+    "lone leading surrogate",
+    "unexpected end of hex escape",
+    "recursion limit exceeded",
+];
+
 fn check_beyond_a_tree(payload: &[u8]) {
     let error = serde_json::from_slice::<Json>(payload).expect_err("there is no tree").to_string();
-    assert!(error.starts_with("number out of range"), "{payload:?} is accepted: {error}");
+    let known = BEYOND_A_TREE.iter().any(|beyond| error.starts_with(beyond));
+    assert!(known, "b\"{}\" is accepted: {error}", payload.escape_ascii());
 }
 
 fn check_problem(problem: &Problem) {
