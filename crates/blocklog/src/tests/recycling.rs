@@ -9,8 +9,12 @@ fn spare_files(disk: &Arc<dyn Disk>) -> Vec<String> {
 
 /// Appends and syncs `frames` one by one; frees all but the last `kept`.
 fn turn_over(log: &mut Log, numbers: std::ops::Range<u64>, kept: u64) {
-    for number in numbers {
-        let position = log.append(&payload(number)).unwrap();
+    turn_over_with(log, numbers.map(payload), kept);
+}
+
+fn turn_over_with(log: &mut Log, payloads: impl Iterator<Item = Vec<u8>>, kept: u64) {
+    for payload in payloads {
+        let position = log.append(&payload).unwrap();
         log.sync().unwrap();
         log.free_through(Position(position.0.saturating_sub(kept))).unwrap();
     }
@@ -44,9 +48,10 @@ fn a_log_that_stays_as_long_as_it_is_makes_and_removes_no_file() {
             |entry: std::fs::DirEntry| std::os::unix::fs::MetadataExt::ino(&entry.metadata().unwrap());
         path.read_dir().unwrap().map(|entry| inode(entry.unwrap())).collect::<std::collections::BTreeSet<_>>()
     };
-    turn_over(&mut log, 0..30, 10);
+    let of_one_size = |frames| std::iter::repeat_n(vec![7; 100], frames);
+    turn_over_with(&mut log, of_one_size(30), 10);
     let before = numbers(path.path());
-    turn_over(&mut log, 30..300, 10);
+    turn_over_with(&mut log, of_one_size(270), 10);
     assert_eq!(numbers(path.path()), before);
     drop(log);
     let (opened, frames) = open_after(&disk, Position(300), Position(290)).unwrap();
