@@ -20,6 +20,7 @@ mod directory;
 mod driver;
 mod feed_clock;
 mod handle;
+mod hashed;
 mod metrics;
 mod refusals;
 

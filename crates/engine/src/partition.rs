@@ -17,7 +17,7 @@ mod resending;
 mod stale;
 mod telling;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use store::StoreError;
 use watch::{Noticed, Watch};
 
 use crate::effect::Effect;
+use crate::hashed::HashMap;
 use crate::input::Input;
 use crate::machine::{Machine, Moment, Step};
 use crate::settings::Settings;

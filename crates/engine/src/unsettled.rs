@@ -3,7 +3,7 @@
 //! A view of the store shows durable data only. What a partition wrote a moment ago is kept here until its batch is durable, so
 //! that the next input sees it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
@@ -11,6 +11,8 @@ use records::{
     Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, Event, JobId, QuarantineKey,
 };
 use store::{Page, StoreError, View, Whose};
+
+use crate::hashed::HashMap;
 
 /// The name of a record that is not resident.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

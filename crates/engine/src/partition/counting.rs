@@ -3,13 +3,12 @@
 //! Within a step only the group that a device belongs to is counted - the clients and labels that it shares with others - and at its
 //! end each group is spread over the day's records of its members. So a report costs one increment, however many labels there are.
 
-use std::collections::HashMap;
-
 use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
 use store::StoreError;
 
 use super::{Partition, Turn};
+use crate::hashed::HashMap;
 use crate::unsettled::{Record, RecordKey};
 
 /// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
@@ -130,7 +129,7 @@ impl Partition {
         if counted.is_empty() {
             return Ok(());
         }
-        let mut days: HashMap<CountsKey, Counts> = HashMap::new();
+        let mut days: HashMap<CountsKey, Counts> = HashMap::default();
         for (Count { group, only, metric, day, hour }, number) in counted {
             let counts = |of: &CountedOf| match (of, only) {
                 (CountedOf::Client(client), Some(only)) => *client == only,

@@ -2,7 +2,7 @@
 //!
 //! Attempts that were under way in another process are cut off here; their record is the first thing the partition writes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::stale::stale_pairs;
 use super::telling::slot_of;
 use super::{Partition, Turn, client_of};
 use crate::Directory;
+use crate::hashed::HashMap;
 use crate::machine::Moment;
 use crate::settings::Settings;
 use crate::unsettled::{FromStore, Unsettled};
@@ -56,13 +57,13 @@ impl Partition {
             process,
             devices: Devices::default(),
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
-            pairs: HashMap::new(),
-            stale: HashMap::new(),
+            pairs: HashMap::default(),
+            stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
             groups: Groups::default(),
-            counts_at_hand: HashMap::new(),
+            counts_at_hand: HashMap::default(),
             unannounced: true,
-            clients: HashMap::new(),
+            clients: HashMap::default(),
             unsettled: Unsettled::default(),
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),

@@ -10,6 +10,7 @@ use store::StoreError;
 
 use super::{Partition, Turn, pair};
 use crate::effect::Effect;
+use crate::hashed::HashMap;
 use crate::unsettled::{Record, RecordKey};
 
 /// Devices that are told again of by one input: each touches a pair, a job and a delivery.
@@ -121,8 +122,8 @@ impl Partition {
 /// Stale devices by client, from what was loaded.
 pub(super) fn stale_pairs<'a>(
     pairs: impl Iterator<Item = &'a Pair>,
-) -> std::collections::HashMap<Incarnation, BTreeSet<DeviceSlot>> {
-    let mut stale = std::collections::HashMap::<_, BTreeSet<_>>::new();
+) -> HashMap<Incarnation, BTreeSet<DeviceSlot>> {
+    let mut stale = HashMap::<_, BTreeSet<_>>::default();
     for pair in pairs.filter(|pair| pair.failed.is_some()) {
         stale.entry(pair.client).or_default().insert(pair.slot);
     }
