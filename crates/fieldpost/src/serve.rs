@@ -169,7 +169,7 @@ async fn open_doors(
     let Threshold { front, tls, shares, mut metrics } = threshold;
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
-    let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings), sending);
+    let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
     let tester = webhooks.tester();
     doors.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
@@ -249,10 +249,11 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
     }
 }
 
-fn notify_settings(settings: &Settings) -> notify::Settings {
+fn notify_settings(settings: &Settings, shares: &Shares) -> notify::Settings {
     notify::Settings {
         timeout: settings.notify.timeout,
         per_client_in_flight: settings.notify.per_client_in_flight,
+        in_flight: shares.webhooks,
         breaker_pause: settings.notify.retry_base,
         allow_private: settings.notify.allow_private,
     }

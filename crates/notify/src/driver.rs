@@ -42,6 +42,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Most notifications of one client in flight.
     pub per_client_in_flight: usize,
+    /// Most notifications in flight, at most [`IN_FLIGHT_MAX`]; as many connections are kept idle, so that a steady load never has to
+    /// connect anew.
+    pub in_flight: usize,
     /// Between the beginnings of two attempts at a client whose breaker is open.
     pub breaker_pause: Duration,
     /// Whether private addresses may be reached.
@@ -68,7 +71,8 @@ impl Webhooks {
     pub fn new(engine: Engine, settings: Settings, metrics: Metrics) -> Self {
         let guard = Guard { allow_private: settings.allow_private };
         let connector = Connector::new(guard, roots::system_tls());
-        let sender = Sender::new(Arc::clone(engine.clock()), settings.timeout, connector, metrics.clone());
+        let clock = Arc::clone(engine.clock());
+        let sender = Sender::new(clock, settings.timeout, connector, settings.in_flight, metrics.clone());
         Self { engine, settings, metrics, sender: Arc::new(sender) }
     }
 
@@ -157,7 +161,7 @@ impl Driver {
         let Webhooks { engine, settings, metrics, sender } = webhooks;
         let limits = Limits {
             per_client: settings.per_client_in_flight,
-            total: IN_FLIGHT_MAX,
+            total: settings.in_flight.clamp(1, IN_FLIGHT_MAX),
             breaker_pause: settings.breaker_pause,
         };
         Self {

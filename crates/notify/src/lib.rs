@@ -27,5 +27,6 @@ mod tester;
 
 pub use body::render;
 pub use driver::{Settings, Webhooks};
+pub use lanes::IN_FLIGHT_MAX;
 pub use metrics::{Metrics, register_metrics};
 pub use tester::Tester;

@@ -8,18 +8,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::lanes::IN_FLIGHT_MAX;
 use crate::target::Origin;
 
-/// Most connections that are kept for all origins together.
-const IDLE_CONNECTIONS_MAX: usize = 2_048;
 /// How long a connection is kept. Less than the minute that many receivers and middleboxes give an idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// How much earlier than the receiver would close a connection we do: a notification sent into a closing connection is lost.
 const CLOSE_BEFORE: Duration = Duration::from_secs(1);
-
-const _: () = assert!(IDLE_CONNECTIONS_MAX >= IN_FLIGHT_MAX, "a steady load never has to connect anew");
 
 /// The kept connections; `C` is a connection.
 #[derive(Debug)]
@@ -45,11 +40,8 @@ struct Kept<C> {
 }
 
 impl<C> Pool<C> {
-    pub(crate) fn new() -> Self {
-        Self::with_limit(IDLE_CONNECTIONS_MAX)
-    }
-
-    fn with_limit(limit: usize) -> Self {
+    /// A pool of at most `limit` connections.
+    pub(crate) fn new(limit: usize) -> Self {
         let idle = Idle { kept: BTreeMap::new(), by_origin: HashMap::new(), next_number: 0 };
         Self { idle: Mutex::new(idle), limit }
     }
@@ -152,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_newest_connection_of_the_origin_is_taken() {
-        let (pool, now) = (Pool::with_limit(10), Instant::now());
+        let (pool, now) = (Pool::new(10), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
         for (at, connection) in [(&a, 1), (&b, 2), (&a, 3)] {
             pool.keep(at, connection, now, None);
@@ -164,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_makes_room() {
-        let (pool, now) = (Pool::with_limit(2), Instant::now());
+        let (pool, now) = (Pool::new(2), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
         for (at, connection) in [(&a, 1), (&a, 2), (&b, 3)] {
             pool.keep(at, connection, now, None);
@@ -175,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_connection_past_its_time_is_not_taken_and_swept() {
-        let (pool, now) = (Pool::with_limit(10), Instant::now());
+        let (pool, now) = (Pool::new(10), Instant::now());
         let (a, b) = (origin("a.example"), origin("b.example"));
         pool.keep(&a, 1, now, None);
         pool.keep(&b, 2, now, None);
@@ -190,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_given_up_before_the_receiver_closes_it() {
-        let (pool, now) = (Pool::with_limit(10), Instant::now());
+        let (pool, now) = (Pool::new(10), Instant::now());
         let a = origin("a.example");
         let seconds = Duration::from_secs;
         for (connection, keeps) in [(1, Some(3_600)), (2, Some(0)), (3, None), (4, Some(5))] {

@@ -51,9 +51,11 @@ impl Sender {
         clock: Arc<dyn Clock>,
         timeout: Duration,
         connector: Connector,
+        idle_max: usize,
         metrics: Metrics,
     ) -> Self {
-        Self { clock, timeout, connector, idle: Pool::new(), clients: PreparedClients::default(), metrics }
+        let idle = Pool::new(idle_max);
+        Self { clock, timeout, connector, idle, clients: PreparedClients::default(), metrics }
     }
 
     /// Makes one attempt. `client` is the client as it is at this moment.

@@ -12,9 +12,10 @@ use crate::config::Settings;
 /// spare.
 const OWN_FILES: usize = 256;
 /// Connections to receivers of webhooks: as many as are sent at a time, and as many idle ones. Where open files are few, they get
-/// one in [`WEBHOOKS_PART`].
-const WEBHOOK_FILES: usize = 4_096;
-const WEBHOOKS_PART: usize = 512;
+/// one in [`WEBHOOKS_PART`], and some in any case.
+const WEBHOOK_FILES: usize = 2 * notify::IN_FLIGHT_MAX;
+const WEBHOOK_FILES_MIN: usize = 64;
+const WEBHOOKS_PART: usize = 64;
 /// Connections over MQTT that have not said who they are, where there are many files; otherwise one in so many.
 const GREETING_FILES: usize = 4_096;
 const GREETING_PART: usize = 4;
@@ -29,6 +30,8 @@ pub(super) struct Shares {
     pub(super) http: usize,
     pub(super) mqtt: usize,
     pub(super) mqtt_greeting: usize,
+    /// Webhooks that may be sent at a time.
+    pub(super) webhooks: usize,
 }
 
 /// Raises the limit of open files as far as it goes, and shares it out.
@@ -45,6 +48,7 @@ pub(super) fn share(settings: &Settings) -> Shares {
             files,
             http = shares.http,
             mqtt = shares.mqtt,
+            webhooks = shares.webhooks,
             "the limit of open files allows for fewer connections than the settings do"
         );
     }
@@ -53,13 +57,14 @@ pub(super) fn share(settings: &Settings) -> Shares {
 
 impl Shares {
     fn of(files: usize, http: usize, mqtt: usize) -> Self {
-        let webhooks = WEBHOOK_FILES.min(files / WEBHOOKS_PART);
+        let webhooks = (files / WEBHOOKS_PART).clamp(WEBHOOK_FILES_MIN, WEBHOOK_FILES);
         let rest = files.saturating_sub(OWN_FILES + webhooks).max(4);
         Self {
             files: OpenFiles::new(rest),
             http: http.min(rest / 2),
             mqtt: mqtt.min(rest - rest.div_ceil(SPARE_PART)),
             mqtt_greeting: GREETING_FILES.min(rest / GREETING_PART),
+            webhooks: webhooks / 2,
         }
     }
 }
@@ -71,13 +76,14 @@ mod tests {
     #[test]
     fn few_files_are_shared_out_and_many_leave_the_settings_as_they_are() {
         for (files, expect) in [
-            (1_048_576, (16_384, 65_536, 4_096)),
-            (20_000, (9_852, 19_397, 4_096)),
-            (1_024, (383, 754, 191)),
-            (100, (2, 3, 1)),
+            (1_048_576, (16_384, 65_536, 4_096, 2_048)),
+            (20_000, (9_716, 19_128, 4_096, 156)),
+            (1_024, (352, 693, 176, 32)),
+            (100, (2, 3, 1, 32)),
         ] {
             let shares = Shares::of(files, 16_384, 65_536);
-            assert_eq!((shares.http, shares.mqtt, shares.mqtt_greeting), expect, "{files}");
+            let Shares { http, mqtt, mqtt_greeting, webhooks, .. } = shares;
+            assert_eq!((http, mqtt, mqtt_greeting, webhooks), expect, "{files}");
         }
     }
 }

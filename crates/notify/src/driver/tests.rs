@@ -50,6 +50,7 @@ impl Running {
         let settings = Settings {
             timeout: TIMEOUT,
             per_client_in_flight: PER_CLIENT,
+            in_flight: IN_FLIGHT_MAX,
             breaker_pause: BREAKER_PAUSE,
             allow_private: true,
         };
@@ -253,6 +254,7 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     let settings = Settings {
         timeout: TIMEOUT,
         per_client_in_flight: PER_CLIENT,
+        in_flight: IN_FLIGHT_MAX,
         breaker_pause: BREAKER_PAUSE,
         allow_private: true,
     };
@@ -280,6 +282,7 @@ async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
     let settings = Settings {
         timeout: TIMEOUT,
         per_client_in_flight: PER_CLIENT,
+        in_flight: IN_FLIGHT_MAX,
         breaker_pause: BREAKER_PAUSE,
         allow_private: true,
     };
