@@ -31,7 +31,10 @@ impl Fixture {
         let metrics = Metrics::new();
         let connector = Connector::new(Guard { allow_private }, roots::tls(roots));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        Self { sender: Sender::new(clock, timeout, connector, crate::IN_FLIGHT_MAX, metrics.clone()), metrics }
+        Self {
+            sender: Sender::new(clock, timeout, connector, crate::IN_FLIGHT_MAX, metrics.clone()),
+            metrics,
+        }
     }
 
     fn patient() -> Self {
