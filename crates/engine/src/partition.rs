@@ -43,7 +43,7 @@ pub use loading::Opened;
 
 /// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts them. The heaviest report, of a
 /// device with 100 clients and values of 4 KiB, adds a megabyte: far below what a frame of the log may hold.
-const STEP_BYTES_MAX: usize = 4 << 20;
+const STEP_BYTES_MAX: usize = 1 << 20;
 /// Devices whose silence is looked at, and jobs that come due, between two looks at the weight.
 const DEVICES_AT_A_TIME: usize = 8;
 const JOBS_AT_A_TIME: usize = 64;
