@@ -201,18 +201,23 @@ impl Partition {
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is more of it now.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
-        let (mut silence, mut due) = (watch::Progress::More, jobs::Progress::More);
         let mut lapsed = Vec::new();
-        while turn.has_room() && (silence == watch::Progress::More || due == jobs::Progress::More) {
-            silence = self.watch.advance(turn.now, DEVICES_AT_A_TIME, &mut turn.batch, &mut turn.noticed);
+        // Once also where inputs have filled the batch: time passes however many come, and who is due must not wait for their end.
+        let more_is_due = loop {
+            let silence = self.watch.advance(turn.now, DEVICES_AT_A_TIME, &mut turn.batch, &mut turn.noticed);
             self.tell_noticed(turn);
-            due = self.jobs.advance(turn.now, JOBS_AT_A_TIME, &mut turn.batch, &mut turn.wakes, &mut lapsed);
+            let due =
+                self.jobs.advance(turn.now, JOBS_AT_A_TIME, &mut turn.batch, &mut turn.wakes, &mut lapsed);
             for lapse in lapsed.drain(..) {
                 self.attempt_lapsed(&lapse, turn);
             }
-        }
+            let more = silence == watch::Progress::More || due == jobs::Progress::More;
+            if !more || !turn.has_room() {
+                break more;
+            }
+        };
         let too_old = self.shrink_quarantine(turn);
-        too_old || silence == watch::Progress::More || due == jobs::Progress::More || self.backlog.is_some()
+        too_old || more_is_due || self.backlog.is_some()
     }
 
     fn state(&self, slot: DeviceSlot) -> DeviceState {

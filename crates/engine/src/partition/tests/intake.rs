@@ -1,6 +1,6 @@
 //! What a report does beside its value: repeats, refusals that are kept, and counts.
 
-use records::{CountedOf, Counts, CountsKey, Metric};
+use records::{CountedOf, Counts, CountsKey, EventKind, Metric};
 
 use super::rig::{Rig, number, status};
 use super::*;
@@ -113,4 +113,19 @@ fn history_is_kept_for_its_days() {
     assert_eq!((rig.deliveries().len(), rig.events().len()), (0, 1));
     rig.pass(400 * 24 * HOUR);
     assert_eq!(rig.events().len(), 0);
+}
+
+#[test]
+fn whoever_is_silent_is_noticed_also_while_every_step_is_full() {
+    let mut rig = Rig::linked();
+    rig.create_kind("m", "meter");
+    rig.report("0xA", number(1));
+    rig.pass_slowly(HOUR - SECOND);
+    rig.stand_still(2 * SECOND);
+    let long = |n: u32| Value::from_canonical(&format!("\"{n:04000}\""));
+    let said = (0..600).map(|n| Said::Value { value: long(n), ts: None }).collect();
+    assert!(rig.say_many("m", said).len() > 3, "it takes some steps");
+    let events = rig.events();
+    let lost = events.iter().position(|kind| *kind == EventKind::Lost).expect("it fell silent");
+    assert!(lost < events.len() / 2, "it was noticed last, as event {lost} of {}", events.len());
 }

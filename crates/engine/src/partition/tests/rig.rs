@@ -109,6 +109,11 @@ impl Rig {
         self.step(Vec::new());
     }
 
+    /// Time passes, and no step is made.
+    pub(super) fn stand_still(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+    }
+
     /// Time passes second by second, as it does for a server that runs.
     pub(super) fn pass_slowly(&mut self, span: Duration) {
         for _ in 0..span.as_secs() {
