@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::world;
 
 /// The seeds of CI.
-const IN_CI: Range<u64> = 0..600;
+const IN_CI: Range<u64> = 0..400;
 /// Threads that share them.
 const THREADS: usize = 2;
 

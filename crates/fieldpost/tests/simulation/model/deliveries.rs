@@ -233,18 +233,16 @@ impl Partition {
         self.moves.insert(flight.delivery, due);
     }
 
-    /// Leases that ran out: their senders hang.
-    pub(super) fn lapse(&mut self, more: bool) -> Checked {
-        if more {
-            return Ok(());
-        }
+    /// Leases that ran out: their senders hang. A step that stopped early ended some of them, which the evidence tells.
+    pub(super) fn lapse(&mut self, evidence: &Evidence, more: bool) {
         for (id, client, flight) in self.flights() {
+            let delivery = &self.deliveries[flight.delivery];
+            let attempt = (DeliveryKey::from(delivery.id), delivery.attempts);
             let end = self.lease_end(&flight);
-            if end <= self.now {
+            if end <= self.now && (!more || evidence.attempts.contains(&attempt)) {
                 self.cut(&id, client, &flight, AttemptError::TimedOut, end);
             }
         }
-        Ok(())
     }
 
     /// The partition was loaded by this process: attempts of any other are cut off.

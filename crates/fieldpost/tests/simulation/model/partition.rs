@@ -104,7 +104,7 @@ impl Partition {
             answers.extend(answer);
         }
         self.notice_silence(evidence, more)?;
-        self.lapse(more)?;
+        self.lapse(evidence, more);
         self.shrink_quarantine();
         self.follow_times(evidence)?;
         self.check_recorded(evidence)?;
