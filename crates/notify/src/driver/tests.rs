@@ -47,14 +47,7 @@ impl Running {
         };
         engine.create_client(client).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
-        let settings = Settings {
-            timeout: TIMEOUT,
-            per_client_in_flight: PER_CLIENT,
-            in_flight: IN_FLIGHT_MAX,
-            breaker_pause: BREAKER_PAUSE,
-            allow_private: true,
-        };
-        let sender = tokio::spawn(Webhooks::new(engine.clone(), settings, Metrics::new()).run(stopped));
+        let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), Metrics::new()).run(stopped));
         Self { engine, stop, sender }
     }
 
@@ -140,6 +133,16 @@ fn shown(engine: &Engine, request: &Request<Bytes>) -> (Delivery, Vec<Attempt>) 
 
 fn data(request: &Request<Bytes>) -> serde_json::Value {
     serde_json::from_slice::<serde_json::Value>(request.body()).expect("JSON")["data"].clone()
+}
+
+fn sending() -> Settings {
+    Settings {
+        timeout: TIMEOUT,
+        per_client_in_flight: PER_CLIENT,
+        in_flight: IN_FLIGHT_MAX,
+        breaker_pause: BREAKER_PAUSE,
+        allow_private: true,
+    }
 }
 
 #[tokio::test]
@@ -251,14 +254,7 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     running.sender.await.expect("the sender ends by itself");
     let engine = running.engine;
     let (tell, _told) = mpsc::channel(1);
-    let settings = Settings {
-        timeout: TIMEOUT,
-        per_client_in_flight: PER_CLIENT,
-        in_flight: IN_FLIGHT_MAX,
-        breaker_pause: BREAKER_PAUSE,
-        allow_private: true,
-    };
-    let driver = Driver::new(Webhooks::new(engine.clone(), settings, Metrics::new()), tell);
+    let driver = Driver::new(Webhooks::new(engine.clone(), sending(), Metrics::new()), tell);
     report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
     let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
 
@@ -279,14 +275,7 @@ async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
     let mut receiver = Receiver::start(answering(&[503])).await;
     let running = Running::start(&receiver.url()).await;
     running.enable(false).await;
-    let settings = Settings {
-        timeout: TIMEOUT,
-        per_client_in_flight: PER_CLIENT,
-        in_flight: IN_FLIGHT_MAX,
-        breaker_pause: BREAKER_PAUSE,
-        allow_private: true,
-    };
-    let tester = Webhooks::new(running.engine.clone(), settings, Metrics::new()).tester();
+    let tester = Webhooks::new(running.engine.clone(), sending(), Metrics::new()).tester();
     let client = running.engine.directory().by_id(&acme()).expect("there");
     let end = tester.test(&client).await.expect("randomness");
     assert!(matches!(end.answer, Answer::Status { code: 503, .. }), "{end:?}");
