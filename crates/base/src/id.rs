@@ -104,11 +104,31 @@ pub struct PartitionId(pub u16);
 impl PartitionId {
     /// The partition of clients and other small global things.
     pub const REGISTRY: Self = Self(u16::MAX);
+    /// Partitions of devices are below, those of queues from here on: as many of these as of those.
+    const QUEUES: u16 = 1 << 15;
+    /// Most partitions of devices.
+    pub const DEVICES_MAX: u16 = Self::QUEUES - 1;
+
+    /// A partition of queues, by its index.
+    #[must_use]
+    pub fn of_queues(index: u16) -> Self {
+        Self(Self::QUEUES | index)
+    }
+
+    /// The index among the partitions of queues, if it is one.
+    #[must_use]
+    pub fn queues_index(self) -> Option<u16> {
+        (self != Self::REGISTRY && self.0 >= Self::QUEUES).then_some(self.0 & !Self::QUEUES)
+    }
 }
 
 impl fmt::Display for PartitionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::REGISTRY { f.write_str("registry") } else { write!(f, "{}", self.0) }
+        match self.queues_index() {
+            _ if *self == Self::REGISTRY => f.write_str("registry"),
+            Some(index) => write!(f, "queues {index}"),
+            None => write!(f, "{}", self.0),
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
-    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot,
-    DeviceState, Event, JobHead, JobId, Pair, PartitionHead, QuarantineKey, Quarantined, ReportIds,
+    AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress,
+    DeviceProfile, DeviceSlot, DeviceState, Event, JobHead, JobId, KeptAnswer, Pair, ParkedJob, ParkedKey,
+    PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -56,10 +57,32 @@ pub enum Op {
     PutAttempt(Attempt),
     /// A job is new, or stands elsewhere.
     PutJob(Box<JobHead>),
-    /// A job is done, dead or cancelled; its body goes with it.
+    /// A job is done, dead or cancelled; its body goes with it. Not one that is parked.
     DeleteJob(JobId),
+    /// A job is no longer one, but what it carries stays: it is a dead letter. Not one that is parked.
+    DeleteJobHead(JobId),
+    /// What a job carried is gone: its dead letter is.
+    DeleteJobBody(JobId),
+    /// A job is not resident from now on: nothing loads it. A resident one of the same id is gone, and its body stays.
+    ParkJob(Box<ParkedJob>),
+    /// A job is parked no longer; its body stays.
+    UnparkJob(Box<ParkedKey>),
     /// A job carries this.
     PutJobBody(JobId, Arc<[u8]>),
+    /// A queue is new, or its settings are now these.
+    PutQueue(Box<Queue>),
+    /// A queue is gone, with its counts. Its jobs and dead letters are deleted one by one.
+    DeleteQueue(QueueKey),
+    /// A queue has so many jobs that are not resident.
+    PutQueueCounts(QueueKey, QueueCounts),
+    /// A job failed for good.
+    PutDead(Box<DeadJob>),
+    /// A dead letter is gone: its queue, its number there and its id. What it carried is deleted apart.
+    DeleteDead(QueueKey, u64, JobId),
+    /// A request was answered that may be repeated.
+    PutAnswer(Box<KeptAnswer>),
+    /// An answer is kept no longer: its key, and when it was given.
+    DeleteAnswer(AnswerKey, Timestamp),
     /// What was counted on a day is now this.
     PutCounts(CountsKey, Box<Counts>),
     /// A report was refused.
@@ -117,6 +140,10 @@ impl Op {
                 2 * PLAIN + text(pair.previous.as_ref()) + text(flying)
             }
             Self::PutJobBody(_, body) => PLAIN + body.len(),
+            Self::PutAnswer(answer) => PLAIN + answer.answer.len(),
+            Self::PutQueue(queue) => PLAIN + queue.namespace.len() + queue.name.len(),
+            Self::PutDead(dead) => PLAIN + dead.error.as_ref().map_or(0, |error| error.len()),
+            Self::ParkJob(_) => 2 * PLAIN,
             Self::PutDevice(_) | Self::PutClient(_) => 64 * PLAIN,
             Self::PutDelivery(_) | Self::DeleteDevice(..) | Self::PutJob(_) => 2 * PLAIN,
             Self::PutQuarantined(report) => report.cost() as usize,
@@ -126,6 +153,13 @@ impl Op {
             | Self::PutAttempt(_)
             | Self::DeletePair(..)
             | Self::DeleteJob(_)
+            | Self::DeleteJobHead(_)
+            | Self::DeleteJobBody(_)
+            | Self::UnparkJob(_)
+            | Self::DeleteQueue(_)
+            | Self::PutQueueCounts(..)
+            | Self::DeleteDead(..)
+            | Self::DeleteAnswer(..)
             | Self::DeleteClient(_) => PLAIN,
         }
     }

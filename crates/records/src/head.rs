@@ -30,6 +30,8 @@ pub struct PartitionHead {
     pub next_job: u64,
     /// The number that the next lease gets.
     pub next_lease: u64,
+    /// The number that the next dead letter gets.
+    pub next_dead: u64,
     /// From when on history is kept.
     pub kept_from: KeptFrom,
 }

@@ -48,8 +48,108 @@ pub struct JobHead {
     pub state: JobState,
     /// The caller's own id.
     pub alias: Option<AliasKey>,
+    /// What else holds of it.
+    pub terms: Terms,
     /// What takes its place when the reserved run ends.
     pub successor: Option<Successor>,
+}
+
+/// What holds of some jobs only; the default is a job of which nothing of it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The clock that `run_at` and, until the first lease, `visible_at` are on.
+    pub clock: JobClock,
+    /// When it is gone unless it is done, on the engine clock; a run under way may end first.
+    pub expires_at: Option<Timestamp>,
+    /// Jobs of a queue with the same group run one at a time, in order.
+    pub group: Option<GroupKey>,
+    /// It comes again.
+    pub recurrence: Option<Recurrence>,
+}
+
+/// A clock by which a job is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobClock {
+    /// The engine clock: delays, retries and leases.
+    #[default]
+    Engine,
+    /// The wall clock: a moment that the caller named, or a calendar's.
+    Wall,
+}
+
+/// The caller's name for a group, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupKey(pub u64);
+
+/// How a job comes again, and how far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recurrence {
+    /// When its next run is due.
+    pub rule: Rule,
+    /// Runs that are left, the present one included; `None` for ever.
+    pub left: Option<u32>,
+    /// Counts the runs from 1.
+    pub run: u64,
+    /// How long each run is worth making from its due time on, in milliseconds.
+    pub ttl_ms: Option<u64>,
+}
+
+/// When a recurring job is due again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// This long after it was due before, in milliseconds; not 0.
+    Every(u64),
+    /// By a calendar that the job's body names.
+    Calendar,
+}
+
+/// A job that is not resident, and where the store's order has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedJob {
+    /// The job; it waits, and has no successor.
+    pub head: JobHead,
+    /// Until when.
+    pub parking: Parking,
+}
+
+/// What a job that is not resident waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Parking {
+    /// Its time: it is found by its clock and `visible_at`.
+    Time,
+    /// A worker: it is found in the line of its queue, or of its group, and by when it expires.
+    Worker,
+}
+
+/// All by which a job that is not resident is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParkedKey {
+    /// The job.
+    pub id: JobId,
+    /// The queue it waits in.
+    pub queue: QueueKey,
+    /// What it waits for.
+    pub parking: Parking,
+    /// The clock of `visible_at`.
+    pub clock: JobClock,
+    /// When it becomes, or became, available.
+    pub visible_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// Its group.
+    pub group: Option<GroupKey>,
+    /// The caller's own id.
+    pub alias: Option<AliasKey>,
+}
+
+impl ParkedJob {
+    /// All by which it is found.
+    #[must_use]
+    pub fn key(&self) -> ParkedKey {
+        let JobHead { id, queue, visible_at, alias, terms, .. } = self.head;
+        let Terms { clock, expires_at, group, .. } = terms;
+        ParkedKey { id, queue, parking: self.parking, clock, visible_at, expires_at, group, alias }
+    }
 }
 
 /// Where a job stands. What is done or dead is no longer a head.
@@ -86,6 +186,8 @@ pub struct Successor {
     pub run_at: Timestamp,
     /// Attempts it may have.
     pub tries: u32,
+    /// What else holds of it.
+    pub terms: Terms,
     /// What it waits for.
     pub starts: Starts,
 }

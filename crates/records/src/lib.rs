@@ -3,6 +3,7 @@
 //! Rules make batches, the store keeps them. Nothing here knows how a record is encoded or why it changed. All times
 //! are engine-clock times unless a field says otherwise.
 
+mod answer;
 mod batch;
 mod client;
 mod counts;
@@ -13,8 +14,10 @@ mod head;
 mod job;
 mod kept;
 mod quarantine;
+mod queue;
 mod report_ids;
 
+pub use answer::{AnswerKey, KeptAnswer};
 pub use batch::{Batch, Op, Sign, SignReading};
 pub use client::{Client, PreviousSecret};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
@@ -25,8 +28,10 @@ pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, Reading, Se
 pub use event::{Event, EventKey, EventKind};
 pub use head::{AttendedReadings, PartitionHead};
 pub use job::{
-    AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Reservation, Starts, Successor,
+    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
+    QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
 };
 pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
+pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;
