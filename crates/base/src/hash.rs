@@ -1,6 +1,6 @@
 //! The hashes that stored data depends on. They are part of the format and never change.
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
 use crate::id::{DeviceId, PartitionId};
 
@@ -27,6 +27,19 @@ pub fn partition_of(routing_hash: u32, partitions: u16) -> PartitionId {
 #[must_use]
 pub fn device_partition(id: &DeviceId, partitions: u16) -> PartitionId {
     partition_of(routing_hash(device_hash(id.as_str())), partitions)
+}
+
+/// The partition of a queue, by its index among those of queues.
+#[must_use]
+pub fn queue_partition(namespace: &str, queue: &str, partitions: u16) -> PartitionId {
+    let hash = xxh3_64_with_seed(queue.as_bytes(), xxh3_64(namespace.as_bytes()));
+    PartitionId::of_queues(partition_of(routing_hash(hash), partitions).0)
+}
+
+/// A 128-bit hash of `bytes`, for names whose meeting must be beyond chance.
+#[must_use]
+pub fn wide(bytes: &[u8]) -> u128 {
+    xxh3_128(bytes)
 }
 
 /// A seeded 64-bit hash of `bytes`, for ids that are derived from their cause.

@@ -44,6 +44,20 @@ pub const QUARANTINED_PAYLOAD_BYTES_MAX: usize = 64 * 1_024;
 pub const REPORT_IDS_KEPT: usize = 8;
 /// Rejections that an answer lists one by one; more are only counted.
 pub const REJECTIONS_LISTED_MAX: usize = 1_000;
+/// Longest name of a namespace or a queue, in characters.
+pub const QUEUE_NAME_CHARS_MAX: usize = 255;
+/// Largest payload of a job: its compact JSON text, or its decoded bytes.
+pub const JOB_PAYLOAD_BYTES_MAX: usize = 1_024 * 1_024;
+/// Most jobs that one call publishes or consumes.
+pub const JOBS_PER_CALL_MAX: usize = 1_000;
+/// Longest alias and group of a job, in bytes.
+pub const JOB_NAME_BYTES_MAX: usize = 255;
+/// Longest error that a worker may give for a job, in bytes; a longer one is cut.
+pub const JOB_ERROR_BYTES_MAX: usize = 1_024;
+/// Most tries of a job.
+pub const JOB_TRIES_MAX: u32 = 1_000_000;
+/// Most queues that one consumer asks in one call.
+pub const QUEUES_PER_CONSUME_MAX: usize = 100;
 
 const _: () = assert!(
     SLICE_REPORTS_MAX * (QUARANTINED_PAYLOAD_BYTES_MAX + 65_536) < u32::MAX as usize,

@@ -14,6 +14,8 @@ pub struct Queue {
     pub namespace: CompactString,
     /// Its name there.
     pub name: CompactString,
+    /// It was deleted: what it held is being swept, and its name may be another queue's.
+    pub deleted: bool,
     /// Nothing is leased until it is resumed.
     pub paused: bool,
     /// What its users set.
