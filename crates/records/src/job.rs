@@ -134,6 +134,8 @@ pub struct ParkedKey {
     pub clock: JobClock,
     /// When it becomes, or became, available.
     pub visible_at: Timestamp,
+    /// Its publish number: its place in its line among those of the same `visible_at`.
+    pub number: u64,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// Its group.
@@ -146,9 +148,9 @@ impl ParkedJob {
     /// All by which it is found.
     #[must_use]
     pub fn key(&self) -> ParkedKey {
-        let JobHead { id, queue, visible_at, alias, terms, .. } = self.head;
-        let Terms { clock, expires_at, group, .. } = terms;
-        ParkedKey { id, queue, parking: self.parking, clock, visible_at, expires_at, group, alias }
+        let JobHead { id, queue, number, visible_at, alias, terms, .. } = self.head;
+        let (parking, Terms { clock, expires_at, group, .. }) = (self.parking, terms);
+        ParkedKey { id, queue, parking, clock, visible_at, number, expires_at, group, alias }
     }
 }
 
