@@ -9,7 +9,7 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use jobs::{Jobs, NewJob, Numbers, OnConflict};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation};
+use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWD: u64 = 10_000;
 const JOBS: u64 = 64;
@@ -61,8 +61,15 @@ fn publish(scene: &mut Scene, number: u64, run_at: Timestamp) {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     let alias = Some(AliasKey(number.into()));
-    let job =
-        NewJob { id: JobId(id), queue: QUEUE, run_at, tries: 10, alias, on_conflict: OnConflict::Replace };
+    let job = NewJob {
+        id: JobId(id),
+        queue: QUEUE,
+        run_at,
+        tries: 10,
+        terms: Terms::default(),
+        alias,
+        on_conflict: OnConflict::Replace,
+    };
     black_box(scene.jobs.publish(NOW, job, &mut scene.batch, &mut scene.wakes));
 }
 

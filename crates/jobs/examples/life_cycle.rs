@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base::random::Random;
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, NewJob, Numbers, OnConflict, Progress};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation};
+use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
 const CYCLES: u64 = 1_000_000;
@@ -149,6 +149,7 @@ impl Bench {
             queue: QueueKey(number % QUEUES),
             run_at,
             tries: 3,
+            terms: Terms::default(),
             alias,
             on_conflict: OnConflict::Reject,
         };

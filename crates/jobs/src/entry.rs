@@ -1,7 +1,10 @@
 //! A job in memory: the 80 bytes that every one needs, and apart from them what only some have.
 
 use base::Timestamp;
-use records::{AliasKey, Holder, JobHead, JobId, JobState, QueueKey, Starts, Successor};
+use records::{
+    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Recurrence, Starts, Successor,
+    Terms,
+};
 
 use crate::heap::Links;
 use crate::slab::Handle;
@@ -19,13 +22,17 @@ pub(crate) struct Entry {
     pub(crate) lease: Option<Handle<Lease>>,
     /// There if the job has an alias.
     pub(crate) claim: Option<Handle<Claim>>,
+    /// There if more holds of the job than of most.
+    pub(crate) extra: Option<Handle<Extra>>,
+    /// The clock that `run_at` is on.
+    pub(crate) clock: JobClock,
     pub(crate) links: Links,
     /// The place's height in its heap, see there.
     pub(crate) rank: u8,
     pub(crate) place: Place,
 }
 
-const _: () = assert!(size_of::<Option<Entry>>() == 80, "millions of these are resident");
+const _: () = assert!(size_of::<Option<Entry>>() == 88, "millions of these are resident");
 
 impl Entry {
     /// The order of jobs, in a queue and in time.
@@ -59,6 +66,22 @@ pub(crate) struct Claim {
 }
 
 const _: () = assert!(size_of::<Option<Claim>>() == 32, "as many of these as jobs with an alias");
+
+/// What holds of some jobs only, apart from their clock.
+pub(crate) struct Extra {
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) recurrence: Option<Box<Recurrence>>,
+}
+
+impl Extra {
+    /// `None` if nothing of it holds.
+    pub(crate) fn of(terms: &Terms) -> Option<Self> {
+        let Terms { clock: _, expires_at, group, recurrence } = *terms;
+        let plain = expires_at.is_none() && group.is_none() && recurrence.is_none();
+        (!plain).then(|| Self { expires_at, group, recurrence: recurrence.map(Box::new) })
+    }
+}
 
 /// The job that takes over, and from when on it may.
 #[derive(Default)]
@@ -118,6 +141,7 @@ pub(crate) fn head_of_successor(
         tries: successor.tries,
         state: JobState::Waiting,
         alias: Some(alias),
+        terms: successor.terms,
         successor: None,
     }
 }

@@ -143,6 +143,8 @@ mod tests {
             tries: 1,
             lease: None,
             claim: None,
+            extra: None,
+            clock: records::JobClock::Engine,
             links: Links::default(),
             rank: 0,
             place: Place::Nowhere,

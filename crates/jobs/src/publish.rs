@@ -1,7 +1,7 @@
 //! New jobs, and what becomes of one whose alias is held.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor};
+use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
 use crate::entry::{Entry, Next};
 use crate::jobs::{Jobs, Turn};
@@ -18,6 +18,8 @@ pub struct NewJob {
     pub run_at: Timestamp,
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
+    /// What else holds of it.
+    pub terms: Terms,
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What to do when the alias is held.
@@ -83,6 +85,7 @@ impl Jobs {
             tries: job.tries,
             state: JobState::Waiting,
             alias: job.alias,
+            terms: job.terms,
             successor: None,
         };
         self.admit(&head, &mut turn);
@@ -113,7 +116,8 @@ impl Jobs {
         turn: &mut Turn<'_>,
     ) -> Published {
         let number = self.numbers.take_job();
-        let successor = Successor { id: job.id, number, run_at: job.run_at, tries: job.tries, starts };
+        let NewJob { id, run_at, tries, terms, .. } = *job;
+        let successor = Successor { id, number, run_at, tries, terms, starts };
         let replaced = self.name_next(holder, Next::from_stored(Some(successor)), turn.batch);
         self.put(holder, turn.batch);
         Published::Succeeds { replaced }
@@ -130,6 +134,7 @@ impl Jobs {
         entry.attempt = 0;
         entry.tries = job.tries;
         let replaced = entry.id;
+        self.table.set_terms(waiting, &job.terms);
         self.settle(waiting, turn);
         Published::Replaced { job: replaced, dropped }
     }

@@ -104,7 +104,7 @@ mod tests {
     use std::time::Duration;
 
     use base::{PartitionId, Timestamp};
-    use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey};
+    use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Terms};
 
     use crate::{Jobs, NewJob, Numbers, OnConflict};
 
@@ -122,6 +122,7 @@ mod tests {
                 queue: QueueKey(n),
                 run_at: now,
                 tries: 1,
+                terms: Terms::default(),
                 alias: Some(AliasKey(u128::from(n))),
                 on_conflict: OnConflict::Reject,
             };

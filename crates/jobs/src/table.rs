@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 
 use base::hash;
 use hashbrown::HashTable;
-use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Successor};
+use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Successor, Terms};
 
-use crate::entry::{Claim, Entry, Lease, Next, Place, head_of_successor};
+use crate::entry::{Claim, Entry, Extra, Lease, Next, Place, head_of_successor};
 use crate::heap::Links;
 use crate::slab::{Handle, Slab};
 
@@ -29,6 +29,7 @@ pub(crate) struct Table {
     pub(crate) entries: Slab<Entry>,
     pub(crate) leases: Slab<Lease>,
     claims: Slab<Claim>,
+    extras: Slab<Extra>,
     ids: HashTable<IdPlace>,
     aliases: HashTable<Handle<Entry>>,
 }
@@ -74,10 +75,13 @@ impl Table {
             tries: head.tries,
             lease,
             claim,
+            extra: None,
+            clock: head.terms.clock,
             links: Links::default(),
             rank: 0,
             place: Place::Nowhere,
         });
+        self.set_terms(job, &head.terms);
         self.index_id(IdPlace::of_job(job));
         if let Some(alias) = head.alias {
             self.index_alias(head.queue, alias, job);
@@ -90,7 +94,10 @@ impl Table {
     pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
         debug_assert_eq!(self.entries[job].place, Place::Nowhere, "a heap leads to entries that are there");
         let next = self.set_next(job, Next::Nobody);
-        let Entry { id, queue, claim, .. } = self.entries[job];
+        let Entry { id, queue, claim, extra, .. } = self.entries[job];
+        if let Some(extra) = extra {
+            self.extras.remove(extra);
+        }
         self.forget_id(id);
         self.end_lease(job);
         if let Some(Claim { alias, .. }) = self.claim(job) {
@@ -128,6 +135,27 @@ impl Table {
         self.claims[self.entries[job].claim?].next.successor_mut()
     }
 
+    /// What holds of a job.
+    pub(crate) fn terms(&self, job: Handle<Entry>) -> Terms {
+        let Entry { clock, extra, .. } = self.entries[job];
+        let Some(extra) = extra.map(|extra| &self.extras[extra]) else {
+            return Terms { clock, ..Terms::default() };
+        };
+        let recurrence = extra.recurrence.as_deref().copied();
+        Terms { clock, expires_at: extra.expires_at, group: extra.group, recurrence }
+    }
+
+    /// Has other terms hold of a job, which is in no heap.
+    pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &Terms) {
+        let entry = &mut self.entries[job];
+        debug_assert_eq!(entry.place, Place::Nowhere, "heaps and groups go by the terms");
+        entry.clock = terms.clock;
+        if let Some(extra) = entry.extra.take() {
+            self.extras.remove(extra);
+        }
+        entry.extra = Extra::of(terms).map(|extra| self.extras.insert(extra));
+    }
+
     pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
         self.entries[job].lease.map(|lease| self.leases[lease])
     }
@@ -156,6 +184,7 @@ impl Table {
                 holder: lease.holder,
             }),
             alias: claim.map(|claim| claim.alias),
+            terms: self.terms(job),
             successor: claim.and_then(|claim| claim.next.to_stored()),
         }
     }

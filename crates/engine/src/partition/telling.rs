@@ -6,7 +6,7 @@ use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
     AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId,
-    Metric, Op, Pair, Waiting,
+    Metric, Op, Pair, Terms, Waiting,
 };
 use watch::Noticed;
 
@@ -116,6 +116,7 @@ impl Partition {
             queue: lane_of(client),
             run_at: turn.now,
             tries: self.settings.retry.attempts_max,
+            terms: Terms::default(),
             alias: Some(alias_of(slot)),
             on_conflict: OnConflict::Replace,
         };

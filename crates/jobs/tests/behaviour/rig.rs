@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use jobs::{Acked, Jobs, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Progress, Published};
 use jobs::{Released, Retry, Stale, Unmoved};
-use records::{AliasKey, Batch, Holder, JobHead, JobId, Op, Process, QueueKey, Reservation};
+use records::{AliasKey, Batch, Holder, JobHead, JobId, Op, Process, QueueKey, Reservation, Terms};
 
 /// The queue of every test that needs only one.
 pub(crate) const QUEUE: QueueKey = QueueKey(7);
@@ -30,6 +30,7 @@ pub(crate) fn job(number: u8) -> NewJob {
         queue: QUEUE,
         run_at: Timestamp(0),
         tries: 3,
+        terms: Terms::default(),
         alias: None,
         on_conflict: OnConflict::Reject,
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, NewJob, Numbers, Published, Retry};
 use records::{
-    AliasKey, Batch, Holder, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts,
+    AliasKey, Batch, Holder, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts, Terms,
 };
 
 use crate::naive::{Job, Naive, Next};
@@ -114,6 +114,7 @@ impl World {
             queue: QueueKey(queue),
             run_at: Timestamp(self.now.0 + run_in_ms),
             tries,
+            terms: Terms::default(),
             alias: alias.map(AliasKey),
             on_conflict,
         };
