@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{ClientId, Incarnation, Lineage, PartitionId, Problem, Timestamp, WayIn};
-use jobs::Jobs;
+use jobs::{Jobs, NoCalendar, Passed};
 use records::{
     Batch, Counts, CountsKey, DeviceSlot, DeviceState, Op, Pair, PartitionHead, Process, QueueKey,
 };
@@ -43,7 +43,7 @@ pub use loading::Opened;
 
 /// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts them. The heaviest report, of a
 /// device with 100 clients and values of 4 KiB, adds a megabyte: far below what a frame of the log may hold.
-const STEP_BYTES_MAX: usize = 1 << 20;
+pub(crate) const STEP_BYTES_MAX: usize = 1 << 20;
 /// Devices whose silence is looked at, and jobs that come due, between two looks at the weight.
 const DEVICES_AT_A_TIME: usize = 8;
 const JOBS_AT_A_TIME: usize = 64;
@@ -101,7 +101,7 @@ struct Turn<'a> {
 }
 
 /// Why an input came to nothing: refused with an answer, or the store cannot be read and the partition must be dropped.
-enum Stop {
+pub(crate) enum Stop {
     Refused(Problem),
     Broken(StoreError),
 }
@@ -119,7 +119,7 @@ impl From<StoreError> for Stop {
 }
 
 /// A refusal is an answer; only a broken store is an error.
-fn answered<T>(result: Result<T, Stop>) -> Result<Result<T, Problem>, StoreError> {
+pub(crate) fn answered<T>(result: Result<T, Stop>) -> Result<Result<T, Problem>, StoreError> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(Stop::Refused(problem)) => Ok(Err(problem)),
@@ -201,15 +201,24 @@ impl Partition {
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is more of it now.
     fn advance(&mut self, turn: &mut Turn<'_>) -> bool {
-        let mut lapsed = Vec::new();
+        let mut passed = Vec::new();
         // Once also where inputs have filled the batch: time passes however many come, and who is due must not wait for their end.
         let more_is_due = loop {
             let silence = self.watch.advance(turn.now, DEVICES_AT_A_TIME, &mut turn.batch, &mut turn.noticed);
             self.tell_noticed(turn);
-            let due =
-                self.jobs.advance(turn.now, JOBS_AT_A_TIME, &mut turn.batch, &mut turn.wakes, &mut lapsed);
-            for lapse in lapsed.drain(..) {
-                self.attempt_lapsed(&lapse, turn);
+            let due = self.jobs.advance(
+                turn.now,
+                JOBS_AT_A_TIME,
+                &mut NoCalendar,
+                &mut turn.batch,
+                &mut turn.wakes,
+                &mut passed,
+            );
+            for passed in passed.drain(..) {
+                match passed {
+                    Passed::Lapsed(lapsed) => self.attempt_lapsed(&lapsed, turn),
+                    Passed::Expired(_) => unreachable!("a notification does not expire"),
+                }
             }
             let more = silence == watch::Progress::More || due == jobs::Progress::More;
             if !more || !turn.has_room() {

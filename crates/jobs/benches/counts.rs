@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use jobs::{Jobs, NewJob, Numbers, OnConflict};
+use jobs::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
 use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWD: u64 = 10_000;
@@ -101,7 +101,7 @@ fn lease_64(mut scene: Scene) -> Scene {
 fn done_64(mut scene: Scene) -> Scene {
     let Scene { jobs, batch, wakes, held } = &mut scene;
     for reservation in held.drain(..) {
-        let acked = jobs.ack(NOW, black_box(reservation), batch, wakes);
+        let acked = jobs.ack(NOW, black_box(reservation), &mut NoCalendar, batch, wakes);
         assert!(acked.is_ok(), "it was just leased");
     }
     scene

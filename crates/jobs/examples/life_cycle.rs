@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base::random::Random;
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, NewJob, Numbers, OnConflict, Progress};
+use jobs::{Jobs, NewJob, NoCalendar, Numbers, OnConflict, Progress};
 use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
@@ -107,7 +107,8 @@ impl Bench {
             self.forget();
             let begun = Instant::now();
             for reservation in held.drain(..) {
-                let acked = self.jobs.ack(self.now, reservation, &mut self.batch, &mut self.wakes);
+                let acked =
+                    self.jobs.ack(self.now, reservation, &mut NoCalendar, &mut self.batch, &mut self.wakes);
                 assert!(acked.is_ok(), "it was just leased");
             }
             rounds[2].note(begun);
@@ -125,12 +126,18 @@ impl Bench {
 
     /// Moves the clock until all are ready.
     fn come_due(&mut self) -> u128 {
-        let (mut rounds, mut lapsed) = (Rounds::default(), Vec::new());
+        let (mut rounds, mut passed) = (Rounds::default(), Vec::new());
         loop {
             let begun = Instant::now();
             let limit = ROUND as usize;
-            let progress =
-                self.jobs.advance(Timestamp::MAX, limit, &mut self.batch, &mut self.wakes, &mut lapsed);
+            let progress = self.jobs.advance(
+                Timestamp::MAX,
+                limit,
+                &mut NoCalendar,
+                &mut self.batch,
+                &mut self.wakes,
+                &mut passed,
+            );
             rounds.note(begun);
             self.forget();
             if progress == Progress::Done {

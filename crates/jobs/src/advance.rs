@@ -1,12 +1,23 @@
-//! Time moves on: jobs become available, and leases run out.
+//! Time moves on: jobs become available, leases run out, jobs expire.
 
 use base::Timestamp;
 use records::{AliasKey, Batch, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Body, Jobs, Turn};
+use crate::recurrence::Calendar;
 use crate::run::{Charge, Released};
 use crate::slab::Handle;
+use crate::timers::Due;
+
+/// What time brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// A lease ran out.
+    Lapsed(Lapsed),
+    /// A job expired that waited.
+    Expired(Expired),
+}
 
 /// A lease that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +36,19 @@ pub struct Lapsed {
     pub released: Released,
 }
 
+/// A job that waited for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The job, which is gone unless it comes again.
+    pub job: JobId,
+    /// Its queue.
+    pub queue: QueueKey,
+    /// Its alias.
+    pub alias: Option<AliasKey>,
+    /// When it is due again, by the clock it is on; `None` if it does not come again.
+    pub next_run: Option<Timestamp>,
+}
+
 /// Whether all that is due has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -35,41 +59,65 @@ pub enum Progress {
 }
 
 impl Jobs {
-    /// Makes jobs available whose time has come, and ends leases that ran out, `limit` of them, the oldest first.
+    /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become available, leases run out.
     pub fn advance(
         &mut self,
         now: Timestamp,
         limit: usize,
+        calendar: &mut dyn Calendar,
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
-        lapsed: &mut Vec<Lapsed>,
+        passed: &mut Vec<Passed>,
     ) -> Progress {
-        let mut turn = Turn { now, batch, wakes: Some(wakes) };
+        let wall = self.wall(now);
+        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
+        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
         for _ in 0..limit {
-            let Some(job) = self.due(now) else { return Progress::Done };
-            if self.table.entries[job].lease.is_some() {
-                lapsed.extend(self.lapse(job, &mut turn));
-            } else {
-                self.schedule.remove(&mut self.table.entries, job);
-                self.file(job, &mut turn);
+            let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };
+            match due {
+                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut turn))),
+                Due::Job(job) => passed.extend(self.come_due(job, &mut turn).map(Passed::Lapsed)),
+                Due::Refill(at, queue) => {
+                    self.timers.forget_refill(at, queue);
+                    if let Some(rules) = &mut self.queues[queue].rules {
+                        rules.refill_at = None;
+                    }
+                    self.review(queue, now, turn.wakes.as_deref_mut());
+                }
             }
         }
-        if self.due(now).is_some() { Progress::More } else { Progress::Done }
+        match self.timers.due(&self.table.entries, now, wall) {
+            Some(_) => Progress::More,
+            None => Progress::Done,
+        }
     }
 
-    fn due(&self, now: Timestamp) -> Option<Handle<Entry>> {
-        self.schedule.next(&self.table.entries).filter(|(_, at)| *at <= now).map(|(job, _)| job)
+    fn expire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Expired {
+        let Entry { id, queue, .. } = self.table.entries[job];
+        let queue = self.queues[queue].key;
+        let alias = self.table.claim(job).map(|claim| claim.alias);
+        let next_run = self.recur(job, turn);
+        if next_run.is_none() {
+            self.retire(job, Body::Goes, turn);
+        }
+        Expired { job: id, queue, alias, next_run }
     }
 
-    /// Ends a run whose time is over. The job is available from that time on, not from when it was noticed.
-    fn lapse(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Lapsed> {
-        let holder = self.table.lease(job)?.holder;
+    /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from that time on, not from
+    /// when it was noticed.
+    fn come_due(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Lapsed> {
+        let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
+            self.unfile(job);
+            self.file(job, turn);
+            return None;
+        };
         let charge = match holder {
             Holder::Own(_) => Charge::NeverLast,
             Holder::Outside => Charge::Counted,
         };
         let alias = self.table.claim(job).map(|claim| claim.alias);
         let Entry { id, queue, attempt, visible_at, .. } = self.table.entries[job];
+        let queue = self.queues[queue].key;
         let released = self.end_run(job, visible_at, charge, turn);
         Some(Lapsed { job: id, queue, alias, attempt, holder, released })
     }

@@ -7,12 +7,13 @@ use records::{
 };
 
 use crate::heap::Links;
+use crate::queues::Queue;
 use crate::slab::Handle;
 
 /// What every job needs.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
-    pub(crate) queue: QueueKey,
+    pub(crate) queue: Handle<Queue>,
     pub(crate) number: u64,
     pub(crate) run_at: Timestamp,
     pub(crate) visible_at: Timestamp,
@@ -32,12 +33,27 @@ pub(crate) struct Entry {
     pub(crate) place: Place,
 }
 
-const _: () = assert!(size_of::<Option<Entry>>() == 88, "millions of these are resident");
+const _: () = assert!(size_of::<Option<Entry>>() == 80, "millions of these are resident");
 
 impl Entry {
     /// The order of jobs, in a queue and in time.
     pub(crate) fn order(&self) -> (Timestamp, u64) {
         (self.visible_at, self.number)
+    }
+
+    /// The order of the jobs of a group.
+    pub(crate) fn order_in_group(&self) -> (Timestamp, u64) {
+        (self.run_at, self.number)
+    }
+
+    /// Whether an attempt at this run was begun, and not taken back.
+    pub(crate) fn is_started(&self) -> bool {
+        self.attempt > 0 || self.lease.is_some()
+    }
+
+    /// The clock of `visible_at`: from the first lease on, it is the engine's.
+    pub(crate) fn clock_of_wait(&self) -> JobClock {
+        if self.is_started() { JobClock::Engine } else { self.clock }
     }
 }
 
@@ -48,8 +64,10 @@ pub(crate) enum Place {
     Nowhere,
     /// Waits for its `visible_at`.
     Timed,
-    /// Can be leased.
+    /// Is the next of its group, if it has one, and can be leased when its queue allows it.
     Ready,
+    /// Its time has come, but another of its group goes first.
+    Behind,
 }
 
 /// A lease that is out.

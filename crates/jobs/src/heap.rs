@@ -1,12 +1,14 @@
-//! Jobs in the order (`visible_at`, publish number), linked through themselves: a leftist heap.
+//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a leftist heap.
 //!
-//! One kind of order serves the timer of a partition and the ready jobs of a queue, because a job is in one of them at a
-//! time. Adding, taking the first and leaving from the middle cost at most O(log n), not on average but each time: no
+//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job is in one of them at a
+//! time. The order is the caller's to keep: the same with every call, or [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n), not on average but each time: no
 //! array that doubles, no pass over all after a quiet hour, no cascade at the full hour. An empty heap is eight bytes, so
 //! that a million queues cost what their jobs cost.
 //!
 //! Every node's `rank` is one more than the lower rank of its children, and the left child's is not the lower one: the
 //! path along the right children has at most log2(n + 1) nodes, and only that path is walked.
+
+use records::QueueOrder;
 
 use crate::entry::Entry;
 use crate::slab::{Handle, Slab};
@@ -36,22 +38,22 @@ impl Heap {
     }
 
     /// Adds an entry that is in no heap.
-    pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, new: Handle<Entry>) {
+    pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, new: Handle<Entry>, order: QueueOrder) {
         let entry = &mut entries[new];
         entry.links = Links::default();
         entry.rank = 1;
         self.root = Some(match self.root {
-            Some(root) => merge(entries, root, new),
+            Some(root) => merge(entries, root, new, order),
             None => new,
         });
         self.len += 1;
     }
 
     /// Takes out an entry of this heap.
-    pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, gone: Handle<Entry>) {
+    pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, gone: Handle<Entry>, order: QueueOrder) {
         let Links { left, right, parent } = std::mem::take(&mut entries[gone].links);
         let rest = match (left, right) {
-            (Some(left), Some(right)) => Some(merge(entries, left, right)),
+            (Some(left), Some(right)) => Some(merge(entries, left, right, order)),
             (one, other) => one.or(other),
         };
         if let Some(rest) = rest {
@@ -68,15 +70,30 @@ impl Heap {
         }
         self.len -= 1;
     }
+
+    /// Has the heap be in another order from now on.
+    pub(crate) fn reorder(&mut self, entries: &mut Slab<Entry>, from: QueueOrder, to: QueueOrder) {
+        let mut other = Self::default();
+        while let Some(first) = self.first() {
+            self.remove(entries, first, from);
+            other.insert(entries, first, to);
+        }
+        *self = other;
+    }
 }
 
 /// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent is unset.
-fn merge(entries: &mut Slab<Entry>, one: Handle<Entry>, other: Handle<Entry>) -> Handle<Entry> {
-    let (root, mut rest) = in_order(entries, one, other);
+fn merge(
+    entries: &mut Slab<Entry>,
+    one: Handle<Entry>,
+    other: Handle<Entry>,
+    order: QueueOrder,
+) -> Handle<Entry> {
+    let (root, mut rest) = in_order(entries, one, other, order);
     entries[root].links.parent = None;
     let mut place = root;
     while let Some(below) = entries[place].links.right {
-        let (first, second) = in_order(entries, below, rest);
+        let (first, second) = in_order(entries, below, rest, order);
         entries[place].links.right = Some(first);
         entries[first].links.parent = Some(place);
         place = first;
@@ -96,8 +113,10 @@ fn in_order(
     entries: &Slab<Entry>,
     one: Handle<Entry>,
     other: Handle<Entry>,
+    order: QueueOrder,
 ) -> (Handle<Entry>, Handle<Entry>) {
-    if entries[one].order() <= entries[other].order() { (one, other) } else { (other, one) }
+    let is_first = entries[one].order() <= entries[other].order();
+    if is_first == (order == QueueOrder::Fifo) { (one, other) } else { (other, one) }
 }
 
 /// Restores the ranks from `node` upwards after one of its children became another. Ranks that change grow with every
@@ -127,15 +146,17 @@ mod tests {
     use std::collections::BTreeSet;
 
     use base::{Timestamp, random::Random};
-    use records::{JobId, QueueKey};
+    use records::QueueOrder::{Fifo, Lifo};
+    use records::{JobClock, JobId, QueueKey};
 
     use super::*;
     use crate::entry::Place;
+    use crate::queues::Queues;
 
     fn entry(at: i64, number: u64) -> Entry {
         Entry {
             id: JobId([0; 16]),
-            queue: QueueKey(0),
+            queue: Queues::default().enter(QueueKey(0)),
             number,
             run_at: Timestamp(at),
             visible_at: Timestamp(at),
@@ -144,7 +165,7 @@ mod tests {
             lease: None,
             claim: None,
             extra: None,
-            clock: records::JobClock::Engine,
+            clock: JobClock::Engine,
             links: Links::default(),
             rank: 0,
             place: Place::Nowhere,
@@ -152,7 +173,7 @@ mod tests {
     }
 
     /// Checks order, ranks and links below `node`; answers how many nodes there are.
-    fn check(entries: &Slab<Entry>, node: Handle<Entry>) -> usize {
+    fn check(entries: &Slab<Entry>, node: Handle<Entry>, order: QueueOrder) -> usize {
         let mut count = 0;
         let mut open = vec![node];
         while let Some(node) = open.pop() {
@@ -163,7 +184,8 @@ mod tests {
             assert_eq!(*rank, rank_of(links.right) + 1);
             for child in [links.left, links.right].into_iter().flatten() {
                 assert!(entries[child].links.parent == Some(node));
-                assert!(entries[node].order() < entries[child].order());
+                let ascends = entries[node].order() < entries[child].order();
+                assert_eq!(ascends, order == Fifo);
                 open.push(child);
             }
         }
@@ -174,10 +196,16 @@ mod tests {
     fn the_first_is_the_least_after_any_adding_and_leaving() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
+            let mut order = if random.chance(1, 2) { Fifo } else { Lifo };
             let (mut entries, mut heap) = (Slab::default(), Heap::default());
             let mut there = Vec::new();
             let mut model = BTreeSet::new();
             for number in 0..1_000 {
+                if random.chance(1, 100) {
+                    let other = if order == Fifo { Lifo } else { Fifo };
+                    heap.reorder(&mut entries, order, other);
+                    order = other;
+                }
                 let leaving = random.below(100) < 45;
                 if leaving && !there.is_empty() {
                     let first = random.chance(1, 2);
@@ -186,16 +214,17 @@ mod tests {
                         None => random.below(there.len() as u64) as usize,
                     };
                     let gone = there.swap_remove(place);
-                    heap.remove(&mut entries, gone);
+                    heap.remove(&mut entries, gone, order);
                     model.remove(&entries.remove(gone).order());
                 } else {
                     let new = entries.insert(entry(random.below(40).cast_signed(), number));
-                    heap.insert(&mut entries, new);
+                    heap.insert(&mut entries, new, order);
                     model.insert(entries[new].order());
                     there.push(new);
                 }
-                assert_eq!(heap.first().map(|it| entries[it].order()), model.first().copied());
-                assert_eq!(heap.first().map_or(0, |root| check(&entries, root)), model.len());
+                let first = if order == Fifo { model.first() } else { model.last() };
+                assert_eq!(heap.first().map(|it| entries[it].order()), first.copied());
+                assert_eq!(heap.first().map_or(0, |root| check(&entries, root, order)), model.len());
                 assert_eq!(heap.len(), model.len());
             }
         }
@@ -208,11 +237,11 @@ mod tests {
             let (mut entries, mut heap) = (Slab::default(), Heap::default());
             for n in 0..10_000_i64 {
                 let new = entries.insert(entry(order(n), n.unsigned_abs()));
-                heap.insert(&mut entries, new);
+                heap.insert(&mut entries, new, Fifo);
             }
             let root = heap.first().expect("there are many");
             assert!(entries[root].rank <= 13, "log2 of 10,001: {}", entries[root].rank);
-            assert_eq!(check(&entries, root), 10_000);
+            assert_eq!(check(&entries, root, Fifo), 10_000);
         }
     }
 }

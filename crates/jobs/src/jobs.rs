@@ -1,19 +1,29 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobHead, JobId, Op, Process, QueueKey};
+use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey};
 
-use crate::entry::{Entry, Next, Place, head_of_successor};
-use crate::schedule::Schedule;
+use crate::entry::{Entry, Next, head_of_successor};
+use crate::groups::Groups;
+use crate::queues::Queues;
+use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 use crate::table::{Found, Table};
+use crate::timers::Timers;
 
 /// The jobs of a partition.
 pub struct Jobs {
     pub(crate) process: Process,
     pub(crate) numbers: Numbers,
     pub(crate) table: Table,
-    pub(crate) schedule: Schedule,
+    pub(crate) queues: Queues,
+    pub(crate) timers: Timers,
+    pub(crate) groups: Groups,
+    keeps_dead_letters: bool,
+    /// The wall clock of this step; `None` is the engine clock.
+    wall: Option<Timestamp>,
+    /// By how much the wall clock was ahead when time last moved on, in milliseconds.
+    pub(crate) wall_ahead_ms: i64,
 }
 
 /// Counters that outlive the process; they are kept in the partition's head.
@@ -42,10 +52,24 @@ impl Numbers {
 pub struct Counts {
     /// Waiting for their time.
     pub scheduled: usize,
-    /// Available.
+    /// Their time has come; also those behind another of their group.
     pub ready: usize,
     /// With a worker.
     pub reserved: usize,
+}
+
+/// Where the jobs of a queue stand; successors are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Waiting for their time.
+    pub scheduled: usize,
+    /// Their time has come; also those behind another of their group.
+    pub ready: usize,
+    /// With a worker.
+    pub reserved: usize,
+    /// Since when the first ready one is available, by the clock it waited on: where the first is the oldest, nobody waits
+    /// for longer; where it is the newest, somebody may.
+    pub oldest_ready: Option<Timestamp>,
 }
 
 /// Why a job could not be rescheduled.
@@ -62,16 +86,67 @@ pub enum Unmoved {
 /// What one call is given and may add to.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Timestamp,
+    pub(crate) wall: Timestamp,
+    pub(crate) calendar: &'a mut dyn Calendar,
     pub(crate) batch: &'a mut Batch,
-    /// `None` while loading: then all jobs go through the timer, and the first advance names their queues.
+    /// `None` while loading.
     pub(crate) wakes: Option<&'a mut Vec<QueueKey>>,
+}
+
+impl Turn<'_> {
+    pub(crate) fn time(&self, clock: JobClock) -> Timestamp {
+        match clock {
+            JobClock::Engine => self.now,
+            JobClock::Wall => self.wall,
+        }
+    }
+
+    /// A moment of one clock on the other, by the difference that they have now.
+    pub(crate) fn convert(&self, at: Timestamp, from: JobClock, to: JobClock) -> Timestamp {
+        let ahead = self.time(to).0.saturating_sub(self.time(from).0);
+        Timestamp(at.0.saturating_add(ahead))
+    }
+}
+
+/// Whether what a job carried outlives it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    Goes,
+    /// As far as dead letters are kept.
+    StaysForDeadLetter,
 }
 
 impl Jobs {
     /// No jobs yet; what is stored is taken in with [`Jobs::load`].
     #[must_use]
     pub fn new(process: Process, numbers: Numbers) -> Self {
-        Self { process, numbers, table: Table::default(), schedule: Schedule::default() }
+        Self {
+            process,
+            numbers,
+            table: Table::default(),
+            queues: Queues::default(),
+            timers: Timers::default(),
+            groups: Groups::default(),
+            keeps_dead_letters: false,
+            wall: None,
+            wall_ahead_ms: 0,
+        }
+    }
+
+    /// What a job carried stays in the store when it dies (`DeleteJobHead`), for the caller to make a dead letter of it.
+    #[must_use]
+    pub fn keeping_dead_letters(self) -> Self {
+        Self { keeps_dead_letters: true, ..self }
+    }
+
+    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back: what is not ready yet then
+    /// waits for longer, what is ready stays so. Without it the wall clock is the engine clock.
+    pub fn set_wall(&mut self, wall: Timestamp) {
+        self.wall = Some(wall);
+    }
+
+    pub(crate) fn wall(&self, now: Timestamp) -> Timestamp {
+        self.wall.unwrap_or(now)
     }
 
     /// The counters after everything so far.
@@ -83,40 +158,58 @@ impl Jobs {
     /// Where the jobs stand.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (ready, reserved) = (self.schedule.ready(), self.table.leases.len());
+        let (ready, reserved) = (self.queues.due(), self.table.leases.len());
         Counts { scheduled: self.table.entries.len() - ready - reserved, ready, reserved }
     }
 
-    /// How many jobs of a queue can be leased at once.
+    /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn ready(&self, queue: QueueKey) -> usize {
-        self.schedule.ready_in(queue)
+    pub fn figures(&self, queue: QueueKey) -> QueueFigures {
+        let Some(queue) = self.queues.get(queue) else { return QueueFigures::default() };
+        QueueFigures {
+            scheduled: queue.scheduled(),
+            ready: queue.due(),
+            reserved: queue.reserved as usize,
+            oldest_ready: queue.ready.first().map(|job| self.table.entries[job].visible_at),
+        }
     }
 
-    /// When [`Jobs::advance`] has something to do.
+    /// How many jobs of a queue could be leased at once, if its rules allowed it.
+    #[must_use]
+    pub fn ready(&self, queue: QueueKey) -> usize {
+        self.queues.get(queue).map_or(0, |queue| queue.ready.len())
+    }
+
+    /// The job of a queue that is leased next.
+    #[must_use]
+    pub fn peek(&self, queue: QueueKey) -> Option<JobHead> {
+        self.queues.get(queue)?.ready.first().map(|job| self.head(job))
+    }
+
+    /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.schedule.next(&self.table.entries).map(|(_, at)| at)
+        self.timers.next(&self.table.entries, self.wall_ahead_ms)
     }
 
     /// A job, or a successor as the waiting job that it will be.
     #[must_use]
     pub fn get(&self, id: JobId) -> Option<JobHead> {
         match self.table.find(id)? {
-            Found::Job(job) => Some(self.table.head(job)),
-            Found::SuccessorOf(job) => self.table.head_of_successor(job),
+            Found::Job(job) => Some(self.head(job)),
+            Found::SuccessorOf(job) => self.head_of_successor(job),
         }
     }
 
     /// The job that an alias means: the successor of the one that holds it, if there is one.
     #[must_use]
     pub fn by_alias(&self, queue: QueueKey, alias: AliasKey) -> Option<JobHead> {
-        let job = self.table.by_alias(queue, alias)?;
-        self.table.head_of_successor(job).or_else(|| Some(self.table.head(job)))
+        let job = self.table.by_alias(self.queues.find(queue)?, alias)?;
+        self.head_of_successor(job).or_else(|| Some(self.head(job)))
     }
 
     /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's reservation is stale
-    /// from now on; a successor starts.
+    /// from now on; a recurring one does not come again; a successor starts.
     pub fn cancel(
         &mut self,
         now: Timestamp,
@@ -124,15 +217,16 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Option<JobHead> {
-        let mut turn = Turn { now, batch, wakes: Some(wakes) };
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match self.table.find(id)? {
             Found::Job(job) => {
-                let head = self.table.head(job);
-                self.retire(job, &mut turn);
+                let head = self.head(job);
+                self.retire(job, Body::Goes, &mut turn);
                 Some(head)
             }
             Found::SuccessorOf(job) => {
-                let head = self.table.head_of_successor(job);
+                let head = self.head_of_successor(job);
                 self.name_next(job, Next::Nobody, turn.batch);
                 self.put(job, turn.batch);
                 head
@@ -141,7 +235,7 @@ impl Jobs {
     }
 
     /// Gives a waiting job another time, and a successor too. A job that waits for a retry keeps the `run_at` it was first
-    /// due at.
+    /// due at. A recurring one counts on from the new time.
     ///
     /// # Errors
     /// When the job is reserved or not there.
@@ -149,69 +243,55 @@ impl Jobs {
         &mut self,
         now: Timestamp,
         id: JobId,
-        run_at: Timestamp,
+        (clock, run_at): (JobClock, Timestamp),
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {
-        let mut turn = Turn { now, batch, wakes: Some(wakes) };
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let on_engine = turn.convert(run_at, clock, JobClock::Engine);
         match self.table.find(id).ok_or(Unmoved::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
                     successor.run_at = run_at;
+                    successor.terms.clock = clock;
                 }
                 self.put(job, turn.batch);
             }
             Found::Job(job) if self.table.entries[job].lease.is_some() => return Err(Unmoved::Reserved),
-            Found::Job(job) => {
-                self.schedule.remove(&mut self.table.entries, job);
-                let entry = &mut self.table.entries[job];
-                entry.visible_at = run_at;
-                if entry.attempt == 0 {
-                    entry.run_at = run_at;
+            Found::Job(job) => self.refile(job, &mut turn, |table| {
+                let entry = &mut table.entries[job];
+                if entry.attempt > 0 {
+                    entry.visible_at = on_engine;
+                    return;
                 }
-                self.settle(job, &mut turn);
-            }
+                (entry.clock, entry.run_at, entry.visible_at) = (clock, run_at, run_at);
+                table.set_ttl_from(job, on_engine);
+            }),
         }
         Ok(())
     }
 
-    /// Takes a job in that is new in memory.
-    pub(crate) fn admit(&mut self, head: &JobHead, turn: &mut Turn<'_>) {
-        let job = self.table.insert(head);
-        self.settle(job, turn);
-    }
-
-    /// Stores a job that has changed, and has it wait: as a ready one if its time has come.
-    pub(crate) fn settle(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
-        self.put(job, turn.batch);
-        self.file(job, turn);
-    }
-
-    pub(crate) fn file(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
-        let entries = &mut self.table.entries;
-        debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one heap at a time");
-        let is_due = entries[job].visible_at <= turn.now && entries[job].lease.is_none();
-        match &mut turn.wakes {
-            Some(wakes) if is_due => {
-                if self.schedule.make_ready(entries, job) {
-                    wakes.push(entries[job].queue);
-                }
-            }
-            _ => self.schedule.time(entries, job),
-        }
-    }
-
     /// Ends a job for good and starts its successor, whose id it answers.
-    pub(crate) fn retire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<JobId> {
-        self.schedule.remove(&mut self.table.entries, job);
+    pub(crate) fn retire(&mut self, job: Handle<Entry>, body: Body, turn: &mut Turn<'_>) -> Option<JobId> {
+        let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
+        self.unfile(job);
+        self.end_lease(job);
         let removed = self.table.remove(job);
-        turn.batch.ops.push(Op::DeleteJob(removed.entry.id));
-        let claim = removed.claim?;
-        let successor = claim.next.successor()?;
-        let visible_at = successor.run_at.max(turn.now);
-        let head = head_of_successor(successor, removed.entry.queue, claim.alias, visible_at);
-        self.admit(&head, turn);
-        Some(successor.id)
+        turn.batch.ops.push(match body {
+            Body::StaysForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.entry.id),
+            Body::StaysForDeadLetter | Body::Goes => Op::DeleteJob(removed.entry.id),
+        });
+        let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
+        if let Some((alias, successor)) = successor {
+            let visible_at = successor.run_at.max(turn.time(successor.terms.clock));
+            let head = head_of_successor(&successor, self.queues[queue].key, alias, visible_at);
+            self.admit(&head, turn);
+        }
+        self.move_up(queue, group, turn);
+        self.queues[queue].jobs -= 1;
+        self.queues.leave(queue);
+        successor.map(|(_, successor)| successor.id)
     }
 
     /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
@@ -221,8 +301,34 @@ impl Jobs {
         gone
     }
 
-    pub(crate) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {
-        batch.ops.push(Op::PutJob(Box::new(self.table.head(job))));
+    /// A job in its stored form.
+    pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
+        let entry = &self.table.entries[job];
+        let claim = self.table.claim(job);
+        JobHead {
+            id: entry.id,
+            queue: self.queues[entry.queue].key,
+            number: entry.number,
+            run_at: entry.run_at,
+            visible_at: entry.visible_at,
+            attempt: entry.attempt,
+            tries: entry.tries,
+            state: self.table.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
+                lease: lease.number,
+                holder: lease.holder,
+            }),
+            alias: claim.map(|claim| claim.alias),
+            terms: self.table.terms(job),
+            successor: claim.and_then(|claim| claim.next.to_stored()),
+        }
+    }
+
+    /// A job's successor as the job it will be.
+    fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
+        let claim = self.table.claim(job)?;
+        let successor = claim.next.successor()?;
+        let queue = self.queues[self.table.entries[job].queue].key;
+        Some(head_of_successor(successor, queue, claim.alias, successor.run_at))
     }
 }
 

@@ -80,15 +80,22 @@
 
 mod advance;
 mod entry;
+mod filing;
+mod groups;
 mod heap;
 mod jobs;
 mod publish;
+mod queues;
+mod recurrence;
+mod rules;
 mod run;
-mod schedule;
 mod slab;
 mod table;
+mod timers;
 
-pub use advance::{Lapsed, Progress};
-pub use jobs::{Counts, Jobs, Numbers, Unmoved};
+pub use advance::{Expired, Lapsed, Passed, Progress};
+pub use jobs::{Counts, Jobs, Numbers, QueueFigures, Unmoved};
 pub use publish::{NewJob, OnConflict, Published};
+pub use recurrence::{Calendar, NoCalendar};
+pub use rules::QueueRules;
 pub use run::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};

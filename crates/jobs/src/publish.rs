@@ -5,6 +5,7 @@ use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Succe
 
 use crate::entry::{Entry, Next};
 use crate::jobs::{Jobs, Turn};
+use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
 
 /// A job to be published.
@@ -14,7 +15,7 @@ pub struct NewJob {
     pub id: JobId,
     /// The queue it goes to.
     pub queue: QueueKey,
-    /// When it is due. A time in the past places it before what was due later.
+    /// When it is due, by the clock of its terms. A time in the past places it before what was due later.
     pub run_at: Timestamp,
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
@@ -70,8 +71,9 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
-        let mut turn = Turn { now, batch, wakes: Some(wakes) };
-        let holder = job.alias.and_then(|alias| self.table.by_alias(job.queue, alias));
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
             return self.publish_behind(holder, &job, &mut turn);
         }
@@ -125,17 +127,16 @@ impl Jobs {
 
     fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
         let dropped = self.name_next(waiting, Next::Nobody, turn.batch);
-        self.schedule.remove(&mut self.table.entries, waiting);
-        let number = self.numbers.take_job();
-        let entry = &mut self.table.entries[waiting];
-        entry.number = number;
-        entry.run_at = job.run_at;
-        entry.visible_at = job.run_at;
-        entry.attempt = 0;
-        entry.tries = job.tries;
-        let replaced = entry.id;
-        self.table.set_terms(waiting, &job.terms);
-        self.settle(waiting, turn);
+        let (replaced, number) = (self.table.entries[waiting].id, self.numbers.take_job());
+        self.refile(waiting, turn, |table| {
+            let entry = &mut table.entries[waiting];
+            entry.number = number;
+            entry.run_at = job.run_at;
+            entry.visible_at = job.run_at;
+            entry.attempt = 0;
+            entry.tries = job.tries;
+            table.set_terms(waiting, &job.terms);
+        });
         Published::Replaced { job: replaced, dropped }
     }
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Batch, Holder, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{Batch, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Reservation};
 
-use crate::entry::{Entry, Lease, Next};
-use crate::jobs::{Jobs, Turn};
+use crate::entry::{Claim, Entry, Lease, Next};
+use crate::jobs::{Body, Jobs, Turn};
+use crate::queues::Queue;
+use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 use crate::table::Found;
 
@@ -37,6 +39,8 @@ pub struct Stale;
 pub struct Acked {
     /// The job that started in its place.
     pub successor: Option<JobId>,
+    /// When it is due again, by the clock it is on; `None` if it does not come again.
+    pub next_run: Option<Timestamp>,
 }
 
 /// How a job is given back.
@@ -89,6 +93,15 @@ pub enum Released {
     },
     /// It has no tries left, and is gone. A successor has started.
     Dead,
+    /// It was worth making until now only, and is gone. A successor has started.
+    Expired,
+    /// The run is over, and the next one waits.
+    Recurs {
+        /// Whether the run had no tries left; otherwise it had expired.
+        died: bool,
+        /// When the next one is due, by the clock it is on.
+        next_run: Timestamp,
+    },
     /// A `Replace` came during its run: it is gone, and its successor has started.
     Superseded {
         /// The successor.
@@ -117,13 +130,16 @@ impl Jobs {
     /// loaded again.
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
-        let mut turn = Turn { now, batch, wakes: None };
-        let job = self.table.insert(head);
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
+        let job = self.enter(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
-                let (job_id, attempt) = (head.id, head.attempt);
-                let released = self.end_run(job, now, Charge::NeverLast, &mut turn);
-                Loaded::Interrupted { job: job_id, attempt, released }
+                // One that has expired meanwhile does so when time moves on.
+                let superseded = self.give_way(job, &mut turn);
+                let released =
+                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut turn));
+                Loaded::Interrupted { job: head.id, attempt: head.attempt, released }
             }
             JobState::Reserved { .. } | JobState::Waiting => {
                 self.file(job, &mut turn);
@@ -132,7 +148,7 @@ impl Jobs {
         }
     }
 
-    /// Leases the first ready job of a queue for `ttr`. The worker may act when the batch is durable.
+    /// Leases the first ready job of a queue for `ttr`, if there is one and the queue's rules allow it. The worker may act when the batch is durable.
     pub fn lease(
         &mut self,
         now: Timestamp,
@@ -145,35 +161,64 @@ impl Jobs {
             matches!(holder, Holder::Outside) || holder == Holder::Own(self.process),
             "workers of another process do not ask here"
         );
-        let job = self.schedule.first_ready(queue)?;
-        self.schedule.remove(&mut self.table.entries, job);
+        let queue = self.queues.find(queue)?;
+        self.pass_over_expired(queue, now);
+        if !self.can_lease(queue, now) {
+            self.queues[queue].is_open = false;
+            return None;
+        }
+        let job = self.queues[queue].ready.first()?;
+        self.withdraw(job);
+        self.stop_expiry(job);
+        let leased = self.reserve(job, now, holder, ttr);
+        self.timers.time(&mut self.table.entries, job);
+        self.put(job, batch);
+        // Whoever asks before this is so again is told when it is.
+        if !self.can_lease(queue, now) {
+            self.queues[queue].is_open = false;
+        }
+        Some(leased)
+    }
+
+    /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
+    fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
+        while let Some(first) = self.queues[queue].ready.first()
+            && self.table.expires_at(first).is_some_and(|at| at <= now)
+        {
+            self.withdraw(first);
+            self.timers.time(&mut self.table.entries, first);
+        }
+    }
+
+    fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
         let lease = self.table.leases.insert(Lease { number, holder });
         let entry = &mut self.table.entries[job];
-        debug_assert!(entry.visible_at <= now, "the time never goes back");
         entry.lease = Some(lease);
         entry.attempt = entry.attempt.saturating_add(1);
         entry.visible_at = now.after(ttr);
-        let leased = Leased {
+        let queue = &mut self.queues[entry.queue];
+        queue.reserved += 1;
+        if let Some(bucket) = queue.rules.as_mut().and_then(|rules| rules.bucket.as_mut()) {
+            bucket.take(now);
+        }
+        Leased {
             reservation: Reservation { job: entry.id, lease: number },
             attempt: entry.attempt,
             tries: entry.tries,
             run_at: entry.run_at,
             number: entry.number,
             until: entry.visible_at,
-        };
-        self.schedule.time(&mut self.table.entries, job);
-        self.put(job, batch);
-        Some(leased)
+        }
     }
 
     /// The job that a reservation holds, if it does.
     #[must_use]
     pub fn held(&self, now: Timestamp, reservation: Reservation) -> Option<JobHead> {
-        self.reserved(now, reservation).ok().map(|job| self.table.head(job))
+        self.reserved(now, reservation).ok().map(|job| self.head(job))
     }
 
-    /// The job is done.
+    /// The job is done, and gone unless it comes again.
     ///
     /// # Errors
     /// When the reservation no longer holds.
@@ -181,12 +226,19 @@ impl Jobs {
         &mut self,
         now: Timestamp,
         reservation: Reservation,
+        calendar: &mut dyn Calendar,
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Acked, Stale> {
         let job = self.reserved(now, reservation)?;
-        let successor = self.retire(job, &mut Turn { now, batch, wakes: Some(wakes) });
-        Ok(Acked { successor })
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        let next_run = if self.gives_way(job) { None } else { self.recur(job, &mut turn) };
+        let successor = match next_run {
+            Some(_) => None,
+            None => self.retire(job, Body::Goes, &mut turn),
+        };
+        Ok(Acked { successor, next_run })
     }
 
     /// The job is given back, to be tried again.
@@ -198,12 +250,14 @@ impl Jobs {
         now: Timestamp,
         reservation: Reservation,
         retry: Retry,
+        calendar: &mut dyn Calendar,
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
         let job = self.reserved(now, reservation)?;
-        let until = now.after(retry.delay);
-        Ok(self.end_run(job, until, retry.charge, &mut Turn { now, batch, wakes: Some(wakes) }))
+        let (until, wall) = (now.after(retry.delay), self.wall(now));
+        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        Ok(self.end_run(job, until, retry.charge, &mut turn))
     }
 
     /// Has the lease end `ttr` from now, later or earlier than it would have; answers when.
@@ -219,9 +273,9 @@ impl Jobs {
     ) -> Result<Timestamp, Stale> {
         let job = self.reserved(now, reservation)?;
         let until = now.after(ttr);
-        self.schedule.remove(&mut self.table.entries, job);
+        self.withdraw(job);
         self.table.entries[job].visible_at = until;
-        self.schedule.time(&mut self.table.entries, job);
+        self.timers.time(&mut self.table.entries, job);
         self.put(job, batch);
         Ok(until)
     }
@@ -234,24 +288,58 @@ impl Jobs {
         charge: Charge,
         turn: &mut Turn<'_>,
     ) -> Released {
-        if let Some(Next::AfterRun(successor)) = self.table.claim(job).map(|claim| &claim.next) {
-            let successor = successor.id;
-            self.retire(job, turn);
-            return Released::Superseded { successor };
+        if let Some(superseded) = self.give_way(job, turn) {
+            return superseded;
         }
         let entry = &self.table.entries[job];
-        if charge == Charge::Counted && entry.attempt >= entry.tries {
-            self.retire(job, turn);
+        let has_expired = self.table.expires_at(job).is_some_and(|at| at <= turn.now);
+        let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
+        if !has_expired && !died {
+            return self.requeue(job, until, charge, turn);
+        }
+        if let Some(next_run) = self.recur(job, turn) {
+            return Released::Recurs { died, next_run };
+        }
+        if died {
+            self.retire(job, Body::StaysForDeadLetter, turn);
             return Released::Dead;
         }
-        self.schedule.remove(&mut self.table.entries, job);
-        self.table.end_lease(job);
-        let entry = &mut self.table.entries[job];
-        entry.visible_at = until;
-        if charge == Charge::Uncounted {
-            entry.attempt = entry.attempt.saturating_sub(1);
+        self.retire(job, Body::Goes, turn);
+        Released::Expired
+    }
+
+    /// Whether a job is replaced when its run ends, in whatever way.
+    fn gives_way(&self, job: Handle<Entry>) -> bool {
+        matches!(self.table.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
+    }
+
+    /// Ends a job whose run has ended if it is to be replaced then.
+    fn give_way(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Released> {
+        if !self.gives_way(job) {
+            return None;
         }
-        self.settle(job, turn);
+        self.retire(job, Body::Goes, turn).map(|successor| Released::Superseded { successor })
+    }
+
+    /// Ends the run of a job that is to be tried again.
+    fn requeue(
+        &mut self,
+        job: Handle<Entry>,
+        until: Timestamp,
+        charge: Charge,
+        turn: &mut Turn<'_>,
+    ) -> Released {
+        let by_wall = turn.convert(until, JobClock::Engine, JobClock::Wall);
+        self.refile(job, turn, |table| {
+            let entry = &mut table.entries[job];
+            if charge == Charge::Uncounted {
+                entry.attempt = entry.attempt.saturating_sub(1);
+            }
+            entry.visible_at = match entry.clock_of_wait() {
+                JobClock::Engine => until,
+                JobClock::Wall => by_wall,
+            };
+        });
         Released::Waiting { until }
     }
 

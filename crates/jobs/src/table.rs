@@ -4,12 +4,13 @@
 
 use std::num::NonZeroU32;
 
-use base::hash;
+use base::{Timestamp, hash};
 use hashbrown::HashTable;
-use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Successor, Terms};
+use records::{AliasKey, GroupKey, JobHead, JobId, JobState, Recurrence, Successor, Terms};
 
-use crate::entry::{Claim, Entry, Extra, Lease, Next, Place, head_of_successor};
+use crate::entry::{Claim, Entry, Extra, Lease, Next, Place};
 use crate::heap::Links;
+use crate::queues::Queue;
 use crate::slab::{Handle, Slab};
 
 /// Indexes below this size are not worth giving memory back.
@@ -45,18 +46,19 @@ impl Table {
         self.ids.find(hash_of_id(id), |place| self.id_at(*place) == id).map(|place| place.found())
     }
 
-    pub(crate) fn by_alias(&self, queue: QueueKey, alias: AliasKey) -> Option<Handle<Entry>> {
+    /// The job of that queue that holds an alias.
+    pub(crate) fn by_alias(&self, queue: Handle<Queue>, alias: AliasKey) -> Option<Handle<Entry>> {
         let holds = |job: &Handle<Entry>| {
             self.entries[*job].queue == queue && self.claim(*job).is_some_and(|claim| claim.alias == alias)
         };
         self.aliases.find(hash_of_alias(queue, alias), holds).copied()
     }
 
-    /// Takes a job in, in no heap yet. Neither its id nor its alias may be there.
-    pub(crate) fn insert(&mut self, head: &JobHead) -> Handle<Entry> {
+    /// Takes a job of `queue` in, in no heap yet. Neither its id nor its alias may be there.
+    pub(crate) fn insert(&mut self, head: &JobHead, queue: Handle<Queue>) -> Handle<Entry> {
         debug_assert!(self.find(head.id).is_none(), "an id is given out once");
         let claim = head.alias.map(|alias| {
-            debug_assert!(self.by_alias(head.queue, alias).is_none(), "an alias is held by one job");
+            debug_assert!(self.by_alias(queue, alias).is_none(), "an alias is held by one job");
             self.claims.insert(Claim { alias, next: Next::Nobody })
         });
         let lease = match head.state {
@@ -67,7 +69,7 @@ impl Table {
         };
         let job = self.entries.insert(Entry {
             id: head.id,
-            queue: head.queue,
+            queue,
             number: head.number,
             run_at: head.run_at,
             visible_at: head.visible_at,
@@ -84,7 +86,7 @@ impl Table {
         self.set_terms(job, &head.terms);
         self.index_id(IdPlace::of_job(job));
         if let Some(alias) = head.alias {
-            self.index_alias(head.queue, alias, job);
+            self.index_alias(queue, alias, job);
         }
         self.set_next(job, Next::from_stored(head.successor));
         job
@@ -94,12 +96,12 @@ impl Table {
     pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
         debug_assert_eq!(self.entries[job].place, Place::Nowhere, "a heap leads to entries that are there");
         let next = self.set_next(job, Next::Nobody);
+        debug_assert!(self.entries[job].lease.is_none(), "a run ends before its job");
         let Entry { id, queue, claim, extra, .. } = self.entries[job];
         if let Some(extra) = extra {
             self.extras.remove(extra);
         }
         self.forget_id(id);
-        self.end_lease(job);
         if let Some(Claim { alias, .. }) = self.claim(job) {
             self.forget_alias(queue, *alias);
         }
@@ -156,44 +158,44 @@ impl Table {
         entry.extra = Extra::of(terms).map(|extra| self.extras.insert(extra));
     }
 
+    /// Has another run, or another number of them left, hold of a job that comes again.
+    pub(crate) fn set_recurrence(&mut self, job: Handle<Entry>, recurrence: Recurrence) {
+        if let Some(extra) = self.entries[job].extra {
+            self.extras[extra].recurrence = Some(Box::new(recurrence));
+        }
+    }
+
+    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs are worth making. Other
+    /// jobs expire when they would have.
+    pub(crate) fn set_ttl_from(&mut self, job: Handle<Entry>, due: Timestamp) {
+        debug_assert_eq!(self.entries[job].place, Place::Nowhere, "timers go by when a job expires");
+        let Some(extra) = self.entries[job].extra.map(|extra| &mut self.extras[extra]) else { return };
+        if let Some(recurrence) = &extra.recurrence {
+            let ttl_ms = recurrence.ttl_ms;
+            extra.expires_at = ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)));
+        }
+    }
+
+    pub(crate) fn expires_at(&self, job: Handle<Entry>) -> Option<Timestamp> {
+        self.extras[self.entries[job].extra?].expires_at
+    }
+
+    pub(crate) fn group(&self, job: Handle<Entry>) -> Option<GroupKey> {
+        self.extras[self.entries[job].extra?].group
+    }
+
+    pub(crate) fn recurrence(&self, job: Handle<Entry>) -> Option<Recurrence> {
+        self.extras[self.entries[job].extra?].recurrence.as_deref().copied()
+    }
+
     pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
         self.entries[job].lease.map(|lease| self.leases[lease])
     }
 
-    /// Takes the lease from a job that was reserved.
-    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
-        if let Some(lease) = self.entries[job].lease.take() {
-            self.leases.remove(lease);
-        }
-    }
-
-    /// The job in its stored form.
-    pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
-        let entry = &self.entries[job];
-        let claim = self.claim(job);
-        JobHead {
-            id: entry.id,
-            queue: entry.queue,
-            number: entry.number,
-            run_at: entry.run_at,
-            visible_at: entry.visible_at,
-            attempt: entry.attempt,
-            tries: entry.tries,
-            state: self.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
-                lease: lease.number,
-                holder: lease.holder,
-            }),
-            alias: claim.map(|claim| claim.alias),
-            terms: self.terms(job),
-            successor: claim.and_then(|claim| claim.next.to_stored()),
-        }
-    }
-
-    /// A job's successor as the job it will be.
-    pub(crate) fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
-        let claim = self.claim(job)?;
-        let successor = claim.next.successor()?;
-        Some(head_of_successor(successor, self.entries[job].queue, claim.alias, successor.run_at))
+    /// Takes the lease from a job, if there is one: whether there was.
+    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) -> bool {
+        let lease = self.entries[job].lease.take();
+        lease.map(|lease| self.leases.remove(lease)).is_some()
     }
 
     /// How many jobs the larger index has room for.
@@ -222,12 +224,12 @@ impl Table {
         }
     }
 
-    fn index_alias(&mut self, queue: QueueKey, alias: AliasKey, job: Handle<Entry>) {
+    fn index_alias(&mut self, queue: Handle<Queue>, alias: AliasKey, job: Handle<Entry>) {
         let Self { entries, claims, aliases, .. } = self;
         aliases.insert_unique(hash_of_alias(queue, alias), job, |job| hash_of_claim(entries, claims, *job));
     }
 
-    fn forget_alias(&mut self, queue: QueueKey, alias: AliasKey) {
+    fn forget_alias(&mut self, queue: Handle<Queue>, alias: AliasKey) {
         let Self { entries, claims, aliases, .. } = self;
         let holds = |job: &Handle<Entry>| {
             let entry = &entries[*job];
@@ -283,8 +285,8 @@ fn hash_of_id(id: JobId) -> u64 {
     hash::derived(0, &id.0)
 }
 
-fn hash_of_alias(queue: QueueKey, alias: AliasKey) -> u64 {
-    hash::derived(queue.0, &alias.0.to_le_bytes())
+fn hash_of_alias(queue: Handle<Queue>, alias: AliasKey) -> u64 {
+    hash::derived(queue.number().get().into(), &alias.0.to_le_bytes())
 }
 
 fn hash_of_claim(entries: &Slab<Entry>, claims: &Slab<Claim>, job: Handle<Entry>) -> u64 {

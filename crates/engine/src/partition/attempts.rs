@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp, hash};
-use jobs::{Lapsed, Leased, Released};
+use jobs::{Lapsed, Leased, NoCalendar, Released};
 use records::{
     Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Holder, JobId,
     Op, Pair, Reservation, Waiting,
@@ -211,7 +211,11 @@ impl Partition {
     }
 
     fn delivered(&mut self, tried: Tried, turn: &mut Turn<'_>) {
-        if self.jobs.ack(turn.now, tried.reservation, &mut turn.batch, &mut turn.wakes).is_err() {
+        if self
+            .jobs
+            .ack(turn.now, tried.reservation, &mut NoCalendar, &mut turn.batch, &mut turn.wakes)
+            .is_err()
+        {
             return;
         }
         let Tried { slot, client, flight, .. } = tried;
@@ -229,8 +233,9 @@ impl Partition {
 
     fn failed(&mut self, tried: &Tried, retry: jobs::Retry, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let job = tried.reservation.job;
+        let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
         let released =
-            self.jobs.release(turn.now, tried.reservation, retry, &mut turn.batch, &mut turn.wakes);
+            self.jobs.release(turn.now, reservation, retry, calendar, &mut turn.batch, &mut turn.wakes);
         let Ok(released) = released else { return Ok(()) };
         if released == Released::Dead
             && let Some(body) = self.stored_body(job, turn)?
@@ -266,6 +271,9 @@ impl Partition {
             Released::Superseded { .. } => {
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
+            }
+            Released::Expired | Released::Recurs { .. } => {
+                unreachable!("a notification neither expires nor comes again")
             }
         };
         turn.push(Op::PutProgress(DeliveryKey::from(flight.delivery), progress));

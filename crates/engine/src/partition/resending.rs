@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{EntityId, Incarnation, Problem, Timestamp};
-use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Op, Pair};
+use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
 use super::telling::alias_of;
 use super::{Partition, Stop, Turn, lane_of, pair};
@@ -58,7 +58,11 @@ impl Partition {
         let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
             return;
         };
-        if self.jobs.reschedule(turn.now, job, turn.now, &mut turn.batch, &mut turn.wakes).is_ok() {
+        if self
+            .jobs
+            .reschedule(turn.now, job, (JobClock::Engine, turn.now), &mut turn.batch, &mut turn.wakes)
+            .is_ok()
+        {
             let attempts =
                 self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
             turn.push(due_now(id, attempts, turn.now));

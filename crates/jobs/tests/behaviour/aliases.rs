@@ -97,7 +97,7 @@ fn the_newest_replacement_succeeds_a_reserved_job() {
     assert_eq!(rig.publish(aliased(4, Keep)), Published::Kept(id(3)));
     assert_eq!(rig.lease(), None, "it does not start beside the reserved one");
     rig.taken_wakes();
-    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(3)) }));
+    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(3)), next_run: None }));
     assert_eq!(rig.taken_wakes(), [QUEUE]);
     assert_eq!((rig.take().job, meant(&rig)), (id(3), Some(3)));
 }
@@ -162,7 +162,7 @@ fn keep_answers_what_waits_and_stores_one_successor_behind_what_runs() {
     let held = rig.take();
     assert_eq!(rig.publish(aliased(3, Keep)), Published::Succeeds { replaced: None });
     assert_eq!(rig.publish(aliased(4, Keep)), Published::Kept(id(3)));
-    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(3)) }));
+    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(3)), next_run: None }));
     assert_eq!(rig.drain(), [id(3)]);
 }
 
@@ -218,7 +218,7 @@ fn a_successor_can_be_seen_moved_and_cancelled() {
     assert_eq!(rig.cancel(id(2)).expect("it is known").run_at, Timestamp(50));
     assert_eq!((rig.jobs.get(id(2)), meant(&rig)), (None, Some(1)));
     assert!(rig.deleted.contains(&id(2)));
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None }));
+    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn a_job_that_is_done_is_gone() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let held = rig.take();
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None }));
+    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
     assert_eq!((rig.jobs.get(id(1)), rig.stored.len(), rig.jobs.next_wakeup()), (None, 0, None));
     assert!(rig.deleted.contains(&id(1)));
     assert_eq!(rig.ack(held), Err(Stale));

@@ -31,7 +31,7 @@ fn a_lease_outside_survives() {
     assert_eq!(rig.restart(NEXT), [Loaded::Kept]);
     rig.at(5);
     assert_eq!(rig.lease(), None);
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None }));
+    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Acked, Jobs, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Progress, Published};
+use jobs::{
+    Acked, Jobs, Lapsed, Leased, Loaded, NewJob, NoCalendar, Numbers, OnConflict, Passed, Progress, Published,
+};
 use jobs::{Released, Retry, Stale, Unmoved};
-use records::{AliasKey, Batch, Holder, JobHead, JobId, Op, Process, QueueKey, Reservation, Terms};
+use records::{AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, Process, QueueKey, Reservation, Terms};
 
 /// The queue of every test that needs only one.
 pub(crate) const QUEUE: QueueKey = QueueKey(7);
@@ -91,12 +93,12 @@ impl Rig {
 
     pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
         let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.ack(now, reservation, batch, wakes))
+        self.call(|jobs, batch, wakes| jobs.ack(now, reservation, &mut NoCalendar, batch, wakes))
     }
 
     pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
         let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, batch, wakes))
+        self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, &mut NoCalendar, batch, wakes))
     }
 
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
@@ -111,7 +113,9 @@ impl Rig {
 
     pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), Unmoved> {
         let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.reschedule(now, id, Timestamp(run_at), batch, wakes))
+        self.call(|jobs, batch, wakes| {
+            jobs.reschedule(now, id, (JobClock::Engine, Timestamp(run_at)), batch, wakes)
+        })
     }
 
     /// Moves the clock and does all that is due then.
@@ -124,9 +128,14 @@ impl Rig {
     }
 
     pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Lapsed>, Progress) {
-        let (now, mut lapsed) = (self.now, Vec::new());
-        let progress = self.call(|jobs, batch, wakes| jobs.advance(now, limit, batch, wakes, &mut lapsed));
-        (lapsed, progress)
+        let (now, mut passed) = (self.now, Vec::new());
+        let progress = self
+            .call(|jobs, batch, wakes| jobs.advance(now, limit, &mut NoCalendar, batch, wakes, &mut passed));
+        let lapsed = passed.into_iter().map(|passed| match passed {
+            Passed::Lapsed(lapsed) => lapsed,
+            Passed::Expired(expired) => panic!("no job here expires: {expired:?}"),
+        });
+        (lapsed.collect(), progress)
     }
 
     /// Loads what is stored, in `process`; nothing is told to be ready before the clock moves.

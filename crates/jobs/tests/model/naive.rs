@@ -105,7 +105,7 @@ impl Naive {
 
     pub(crate) fn ack(&mut self, now: Timestamp, reservation: Reservation) -> Result<Acked, Stale> {
         let place = self.held(now, reservation)?;
-        Ok(Acked { successor: self.end(now, place) })
+        Ok(Acked { successor: self.end(now, place), next_run: None })
     }
 
     pub(crate) fn release(

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, NewJob, Numbers, Published, Retry};
+use jobs::{Jobs, NewJob, NoCalendar, Numbers, Passed, Published, Retry};
 use records::{
-    AliasKey, Batch, Holder, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts, Terms,
+    AliasKey, Batch, Holder, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts,
+    Terms,
 };
 
 use crate::naive::{Job, Naive, Next};
@@ -74,12 +75,12 @@ impl World {
             }
             Operation::Ack { picked } => {
                 let held = self.picked_reservation(picked);
-                let acked = self.engine.ack(now, held, batch, &mut self.wakes);
+                let acked = self.engine.ack(now, held, &mut NoCalendar, batch, &mut self.wakes);
                 assert_eq!(acked, self.model.ack(now, held));
             }
             Operation::Release { picked, delay, charge } => {
                 let (held, retry) = (self.picked_reservation(picked), Retry { delay, charge });
-                let released = self.engine.release(now, held, retry, batch, &mut self.wakes);
+                let released = self.engine.release(now, held, retry, &mut NoCalendar, batch, &mut self.wakes);
                 assert_eq!(released, self.model.release(now, held, retry));
             }
             Operation::Extend { picked, ttr } => {
@@ -94,14 +95,20 @@ impl World {
             }
             Operation::Reschedule { picked, run_in_ms } => {
                 let (id, run_at) = (self.picked_id(picked), Timestamp(now.0 + run_in_ms));
-                let moved = self.engine.reschedule(now, id, run_at, batch, &mut self.wakes);
+                let moved =
+                    self.engine.reschedule(now, id, (JobClock::Engine, run_at), batch, &mut self.wakes);
                 assert_eq!(moved, self.model.reschedule(now, id, run_at));
             }
             Operation::Pass { ms } => self.now = Timestamp(now.0 + ms),
             Operation::Advance { limit } => {
                 let mut lapsed = Vec::new();
-                let progress = self.engine.advance(now, limit, batch, &mut self.wakes, &mut lapsed);
-                assert_eq!((lapsed, progress), self.model.advance(now, limit));
+                let progress =
+                    self.engine.advance(now, limit, &mut NoCalendar, batch, &mut self.wakes, &mut lapsed);
+                let lapsed = lapsed.into_iter().map(|passed| match passed {
+                    Passed::Lapsed(lapsed) => lapsed,
+                    Passed::Expired(expired) => panic!("{expired:?}"),
+                });
+                assert_eq!((lapsed.collect(), progress), self.model.advance(now, limit));
             }
             Operation::Restart { same_process } => self.restart(same_process, batch),
         }

@@ -1,0 +1,166 @@
+//! Where a job waits: for a time, for its group, or for a consumer; and when consumers are told.
+
+use base::Timestamp;
+use records::{Batch, GroupKey, JobHead, JobState, Op, QueueKey};
+
+use crate::entry::{Entry, Place};
+use crate::jobs::{Jobs, Turn};
+use crate::queues::Queue;
+use crate::slab::Handle;
+use crate::table::Table;
+
+impl Jobs {
+    /// Takes a job in that is new in memory.
+    pub(crate) fn admit(&mut self, head: &JobHead, turn: &mut Turn<'_>) {
+        let job = self.enter(head);
+        self.settle(job, turn);
+    }
+
+    /// Has a job in memory, in no place yet.
+    pub(crate) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
+        let queue = self.queues.enter(head.queue);
+        let record = &mut self.queues[queue];
+        record.jobs += 1;
+        record.reserved += u32::from(matches!(head.state, JobState::Reserved { .. }));
+        self.table.insert(head, queue)
+    }
+
+    /// Changes a job, whose run is over if it had one, and has it wait as it must then.
+    pub(crate) fn refile(
+        &mut self,
+        job: Handle<Entry>,
+        turn: &mut Turn<'_>,
+        change: impl FnOnce(&mut Table),
+    ) {
+        let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
+        self.unfile(job);
+        self.end_lease(job);
+        change(&mut self.table);
+        self.settle(job, turn);
+        self.move_up(queue, group, turn);
+    }
+
+    /// Stores a job that has changed, and has it wait.
+    fn settle(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        self.put(job, turn.batch);
+        self.file(job, turn);
+    }
+
+    /// Has a job wait for a time, for its group or for a consumer.
+    pub(crate) fn file(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        let entry = &self.table.entries[job];
+        let is_waiting = entry.lease.is_none();
+        // While loading all jobs go through the timers, and the first advance names their queues.
+        let is_loading = turn.wakes.is_none();
+        let is_due = is_waiting && !is_loading && entry.visible_at <= turn.time(entry.clock_of_wait());
+        if let Some(at) = self.table.expires_at(job).filter(|_| is_waiting) {
+            self.timers.note_expiry(at, self.table.entries[job].number, job);
+        }
+        match self.table.group(job) {
+            Some(group) => self.file_in_group(job, group, is_due, turn),
+            None => self.file_alone(job, is_due, turn),
+        }
+    }
+
+    /// Has a job wait for a time or for a consumer.
+    pub(crate) fn file_alone(&mut self, job: Handle<Entry>, is_due: bool, turn: &mut Turn<'_>) {
+        if is_due {
+            self.make_ready(job, turn);
+        } else {
+            self.timers.time(&mut self.table.entries, job);
+        }
+    }
+
+    pub(crate) fn make_ready(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        self.queues.make_due(&mut self.table.entries, job, Place::Ready);
+        self.review(self.table.entries[job].queue, turn.now, turn.wakes.as_deref_mut());
+    }
+
+    /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::move_up`].
+    pub(crate) fn unfile(&mut self, job: Handle<Entry>) {
+        self.withdraw(job);
+        self.stop_expiry(job);
+        if let Some(group) = self.table.group(job) {
+            self.groups.leave(self.table.entries[job].queue, group, job);
+        }
+    }
+
+    /// Takes a job from where it waits.
+    pub(crate) fn withdraw(&mut self, job: Handle<Entry>) {
+        let place = std::mem::replace(&mut self.table.entries[job].place, Place::Nowhere);
+        match place {
+            Place::Nowhere => {}
+            Place::Timed => self.timers.take_out(&mut self.table.entries, job),
+            Place::Ready => {
+                self.queues.take_out(&mut self.table.entries, job, place);
+                let queue = &mut self.queues[self.table.entries[job].queue];
+                queue.is_open &= queue.ready.first().is_some();
+            }
+            Place::Behind => {
+                self.queues.take_out(&mut self.table.entries, job, place);
+                let entry = &self.table.entries[job];
+                if let Some(group) = self.table.group(job) {
+                    self.groups.remove_behind(entry.queue, group, entry.order_in_group());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn stop_expiry(&mut self, job: Handle<Entry>) {
+        if let Some(at) = self.table.expires_at(job) {
+            self.timers.forget_expiry(at, self.table.entries[job].number);
+        }
+    }
+
+    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
+        if self.table.end_lease(job) {
+            self.queues[self.table.entries[job].queue].reserved -= 1;
+        }
+    }
+
+    /// A job of the queue, and of the group, has gone elsewhere: what it stood in the way of comes forward.
+    pub(crate) fn move_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, turn: &mut Turn<'_>) {
+        if let Some(group) = group {
+            self.regroup(queue, group, turn);
+        }
+        self.review(queue, turn.now, turn.wakes.as_deref_mut());
+    }
+
+    /// Names a queue if something can be leased and could not when this was last looked at.
+    pub(crate) fn review(&mut self, queue: Handle<Queue>, now: Timestamp, wakes: Option<&mut Vec<QueueKey>>) {
+        let is_open = self.can_lease(queue, now);
+        let record = &mut self.queues[queue];
+        if let Some(wakes) = wakes
+            && is_open
+            && !record.is_open
+        {
+            wakes.push(record.key);
+        }
+        record.is_open = is_open;
+    }
+
+    /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
+    /// at again when that allows it.
+    pub(crate) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
+        let record = &mut self.queues[queue];
+        if record.ready.first().is_none() {
+            return false;
+        }
+        let Some(rules) = &mut record.rules else { return true };
+        if !rules.allow(record.reserved) {
+            return false;
+        }
+        let Some(next) = rules.bucket.as_ref().map(|bucket| bucket.next(now)) else { return true };
+        if next > now && rules.refill_at != Some(next) {
+            if let Some(before) = rules.refill_at.replace(next) {
+                self.timers.forget_refill(before, queue);
+            }
+            self.timers.note_refill(next, queue);
+        }
+        next <= now
+    }
+
+    pub(crate) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {
+        batch.ops.push(Op::PutJob(Box::new(self.head(job))));
+    }
+}
