@@ -1,7 +1,7 @@
 //! Time moves on: jobs become available, leases run out, jobs expire.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, Holder, JobId, QueueKey};
+use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::{Body, Jobs, Turn};
@@ -30,6 +30,10 @@ pub struct Lapsed {
     pub alias: Option<AliasKey>,
     /// The attempt that ended.
     pub attempt: u32,
+    /// Attempts it had.
+    pub tries: u32,
+    /// Its group.
+    pub group: Option<GroupKey>,
     /// Who held it.
     pub holder: Holder,
     /// What became of the job.
@@ -116,9 +120,9 @@ impl Jobs {
             Holder::Outside => Charge::Counted,
         };
         let alias = self.table.claim(job).map(|claim| claim.alias);
-        let Entry { id, queue, attempt, visible_at, .. } = self.table.entries[job];
-        let queue = self.queues[queue].key;
+        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table.entries[job];
+        let (queue, group) = (self.queues[queue].key, self.table.group(job));
         let released = self.end_run(job, visible_at, charge, turn);
-        Some(Lapsed { job: id, queue, alias, attempt, holder, released })
+        Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })
     }
 }

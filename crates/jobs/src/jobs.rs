@@ -155,6 +155,11 @@ impl Jobs {
         self.numbers
     }
 
+    /// A number that no job has or gets, for what the caller makes of one.
+    pub fn take_number(&mut self) -> u64 {
+        self.numbers.take_job()
+    }
+
     /// Where the jobs stand.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -243,7 +248,8 @@ impl Jobs {
         &mut self,
         now: Timestamp,
         id: JobId,
-        (clock, run_at): (JobClock, Timestamp),
+        clock: JobClock,
+        run_at: Timestamp,
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {

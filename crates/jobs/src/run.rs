@@ -27,6 +27,8 @@ pub struct Leased {
     pub number: u64,
     /// When the lease ends.
     pub until: Timestamp,
+    /// When it expires unless it is done, if it does.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A reservation that no longer holds: its time is over, or the job has moved on or is gone. Nothing was changed.
@@ -202,6 +204,8 @@ impl Jobs {
         if let Some(bucket) = queue.rules.as_mut().and_then(|rules| rules.bucket.as_mut()) {
             bucket.take(now);
         }
+        let expires_at = self.table.expires_at(job);
+        let entry = &self.table.entries[job];
         Leased {
             reservation: Reservation { job: entry.id, lease: number },
             attempt: entry.attempt,
@@ -209,7 +213,20 @@ impl Jobs {
             run_at: entry.run_at,
             number: entry.number,
             until: entry.visible_at,
+            expires_at,
         }
+    }
+
+    /// Whether [`Jobs::lease`] would give a job now.
+    #[must_use]
+    pub fn may_lease(&mut self, queue: QueueKey, now: Timestamp) -> bool {
+        let Some(queue) = self.queues.find(queue) else { return false };
+        let may = self.can_lease(queue, now);
+        if !may {
+            // Whoever was told so is told when it is otherwise.
+            self.queues[queue].is_open = false;
+        }
+        may
     }
 
     /// The job that a reservation holds, if it does.

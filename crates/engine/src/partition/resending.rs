@@ -60,7 +60,7 @@ impl Partition {
         };
         if self
             .jobs
-            .reschedule(turn.now, job, (JobClock::Engine, turn.now), &mut turn.batch, &mut turn.wakes)
+            .reschedule(turn.now, job, JobClock::Engine, turn.now, &mut turn.batch, &mut turn.wakes)
             .is_ok()
         {
             let attempts =

@@ -58,8 +58,9 @@ fn a_lease_that_ran_out_counts_and_is_told() {
     rig.taken_wakes();
     let lapsed = rig.at(25);
     let released = Released::Waiting { until: Timestamp(10) };
-    let holder = Holder::Outside;
-    assert_eq!(lapsed, [Lapsed { job: id(1), queue: QUEUE, alias: None, attempt: 1, holder, released }]);
+    let (holder, alias, group) = (Holder::Outside, None, None);
+    let expect = Lapsed { job: id(1), queue: QUEUE, alias, attempt: 1, tries: 3, group, holder, released };
+    assert_eq!(lapsed, [expect]);
     assert_eq!(rig.taken_wakes(), [QUEUE]);
     assert_eq!(rig.lease().expect("it is back").attempt, 2);
 }

@@ -114,7 +114,7 @@ impl Rig {
     pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), Unmoved> {
         let now = self.now;
         self.call(|jobs, batch, wakes| {
-            jobs.reschedule(now, id, (JobClock::Engine, Timestamp(run_at)), batch, wakes)
+            jobs.reschedule(now, id, JobClock::Engine, Timestamp(run_at), batch, wakes)
         })
     }
 

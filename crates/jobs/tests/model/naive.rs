@@ -99,6 +99,7 @@ impl Naive {
             tries: job.tries,
             run_at: job.run_at,
             number: job.number,
+            expires_at: None,
             until: job.visible_at,
         })
     }
@@ -176,8 +177,9 @@ impl Naive {
             };
             let charge = if holder == Holder::Outside { Charge::Counted } else { Charge::NeverLast };
             let released = self.end_run(now, place, job.visible_at, charge);
-            let Job { id, queue, alias, attempt, .. } = job;
-            lapsed.push(Lapsed { job: id, queue, alias, attempt, holder, released });
+            let Job { id, queue, alias, attempt, tries, .. } = job;
+            let group = None;
+            lapsed.push(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released });
         }
         (lapsed, if self.due(now).is_some() { Progress::More } else { Progress::Done })
     }

@@ -95,8 +95,7 @@ impl World {
             }
             Operation::Reschedule { picked, run_in_ms } => {
                 let (id, run_at) = (self.picked_id(picked), Timestamp(now.0 + run_in_ms));
-                let moved =
-                    self.engine.reschedule(now, id, (JobClock::Engine, run_at), batch, &mut self.wakes);
+                let moved = self.engine.reschedule(now, id, JobClock::Engine, run_at, batch, &mut self.wakes);
                 assert_eq!(moved, self.model.reschedule(now, id, run_at));
             }
             Operation::Pass { ms } => self.now = Timestamp(now.0 + ms),
