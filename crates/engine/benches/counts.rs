@@ -22,7 +22,7 @@ use engine::settings::{Keep, Retry, UnknownDevice};
 use engine::unsettled::{Fetch, Record, RecordKey};
 use engine::{NewDevice, Pending, Report, Said, Settings, StoreError};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use store::MemoryStore;
+use store::{MemoryStore, View};
 
 const DEVICES: u32 = 10_000;
 const REPORTS: u32 = 64;
@@ -36,6 +36,10 @@ impl Fetch for Profiles {
     fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
         let RecordKey::Profile(id) = key else { return Ok(None) };
         Ok(self.0.get(id).map(|profile| Record::Profile(Arc::clone(profile))))
+    }
+
+    fn view(&self) -> Result<&dyn View, StoreError> {
+        unreachable!("a step over reports reads profiles only")
     }
 }
 
@@ -64,6 +68,7 @@ fn settings() -> Settings {
         attempt_timeout: Duration::from_secs(10),
         stale_probe: hour,
         keep: Keep::default(),
+        jobs_resident_max: 65_536,
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
     }
@@ -79,7 +84,7 @@ impl Scene {
         let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let clock = Arc::new(SystemClock::start(NOW));
         let Outside { directory, .. } = Outside::new(Arc::clone(&store) as _, clock, &settings);
-        let moment = Moment { now: NOW, stamp: NOW };
+        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let opened = Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &directory);
         let partition = opened.expect("an empty store loads").partition;
         let mut scene = Self { partition, profiles: Profiles::default(), input: None, pending: None };
@@ -116,7 +121,7 @@ impl Scene {
     }
 
     fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step {
-        let moment = Moment { now: NOW, stamp: NOW };
+        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let step = self.partition.step(moment, inputs, &self.profiles).expect("a map can be read");
         if let Some(batch) = &step.batch {
             for op in &batch.ops {
@@ -157,7 +162,7 @@ fn scene(linked: bool, value: f64) -> Scene {
 #[bench::equal_linked(args = (true, 0.0), setup = scene)]
 #[bench::changed_linked(args = (true, 1.0), setup = scene)]
 fn step_of_64_reports(mut scene: Scene) -> (Scene, Step) {
-    let moment = Moment { now: NOW, stamp: NOW };
+    let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
     let Scene { partition, profiles, input, .. } = &mut scene;
     let step = partition.step(moment, &mut black_box(input.take()).into_iter(), profiles);
     (scene, step.expect("a map can be read"))

@@ -9,6 +9,7 @@ use crate::input::Imported;
 use crate::intake::SlicePart;
 use crate::lanes::AttemptDue;
 use crate::queries::Device;
+use crate::queues::QueueEffect;
 use crate::runner::Outside;
 
 /// An answer, and who waits for it.
@@ -25,7 +26,12 @@ impl<T> Reply<T> {
         (Self { to }, from)
     }
 
-    fn send(self, answer: T) {
+    /// Whether nobody waits any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+
+    pub(crate) fn send(self, answer: T) {
         // Nobody waits any more: the caller has gone, and what was done stays done.
         let _gone = self.to.send(answer);
     }
@@ -67,6 +73,8 @@ pub enum Effect {
     DirectoryPut(Box<Client>),
     /// A client is gone.
     DirectoryRemove(ClientId),
+    /// Something of a queue.
+    Queue(QueueEffect),
 }
 
 impl Effect {
@@ -91,6 +99,7 @@ impl Effect {
             Self::Resent(reply, next) => reply.send(next),
             Self::DirectoryPut(client) => directory.put(*client),
             Self::DirectoryRemove(id) => directory.remove(&id),
+            Self::Queue(effect) => effect.release(outside),
         }
     }
 }

@@ -20,12 +20,13 @@ use crate::intake::{NotAccepting, Pending, Slice, SlicePart};
 use crate::lanes::Answer;
 use crate::metrics::Figures;
 use crate::queries::Device;
+use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::runner::Outside;
 use crate::{
     AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake,
-    NewClient, NewDevice, Queries, Settings,
+    NewClient, NewDevice, Queries, Queues, Settings,
 };
 
 mod importing;
@@ -49,6 +50,7 @@ struct Shared {
     settings: Arc<Settings>,
     outside: Arc<Outside>,
     partitions: Vec<Door<Input>>,
+    queues: Vec<Door<QueueInput>>,
     registry: Door<RegistryInput>,
     attended: Arc<[AtomicBool; 3]>,
     stop: watch::Sender<bool>,
@@ -57,8 +59,8 @@ struct Shared {
 
 /// The way to a partition.
 #[derive(Debug)]
-struct Door<I> {
-    inbox: mpsc::Sender<I>,
+pub(crate) struct Door<I> {
+    pub(crate) inbox: mpsc::Sender<I>,
     writing_since: Arc<WritingSince>,
 }
 
@@ -79,10 +81,21 @@ impl Engine {
         let count = outside.store.partitions();
         let partitions =
             (0..count).map(|id| starting.start_partition(PartitionId(id))).collect::<Result<Vec<_>, _>>()?;
+        let queues = (0..count)
+            .map(|index| starting.start_queues(PartitionId::of_queues(index)))
+            .collect::<Result<Vec<_>, _>>()?;
         starting.tell_stale_clients(&partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
-        let shared =
-            Shared { settings, outside, partitions, registry, attended, stop, tasks: Mutex::new(tasks) };
+        let shared = Shared {
+            settings,
+            outside,
+            partitions,
+            queues,
+            registry,
+            attended,
+            stop,
+            tasks: Mutex::new(tasks),
+        };
         let engine = Self { shared: Arc::new(shared) };
         for client in orphans {
             // A store that fails here shows at the next call.
@@ -187,6 +200,16 @@ impl Engine {
     #[must_use]
     pub fn queries(&self) -> Queries {
         Queries::new(self.clone())
+    }
+
+    /// The calls about queues.
+    #[must_use]
+    pub fn queues(&self) -> Queues {
+        Queues::new(self.clone())
+    }
+
+    pub(crate) fn queue_doors(&self) -> &[Door<QueueInput>] {
+        &self.shared.queues
     }
 
     /// The clients, as they are at this moment.
@@ -393,8 +416,8 @@ impl Engine {
     }
 
     fn inbox_inputs(&self) -> usize {
-        let waiting = |door: &Door<Input>| door.inbox.max_capacity() - door.inbox.capacity();
-        self.shared.partitions.iter().map(waiting).sum()
+        let Shared { partitions, queues, .. } = &*self.shared;
+        partitions.iter().map(Door::waiting).sum::<usize>() + queues.iter().map(Door::waiting).sum::<usize>()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -417,12 +440,19 @@ impl Engine {
     }
 }
 
-async fn send<I>(door: &Door<I>, input: I) -> Result<(), NotAccepting> {
+impl<I> Door<I> {
+    /// Inputs that wait.
+    fn waiting(&self) -> usize {
+        self.inbox.max_capacity() - self.inbox.capacity()
+    }
+}
+
+pub(crate) async fn send<I>(door: &Door<I>, input: I) -> Result<(), NotAccepting> {
     door.inbox.send(input).await.map_err(|_| NotAccepting)
 }
 
 /// Sends the input that `make` makes around a reply, and waits for the answer.
-async fn ask<I, T>(door: &Door<I>, make: impl FnOnce(Reply<T>) -> I) -> Result<T, NotAccepting> {
+pub(crate) async fn ask<I, T>(door: &Door<I>, make: impl FnOnce(Reply<T>) -> I) -> Result<T, NotAccepting> {
     let (reply, answer): (_, oneshot::Receiver<T>) = Reply::new();
     send(door, make(reply)).await?;
     answer.await.map_err(|_| NotAccepting)

@@ -49,6 +49,8 @@ pub struct Moment {
     pub now: Timestamp,
     /// The order of events and deliveries in feeds; see `feed_clock.rs`.
     pub stamp: Timestamp,
+    /// The wall clock: when jobs are due that name a moment or a calendar.
+    pub wall: Timestamp,
 }
 
 /// What a step gives.

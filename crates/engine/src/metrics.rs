@@ -11,6 +11,8 @@ use prometheus_client::registry::Registry;
 use records::{Batch, Op};
 use store::Store;
 
+use crate::queues::JobsCounted;
+
 /// Counters of what batches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -21,6 +23,12 @@ pub(crate) struct Metrics {
     deliveries: Counter,
     progress: Family<StatusLabel, Counter>,
     attempts: Counter,
+    jobs: Family<OutcomeLabel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -58,6 +66,35 @@ impl Metrics {
         self.readings.inc_by(readings);
     }
 
+    pub(crate) fn jobs(&self, counted: &JobsCounted) {
+        let JobsCounted {
+            published,
+            leased,
+            acked,
+            released,
+            lapsed,
+            expired,
+            dead,
+            cancelled,
+            dead_dropped,
+        } = *counted;
+        for (outcome, count) in [
+            ("published", published),
+            ("leased", leased),
+            ("acked", acked),
+            ("released", released),
+            ("lapsed", lapsed),
+            ("expired", expired),
+            ("dead", dead),
+            ("cancelled", cancelled),
+            ("dead_dropped", dead_dropped),
+        ] {
+            if count > 0 {
+                self.jobs.get_or_create(&OutcomeLabel { outcome }).inc_by(count);
+            }
+        }
+    }
+
     pub(crate) fn register(&self, registry: &mut Registry) {
         for (name, help, counter) in [
             ("fieldpost_engine_batches", "Batches committed", &self.batches),
@@ -72,6 +109,11 @@ impl Metrics {
         ] {
             registry.register(name, help, counter.clone());
         }
+        registry.register(
+            "fieldpost_engine_jobs",
+            "Jobs of queues, by what became of them",
+            self.jobs.clone(),
+        );
         registry.register("fieldpost_engine_events", "Events, by type", self.events.clone());
         registry.register(
             "fieldpost_engine_deliveries_ended",

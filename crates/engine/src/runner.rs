@@ -69,14 +69,14 @@ impl Outside {
     /// The present moment, for a step.
     fn moment(&self, last_stamp: Timestamp) -> Moment {
         let now = self.clock.now();
-        Moment { now, stamp: self.feed_clock.stamp(now, last_stamp) }
+        Moment { now, stamp: self.feed_clock.stamp(now, last_stamp), wall: self.clock.wall() }
     }
 
     /// The moment of a load: behind every stamp that was given.
     #[must_use]
     pub fn moment_of_load(&self) -> Moment {
         let now = self.clock.now();
-        Moment { now, stamp: self.feed_clock.latest().max(now) }
+        Moment { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
     }
 
     pub(crate) fn feed_clock(&self) -> &FeedClock {

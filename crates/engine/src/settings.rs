@@ -32,6 +32,8 @@ pub struct Settings {
     pub stale_probe: Duration,
     /// For how long things are kept, and how much of them.
     pub keep: Keep,
+    /// Most jobs of a partition of queues that are in memory.
+    pub jobs_resident_max: usize,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.

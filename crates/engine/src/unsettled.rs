@@ -3,6 +3,7 @@
 //! A view of the store shows durable data only. What a partition wrote a moment ago is kept here until its batch is durable, so
 //! that the next input sees it.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -57,23 +58,30 @@ pub trait Fetch {
     /// # Errors
     /// When the store cannot be read.
     fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError>;
+
+    /// What is durable, as of this step.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    fn view(&self) -> Result<&dyn View, StoreError>;
 }
 
-/// Fetches from a view that is opened when it is first needed.
+/// Fetches from one view, which is opened when it is first needed.
 pub(crate) struct FromStore<'a> {
     store: &'a dyn store::Store,
     partition: base::PartitionId,
+    view: OnceCell<Box<dyn View>>,
 }
 
 impl<'a> FromStore<'a> {
     pub(crate) fn new(store: &'a dyn store::Store, partition: base::PartitionId) -> Self {
-        Self { store, partition }
+        Self { store, partition, view: OnceCell::new() }
     }
 }
 
 impl Fetch for FromStore<'_> {
     fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        let view: Box<dyn View> = self.store.view(self.partition)?;
+        let view = self.view()?;
         Ok(match key {
             RecordKey::Profile(id) => view.device(id)?.map(|profile| Record::Profile(Arc::new(profile))),
             RecordKey::Body(job) => view.job_body(*job)?.map(Record::Body),
@@ -95,6 +103,14 @@ impl Fetch for FromStore<'_> {
                 found.map(|event| Record::Event(Arc::new(event)))
             }
         })
+    }
+
+    fn view(&self) -> Result<&dyn View, StoreError> {
+        if let Some(view) = self.view.get() {
+            return Ok(&**view);
+        }
+        let view = self.store.view(self.partition)?;
+        Ok(&**self.view.get_or_init(|| view))
     }
 }
 
@@ -143,6 +159,10 @@ mod tests {
     impl Fetch for Nothing {
         fn get(&self, _: &RecordKey) -> Result<Option<Record>, StoreError> {
             Ok(None)
+        }
+
+        fn view(&self) -> Result<&dyn View, StoreError> {
+            Err(StoreError::Refused("there is nothing to see".to_owned()))
         }
     }
 

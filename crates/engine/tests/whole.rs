@@ -27,6 +27,7 @@ fn settings() -> Settings {
         attempt_timeout: Duration::from_secs(10),
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
+        jobs_resident_max: 65_536,
         allow_private: true,
         render: Arc::new(|picture| picture.sequence.to_string().into_bytes()),
     }

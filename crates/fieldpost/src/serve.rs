@@ -244,6 +244,7 @@ fn engine_settings(settings: &Settings) -> engine::Settings {
             quarantined: settings.quarantine.age_max,
             quarantine_bytes_max: settings.quarantine.bytes_max,
         },
+        jobs_resident_max: settings.jobs.resident_max,
         allow_private: notify.allow_private,
         render: Arc::new(notify::render),
     }

@@ -163,6 +163,7 @@ fn settings() -> Settings {
         attempt_timeout: Duration::from_secs(10),
         stale_probe: hour,
         keep: Keep::default(),
+        jobs_resident_max: 65_536,
         allow_private: false,
         render: Arc::new(|_| b"{}".to_vec()),
     }

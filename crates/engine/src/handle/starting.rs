@@ -19,6 +19,8 @@ use crate::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::input::Input;
 use crate::machine::Machine;
 use crate::partition::Partition;
+use crate::queues::QueueInput;
+use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
 use crate::runner::{Outside, Runner};
 
@@ -73,6 +75,16 @@ impl Starting {
         let opened = load()?;
         self.orphans.extend(opened.orphans);
         Ok(self.spawn(id, opened.partition, move || Ok(load()?.partition)))
+    }
+
+    pub(super) fn start_queues(&mut self, id: PartitionId) -> Result<Door<QueueInput>, StoreError> {
+        let (settings, outside, process) =
+            (Arc::clone(&self.settings), Arc::clone(&self.outside), self.process);
+        let load = move || {
+            let moment = outside.moment_of_load();
+            QueuePartition::load(&*outside.store, id, settings.jobs_resident_max, process, moment)
+        };
+        Ok(self.spawn(id, load()?, load))
     }
 
     fn spawn<M: Machine>(

@@ -157,6 +157,7 @@ impl Residents {
             Resident::Job(head) => self.jobs.push(*head),
             Resident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
             Resident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
+            Resident::Queue(..) => debug_assert!(false, "queues are in partitions of their own"),
             Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
         }
     }

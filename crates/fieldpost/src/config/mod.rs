@@ -66,6 +66,8 @@ pub(crate) struct Settings {
     pub history: History,
     /// What is kept of refused reports.
     pub quarantine: Quarantine,
+    /// `[jobs]`
+    pub jobs: Jobs,
     /// What an answer may rest on.
     pub durability: Durability,
 }
@@ -162,6 +164,13 @@ pub(crate) struct History {
     pub deliveries: Duration,
 }
 
+/// `[jobs]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Jobs {
+    /// Most jobs of a partition that are in memory.
+    pub resident_max: usize,
+}
+
 /// `[quarantine]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quarantine {
@@ -222,6 +231,7 @@ impl Settings {
             notify: notify(&mut from),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
+            jobs: jobs(&mut from),
             durability: durability(&mut from),
         };
         unbuilt::check(&mut from);
@@ -335,6 +345,11 @@ fn quarantine(from: &mut Reader) -> Quarantine {
         bytes_max: from.read("quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000)).value,
         age_max: from.read("quarantine.max_age", &Span(MINUTE, KEPT_FOR.1)).value,
     }
+}
+
+fn jobs(from: &mut Reader) -> Jobs {
+    let resident = Whole { least: 1 << 10, most: 1 << 24 };
+    Jobs { resident_max: from.read("jobs.resident_max", &resident).value as usize }
 }
 
 /// The interval is checked also where it is not used.

@@ -14,7 +14,6 @@ const COUNT: Whole = Whole { least: 1, most: 1_000 };
 pub(super) fn check(from: &mut Reader) {
     check_listeners(from);
     check_commands(from);
-    check_storage(from);
     nothing_below(from, "kinds", "message formats of kinds are");
 }
 
@@ -35,10 +34,6 @@ fn check_commands(from: &mut Reader) {
     only_default(from, "commands.max_attempts", &COUNT, what);
     only_default(from, "commands.in_flight", &COUNT, what);
     only_default(from, "commands.gap", &Span(Duration::ZERO, HOUR), what);
-}
-
-fn check_storage(from: &mut Reader) {
-    only_default(from, "jobs.resident_max", &Whole { least: 1 << 10, most: 1 << 24 }, "users' queues are");
 }
 
 fn only_default<S: Shape>(from: &mut Reader, key: &'static str, shape: &S, what: &str) {

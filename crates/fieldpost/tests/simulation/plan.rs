@@ -78,10 +78,25 @@ const CROWD_DEVICES: u64 = 1_300;
 impl Plan {
     /// The run of `seed`.
     pub(crate) fn of(seed: u64) -> Self {
-        // The run draws from the seed itself; the plan must not foretell its first numbers.
-        let mut random = Random::new(seed ^ 0x0005_eed0_f9a7_e000);
+        let mut random = chance_of(seed);
+        let plan = Self::ordinary(seed, &mut random);
+        match random.below(40) {
+            0 => plan.with_a_crowd(),
+            1 => plan.with_long_reports(),
+            2..=9 => plan.with_moods_that_last(&mut random),
+            10..=17 => plan.with_receivers_that_keep_failing(),
+            _ => plan,
+        }
+    }
+
+    /// The machine of `seed` and its faults, for runs without a fleet.
+    pub(crate) fn of_machine(seed: u64) -> Self {
+        Self::ordinary(seed, &mut chance_of(seed))
+    }
+
+    fn ordinary(seed: u64, random: &mut Random) -> Self {
         let storage = if random.chance(2, 5) { Storage::Memory } else { Storage::Embedded };
-        let plan = Self {
+        Self {
             seed,
             steps: (STEPS / 2 + random.below(STEPS)) as usize,
             storage,
@@ -89,20 +104,13 @@ impl Plan {
             devices: 1 + random.below(12),
             clients: 1 + random.below(4),
             per_client_in_flight: 1 + random.below(4) as usize,
-            settings: Arc::new(settings(&mut random)),
+            settings: Arc::new(settings(random)),
             reconfigures: random.chance(1, 3),
-            weights: weights(&mut random),
+            weights: weights(random),
             moods_last: false,
             long_reports: false,
             syncs_later: syncs_later(seed),
             sabotage: None,
-        };
-        match random.below(40) {
-            0 => plan.with_a_crowd(),
-            1 => plan.with_long_reports(),
-            2..=9 => plan.with_moods_that_last(&mut random),
-            10..=17 => plan.with_receivers_that_keep_failing(),
-            _ => plan,
         }
     }
 
@@ -201,6 +209,11 @@ impl Plan {
     }
 }
 
+/// The run draws from the seed itself; the plan must not foretell its first numbers.
+fn chance_of(seed: u64) -> Random {
+    Random::new(seed ^ 0x0005_eed0_f9a7_e000)
+}
+
 /// Some seeds, whatever else they decide.
 pub(crate) fn syncs_later(seed: u64) -> Option<Duration> {
     let mut random = Random::new(seed ^ 0x0000_51bc_1a7e_0000);
@@ -232,6 +245,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         attempt_timeout,
         stale_probe,
         keep: keep(random),
+        jobs_resident_max: 65_536,
         allow_private: false,
         render: Arc::new(notify::render),
     }

@@ -102,6 +102,7 @@ fn settings() -> engine::Settings {
         attempt_timeout: TIMEOUT,
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
+        jobs_resident_max: 65_536,
         allow_private: true,
         render: Arc::new(crate::render),
     }

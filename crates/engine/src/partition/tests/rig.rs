@@ -77,7 +77,7 @@ impl Rig {
 
     fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
         let fetch = FromStore::new(&*self.store, PARTITION);
-        let moment = Moment { now: self.now, stamp: self.now };
+        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
         let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
         let mut ops = Vec::new();
         if let Some(batch) = step.batch {
@@ -336,7 +336,7 @@ fn load(
     now: Timestamp,
     process: u64,
 ) -> Partition {
-    let moment = Moment { now, stamp: now };
+    let moment = Moment { now, stamp: now, wall: now };
     Partition::load(store, PARTITION, settings, Process(process), moment, directory)
         .expect("readable")
         .partition
@@ -383,6 +383,7 @@ fn settings() -> Settings {
         attempt_timeout: Duration::from_secs(10),
         stale_probe: Duration::from_secs(3_600),
         keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
+        jobs_resident_max: 65_536,
         allow_private: false,
         render: Arc::new(render),
     }

@@ -1,0 +1,30 @@
+//! Queues of jobs that users publish: partitions of their own, with the rules of `jobs`, and the calls of the edges.
+//!
+//! A queue lives in the partition of its namespace and name, apart from devices: nothing of a queue ever has to commit
+//! together with a device, and a flood of jobs does not stand in the way of reports. [`Queues`] is what the edges hold.
+
+mod answers;
+mod body;
+mod calendar;
+mod calls;
+mod consuming;
+mod effect;
+mod id;
+mod input;
+mod job;
+mod name;
+pub mod partition;
+mod recent;
+
+pub use calls::{Acked, Queues};
+pub use consuming::{HandOver, Leases};
+pub use effect::{JobsCounted, QueueEffect};
+pub use id::{Held, id_from_text, id_text};
+pub use input::{Dead, Once, QueueInput};
+pub use job::{
+    Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,
+    Retry, Want,
+};
+pub use jobs::OnConflict;
+pub use name::QueueName;
+pub use partition::{DeadView, Figures, QueueMark};

@@ -1,0 +1,545 @@
+//! Queues as the edges hold them: calls become inputs, and answers come back when they are durable.
+
+use std::time::Duration;
+
+use base::limits::{
+    JOB_ERROR_BYTES_MAX, JOB_NAME_BYTES_MAX, JOB_PAYLOAD_BYTES_MAX, JOB_TRIES_MAX, JOBS_PER_CALL_MAX,
+    QUEUES_PER_CONSUME_MAX,
+};
+use base::{Problem, Timestamp, hash};
+use compact_str::CompactString;
+use records::{AliasKey, GroupKey, JobId, QueueSettings, Rule};
+use tokio::sync::oneshot;
+
+use super::consuming::{Back, HandOver, LeasedJob, Leases};
+use super::input::{Asking, Dead, Seen, ToPublish};
+use super::partition::{DeadView, Figures};
+use super::{
+    Consumed, Due, Held, JobChange, JobRef, JobState, JobView, NewJob, Once, Payload, PublishedJob,
+    QueueInput, QueueName, Recurs, Retry, Want, body, calendar, id,
+};
+use crate::Engine;
+use crate::handle::{Door, ask, send};
+
+/// Shortest interval of a recurring job.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Rates that a queue may be held to, in jobs per second.
+const RATES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
+/// Shortest reservation.
+const TTR_MIN: Duration = Duration::from_millis(1);
+
+/// The calls about queues. Cheap to clone.
+///
+/// Every call fails with 503 when the server is not accepting; then nothing is known of what it asked for.
+#[derive(Clone, Debug)]
+pub struct Queues {
+    engine: Engine,
+}
+
+/// What became of acknowledgements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acked {
+    /// How many jobs are done.
+    pub acked: usize,
+    /// The places of reservations that do not hold.
+    pub stale: Vec<usize>,
+}
+
+impl Queues {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Publishes up to [`JOBS_PER_CALL_MAX`] jobs, all or none; in order.
+    ///
+    /// # Errors
+    /// 422 for what is not allowed, 409 `alias_taken`, `alias_repeated` or `queue_full`, 422 `idempotency_key_reused`.
+    pub async fn publish(
+        &self,
+        queue: &QueueName,
+        jobs: Vec<NewJob>,
+        once: Option<Once>,
+    ) -> Result<Vec<PublishedJob>, Problem> {
+        if !(1..=JOBS_PER_CALL_MAX).contains(&jobs.len()) {
+            let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {}", jobs.len());
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
+        let mut checked = Vec::with_capacity(jobs.len());
+        for (place, job) in jobs.into_iter().enumerate() {
+            checked.push(to_publish(place, &job, self.engine.clock().wall())?);
+        }
+        ask(self.door(queue), |reply| QueueInput::Publish {
+            queue: queue.clone(),
+            jobs: checked,
+            once,
+            reply,
+        })
+        .await?
+    }
+
+    /// Leases jobs of the queues, of earlier ones first, and waits for the first one where there is none.
+    ///
+    /// The hand-over gives back, uncounted, what does not reach the consumer: say [`HandOver::done`] when it has.
+    ///
+    /// # Errors
+    /// 422 for a number or a time out of range.
+    pub async fn consume(
+        &self,
+        queues: &[QueueName],
+        want: Want,
+    ) -> Result<(Vec<Consumed>, HandOver), Problem> {
+        check_want(queues, &want)?;
+        let until = self.engine.clock().now().after(want.wait);
+        if let [queue] = queues {
+            let leases = self.lease(queue, &want, until).await?;
+            return consumed(leases, 0);
+        }
+        // Kept until the queues were asked again: what is left then is for the others that wait.
+        let mut _told;
+        loop {
+            for (place, queue) in queues.iter().enumerate() {
+                let leases = self.lease(queue, &want, Timestamp(i64::MIN)).await?;
+                if !leases.jobs.is_empty() {
+                    return consumed(leases, place);
+                }
+            }
+            match self.something_is_ready(queues, until).await? {
+                Some(told) => _told = told,
+                None => return Ok((Vec::new(), HandOver::nothing())),
+            }
+        }
+    }
+
+    async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
+        let door = self.door(queue);
+        let back = Back::to(&door.inbox);
+        let (max, ttr, process) = (want.max, want.ttr, want.process);
+        let queue = queue.clone();
+        let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
+        Ok(ask(door, asking).await?)
+    }
+
+    /// Waits until any of the queues has something to lease; `None` when it is too late.
+    async fn something_is_ready<'a>(
+        &'a self,
+        queues: &'a [QueueName],
+        until: Timestamp,
+    ) -> Result<Option<Told<'a>>, Problem> {
+        if self.engine.clock().now() >= until {
+            return Ok(None);
+        }
+        let mut signals = Vec::with_capacity(queues.len());
+        for queue in queues {
+            let (signal, told) = oneshot::channel();
+            let watch = QueueInput::Watch { queue: queue.clone(), until, signal };
+            send(self.door(queue), watch).await?;
+            signals.push(told);
+        }
+        let mut told = Told { queues: self, names: queues, signals, first: None };
+        Ok(told.wait().await.then_some(told))
+    }
+
+    /// Jobs are done; at most [`JOBS_PER_CALL_MAX`].
+    ///
+    /// # Errors
+    /// 422 for too many.
+    pub async fn ack(&self, queue: &QueueName, held: Vec<Held>) -> Result<Acked, Problem> {
+        if held.len() > JOBS_PER_CALL_MAX {
+            let detail = format!("reservations must be at most {JOBS_PER_CALL_MAX}, not {}", held.len());
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
+        let count = held.len();
+        let stale =
+            ask(self.door(queue), |reply| QueueInput::Ack { queue: queue.clone(), held, reply }).await?;
+        Ok(Acked { acked: count - stale.len(), stale })
+    }
+
+    /// Has a lease end `ttr` from now; answers when.
+    ///
+    /// # Errors
+    /// 409 `stale_reservation`, 422 for a time out of range.
+    pub async fn extend(&self, queue: &QueueName, held: Held, ttr: Duration) -> Result<Timestamp, Problem> {
+        check_ttr(ttr)?;
+        ask(self.door(queue), |reply| QueueInput::Extend { queue: queue.clone(), held, ttr, reply }).await?
+    }
+
+    /// A job is given back, to be tried again; its last try makes it dead.
+    ///
+    /// # Errors
+    /// 409 `stale_reservation`.
+    pub async fn release(&self, queue: &QueueName, held: Held, retry: Retry) -> Result<(), Problem> {
+        let Retry { delay, error } = retry;
+        let error = error.map(cut);
+        ask(self.door(queue), |reply| QueueInput::Release { queue: queue.clone(), held, delay, error, reply })
+            .await?
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// 404 `unknown_job`.
+    pub async fn job(&self, queue: &QueueName, job: JobRef) -> Result<JobView, Problem> {
+        self.look(queue, Some(job)).await
+    }
+
+    /// The first job that is ready, without taking it.
+    ///
+    /// # Errors
+    /// 404 `unknown_job` when none is ready.
+    pub async fn peek(&self, queue: &QueueName) -> Result<JobView, Problem> {
+        self.look(queue, None).await
+    }
+
+    async fn look(&self, queue: &QueueName, job: Option<JobRef>) -> Result<JobView, Problem> {
+        let look = |reply| QueueInput::Look { queue: queue.clone(), job, reply };
+        view(ask(self.door(queue), look).await??)
+    }
+
+    /// Gives a waiting job another payload or time.
+    ///
+    /// # Errors
+    /// 404 `unknown_job`, 409 `job_reserved`.
+    pub async fn change(
+        &self,
+        queue: &QueueName,
+        job: JobRef,
+        change: JobChange,
+    ) -> Result<JobView, Problem> {
+        let JobChange { payload, due } = change;
+        if let Some(payload) = &payload {
+            check_payload("payload", payload)?;
+        }
+        let change = |reply| QueueInput::Change { queue: queue.clone(), job, payload, due, reply };
+        view(ask(self.door(queue), change).await??)
+    }
+
+    /// Cancels a job, wherever it stands; what its consumer shows is stale from then on.
+    ///
+    /// # Errors
+    /// 404 `unknown_job`.
+    pub async fn cancel(&self, queue: &QueueName, job: JobRef) -> Result<(), Problem> {
+        ask(self.door(queue), |reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
+    }
+
+    /// Jobs in order of publishing, and where to go on; there may be more behind a page that is not full.
+    ///
+    /// # Errors
+    /// 503 when the store cannot be read.
+    pub async fn jobs(
+        &self,
+        queue: &QueueName,
+        state: Option<JobState>,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+        let key = self.figures(queue).await?.key;
+        let Some(key) = key else { return Ok((Vec::new(), None)) };
+        let partition = queue.partition(self.engine.store().partitions());
+        super::partition::listed(&self.engine, partition, key, state, after, limit)
+    }
+
+    /// A queue's figures; zeros for one that has nothing.
+    ///
+    /// # Errors
+    /// 503 only; the same for every call below that names nothing else.
+    pub async fn figures(&self, queue: &QueueName) -> Result<Figures, Problem> {
+        Ok(ask(self.door(queue), |reply| QueueInput::Figures(queue.clone(), reply)).await?)
+    }
+
+    /// Queues in order of namespace and name.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn list(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&QueueName>,
+        limit: usize,
+    ) -> Result<Vec<Figures>, Problem> {
+        let mut all = Vec::new();
+        for door in self.engine.queue_doors() {
+            let (namespace, after) = (namespace.map(CompactString::new), after.cloned());
+            all.extend(ask(door, |reply| QueueInput::List { namespace, after, limit, reply }).await?);
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// Sets what a queue does, all of it.
+    ///
+    /// # Errors
+    /// 422 for what is out of range.
+    pub async fn set(&self, queue: &QueueName, settings: QueueSettings) -> Result<(), Problem> {
+        check_settings(&settings)?;
+        ask(self.door(queue), |reply| QueueInput::Set(queue.clone(), settings, reply)).await?
+    }
+
+    /// Stops leasing jobs of a queue, or goes on.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn pause(&self, queue: &QueueName, paused: bool) -> Result<(), Problem> {
+        ask(self.door(queue), |reply| QueueInput::Pause(queue.clone(), paused, reply)).await?
+    }
+
+    /// Deletes a queue with its jobs, dead letters and settings.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn delete(&self, queue: &QueueName) -> Result<(), Problem> {
+        ask(self.door(queue), |reply| QueueInput::Delete(queue.clone(), reply)).await?
+    }
+
+    /// Dead letters, oldest first.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn dead(
+        &self,
+        queue: &QueueName,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<DeadView>, Problem> {
+        let dead = |reply| QueueInput::Dead { queue: queue.clone(), after, limit, reply };
+        Ok(ask(self.door(queue), dead).await?)
+    }
+
+    /// Has dead jobs tried again, with all their tries; answers how many.
+    ///
+    /// # Errors
+    /// 422 for too many ids.
+    pub async fn respawn(
+        &self,
+        queue: &QueueName,
+        which: Dead,
+        ttl: Option<Duration>,
+    ) -> Result<usize, Problem> {
+        let asked = match &which {
+            Dead::Ids(ids) => ids.len(),
+            Dead::Oldest(most) => *most,
+        };
+        if asked > JOBS_PER_CALL_MAX {
+            let detail = format!("at most {JOBS_PER_CALL_MAX} jobs are respawned in a call, not {asked}");
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
+        let respawn = |reply| QueueInput::Respawn { queue: queue.clone(), which, ttl, reply };
+        ask(self.door(queue), respawn).await?
+    }
+
+    /// Deletes dead letters, the oldest first; at most `most`, or all. Answers how many.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn delete_dead(&self, queue: &QueueName, most: Option<usize>) -> Result<usize, Problem> {
+        let (mut deleted, most) = (0, most.unwrap_or(usize::MAX));
+        while deleted < most {
+            let step = (most - deleted).min(JOBS_PER_CALL_MAX);
+            let gone =
+                ask(self.door(queue), |reply| QueueInput::DeleteDead(queue.clone(), step, reply)).await?;
+            deleted += gone;
+            if gone < step {
+                break;
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn door(&self, queue: &QueueName) -> &Door<QueueInput> {
+        let doors = self.engine.queue_doors();
+        let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
+        &doors[usize::from(index)]
+    }
+}
+
+/// Signals of several queues. When it is dropped, the queues that had something tell whoever else waits for them.
+struct Told<'a> {
+    queues: &'a Queues,
+    names: &'a [QueueName],
+    signals: Vec<oneshot::Receiver<()>>,
+    /// The place of the queue that told first.
+    first: Option<usize>,
+}
+
+impl Told<'_> {
+    /// Whether one of them told in time.
+    async fn wait(&mut self) -> bool {
+        let (told, place, _) = futures_util::future::select_all(self.signals.iter_mut()).await;
+        self.first = told.is_ok().then_some(place);
+        told.is_ok()
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        for (place, (name, signal)) in self.names.iter().zip(&mut self.signals).enumerate() {
+            if self.first == Some(place) || signal.try_recv().is_ok() {
+                Back::to(&self.queues.door(name).inbox).pass_on(name.clone());
+            }
+        }
+    }
+}
+
+fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
+    let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
+    let (jobs, hand_over) = leases.take();
+    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(job, held, queue));
+    Ok((jobs.collect::<Result<_, _>>()?, hand_over))
+}
+
+fn told(job: LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
+    let body = body::read(&job.body)?;
+    Ok(Consumed {
+        queue,
+        id: job.id(),
+        held,
+        payload: body.payload,
+        attempt: job.attempt,
+        tries: job.tries,
+        published_at: id::published_at(job.id()),
+        run_at: job.run_at,
+        expires_at: job.expires_at,
+        until: job.until,
+        alias: body.alias,
+        attributes: body.attributes,
+    })
+}
+
+pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
+    let Seen { head, state, body } = seen;
+    let body = body::read(&body)?;
+    Ok(JobView {
+        id: head.id,
+        state,
+        payload: body.payload,
+        run_at: head.run_at,
+        published_at: id::published_at(head.id),
+        expires_at: head.terms.expires_at,
+        attempt: head.attempt,
+        tries: head.tries,
+        alias: body.alias,
+        group: body.group,
+        attributes: body.attributes,
+    })
+}
+
+fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<ToPublish, Problem> {
+    let wrong = |field: &str, code, detail: String| {
+        Problem::not_allowed(code, format!("{field} of job {} {detail}", place + 1))
+    };
+    check_payload(&format!("payload of job {}", place + 1), &job.payload)?;
+    if !(1..=JOB_TRIES_MAX).contains(&job.tries) {
+        let detail = format!("must be 1 to {JOB_TRIES_MAX}, not {}", job.tries);
+        return Err(wrong("tries", "invalid_tries", detail));
+    }
+    for (field, name) in [("alias", &job.alias), ("group", &job.group)] {
+        let fits = name.as_ref().is_none_or(|name| (1..=JOB_NAME_BYTES_MAX).contains(&name.len()));
+        if !fits {
+            let detail = format!("must be 1 to {JOB_NAME_BYTES_MAX} bytes of text");
+            return Err(wrong(field, "invalid_name", detail));
+        }
+    }
+    let recurs = job.recurs.as_ref().map(|recurs| rule(place, recurs)).transpose()?;
+    Ok(ToPublish {
+        body: body::write(job).into(),
+        due: job.due.or_else(|| first_by_calendar(job, wall)),
+        ttl: job.ttl,
+        tries: job.tries,
+        alias: job.alias.as_deref().map(alias_key),
+        on_conflict: job.on_conflict,
+        group: job.group.as_deref().map(|group| GroupKey(hash::derived(0, group.as_bytes()))),
+        recurs,
+    })
+}
+
+fn first_by_calendar(job: &NewJob, wall: Timestamp) -> Option<Due> {
+    let Some(Recurs::Cron { expression, zone, .. }) = &job.recurs else { return None };
+    calendar::first(expression, zone.as_deref(), wall).map(Due::At)
+}
+
+fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
+    let place = place + 1;
+    let (rule, executions) = match recurs {
+        Recurs::Every { interval, executions } if *interval >= INTERVAL_MIN => {
+            (Rule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
+        }
+        Recurs::Every { .. } => {
+            let detail = format!("every of job {place} must be at least 1s");
+            return Err(Problem::not_allowed("invalid_schedule", detail));
+        }
+        Recurs::Cron { expression, zone, executions } => {
+            calendar::check(expression, zone.as_deref())
+                .map_err(|why| Problem::not_allowed("invalid_schedule", format!("job {place}: {why}")))?;
+            (Rule::Calendar, *executions)
+        }
+    };
+    if executions == Some(0) {
+        let detail = format!("executions of job {place} must be at least 1");
+        return Err(Problem::not_allowed("invalid_schedule", detail));
+    }
+    Ok((rule, executions))
+}
+
+pub(super) fn alias_key(alias: &str) -> AliasKey {
+    AliasKey(hash::wide(alias.as_bytes()))
+}
+
+fn check_payload(what: &str, payload: &Payload) -> Result<(), Problem> {
+    let bytes = match payload {
+        Payload::Json(text) => text.len(),
+        Payload::Bytes(bytes) => bytes.len(),
+    };
+    if bytes > JOB_PAYLOAD_BYTES_MAX {
+        let detail = format!("{what} must be at most {JOB_PAYLOAD_BYTES_MAX} bytes, not {bytes}");
+        return Err(Problem::not_allowed("payload_too_large", detail));
+    }
+    Ok(())
+}
+
+fn check_want(queues: &[QueueName], want: &Want) -> Result<(), Problem> {
+    if !(1..=QUEUES_PER_CONSUME_MAX).contains(&queues.len()) {
+        let detail =
+            format!("1 to {QUEUES_PER_CONSUME_MAX} queues are asked in a call, not {}", queues.len());
+        return Err(Problem::not_allowed("too_many_queues", detail));
+    }
+    if !(1..=JOBS_PER_CALL_MAX).contains(&want.max) {
+        let detail = format!("max must be 1 to {JOBS_PER_CALL_MAX}, not {}", want.max);
+        return Err(Problem::not_allowed("too_many_jobs", detail));
+    }
+    check_ttr(want.ttr)
+}
+
+fn check_settings(settings: &QueueSettings) -> Result<(), Problem> {
+    let QueueSettings { order: _, concurrency, rate, jobs_max, dead_max: _, dead_max_age_ms } = settings;
+    let wrong = match () {
+        () if *concurrency == Some(0) => {
+            "concurrency must be at least 1; pause the queue to have nothing consumed"
+        }
+        () if rate.is_some_and(|rate| !RATES.contains(&rate)) => {
+            "rate must be a number of jobs per second from 0.001 to 1000000"
+        }
+        () if *jobs_max == Some(0) => "jobs_max must be at least 1",
+        () if *dead_max_age_ms == Some(0) => {
+            "dead_max_age must be at least 1ms; dead_max 0 keeps no dead letters"
+        }
+        () => return Ok(()),
+    };
+    Err(Problem::not_allowed("invalid_settings", wrong))
+}
+
+fn check_ttr(ttr: Duration) -> Result<(), Problem> {
+    if ttr < TTR_MIN {
+        return Err(Problem::not_allowed("invalid_ttr", "ttr must be at least 1ms, such as \"2m\""));
+    }
+    Ok(())
+}
+
+/// What a consumer says, cut to what is kept.
+fn cut(mut error: CompactString) -> CompactString {
+    let mut end = error.len().min(JOB_ERROR_BYTES_MAX);
+    while !error.is_char_boundary(end) {
+        end -= 1;
+    }
+    error.truncate(end);
+    error
+}

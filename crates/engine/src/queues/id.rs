@@ -1,0 +1,180 @@
+//! Ids of jobs and what a consumer shows for one: how they are made, and their text.
+//!
+//! A job's id is 6 bytes of its time of publishing, so that ids and the store's keys are in the order of publishing, then
+//! 4 bytes of the partition's publish number and 6 of a hash over lineage, partition and number. Its text is a ULID.
+//! What a consumer shows holds the lineage too: a lease of a restored backup is not one of the directory it was taken of.
+
+use base::{Lineage, PartitionId, Timestamp, hash};
+use records::{JobId, Reservation};
+
+/// The digits of Crockford's base 32: no I, L, O, U.
+const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const ID_BYTES: usize = 16;
+const ID_CHARS: usize = 26;
+/// The job, the lease's number, and six bytes that only this lineage gives.
+const HELD_BYTES: usize = ID_BYTES + 8 + 6;
+const HELD_CHARS: usize = HELD_BYTES * 8 / 5;
+
+/// The id of the job that was published at `now` with this number.
+pub(super) fn job_id(lineage: Lineage, partition: PartitionId, number: u64, now: Timestamp) -> JobId {
+    let mut id = [0; ID_BYTES];
+    id[..6].copy_from_slice(&now.0.max(0).to_be_bytes()[2..]);
+    id[6..10].copy_from_slice(&(number as u32).to_be_bytes());
+    let mut cause = [0; 10];
+    cause[..8].copy_from_slice(&number.to_le_bytes());
+    cause[8..].copy_from_slice(&partition.0.to_le_bytes());
+    id[10..].copy_from_slice(&hash::derived(lineage.0, &cause).to_le_bytes()[..6]);
+    JobId(id)
+}
+
+/// When a job was published.
+#[must_use]
+pub(super) fn published_at(id: JobId) -> Timestamp {
+    Timestamp(id.0[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte)))
+}
+
+/// A job's id as text.
+#[must_use]
+pub fn id_text(id: JobId) -> String {
+    encode(&id.0, ID_CHARS)
+}
+
+/// Reads a job's id.
+#[must_use]
+pub fn id_from_text(text: &str) -> Option<JobId> {
+    let mut id = [0; ID_BYTES];
+    decode(text, ID_CHARS, &mut id)?;
+    Some(JobId(id))
+}
+
+/// What a consumer shows for a job that it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held([u8; HELD_BYTES]);
+
+impl Held {
+    pub(super) fn new(lineage: Lineage, reservation: Reservation) -> Self {
+        let mut held = [0; HELD_BYTES];
+        held[..ID_BYTES].copy_from_slice(&reservation.job.0);
+        held[ID_BYTES..ID_BYTES + 8].copy_from_slice(&reservation.lease.to_be_bytes());
+        let mark = hash::derived(lineage.0, &held[..ID_BYTES + 8]);
+        held[ID_BYTES + 8..].copy_from_slice(&mark.to_le_bytes()[..6]);
+        Self(held)
+    }
+
+    /// Reads what a consumer shows; `None` for what was never one. Whether it holds is not known here.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut held = [0; HELD_BYTES];
+        decode(text, HELD_CHARS, &mut held)?;
+        Some(Self(held))
+    }
+
+    /// What the consumer shows.
+    #[must_use]
+    pub fn text(&self) -> String {
+        encode(&self.0, HELD_CHARS)
+    }
+
+    /// The job it is for.
+    #[must_use]
+    pub fn job(&self) -> JobId {
+        let mut id = [0; ID_BYTES];
+        id.copy_from_slice(&self.0[..ID_BYTES]);
+        JobId(id)
+    }
+
+    /// The lease, if it is of this lineage.
+    pub(super) fn reservation(&self, lineage: Lineage) -> Option<Reservation> {
+        let mut number = [0; 8];
+        number.copy_from_slice(&self.0[ID_BYTES..ID_BYTES + 8]);
+        let reservation = Reservation { job: self.job(), lease: u64::from_be_bytes(number) };
+        (Self::new(lineage, reservation) == *self).then_some(reservation)
+    }
+}
+
+/// Groups of five bits from the front, the number right-aligned as in a ULID.
+fn encode(bytes: &[u8], chars: usize) -> String {
+    let mut text = String::with_capacity(chars);
+    let (mut bits, mut held) = (0_u32, (chars * 5 - bytes.len() * 8) as u32);
+    for byte in bytes {
+        bits = bits << 8 | u32::from(*byte);
+        held += 8;
+        while held >= 5 {
+            held -= 5;
+            text.push(char::from(DIGITS[(bits >> held & 31) as usize]));
+        }
+        bits &= (1 << held) - 1;
+    }
+    text
+}
+
+fn decode(text: &str, chars: usize, bytes: &mut [u8]) -> Option<()> {
+    if text.len() != chars {
+        return None;
+    }
+    let spare = (chars * 5 - bytes.len() * 8) as u32;
+    let (mut bits, mut held, mut at) = (0_u32, 0_u32, 0);
+    for (place, digit) in text.bytes().enumerate() {
+        let value = DIGITS.iter().position(|known| *known == digit.to_ascii_uppercase())? as u32;
+        bits = bits << 5 | value;
+        held += 5;
+        if place == 0 {
+            // The first digit holds the spare bits, which are 0.
+            if value >> (5 - spare) != 0 {
+                return None;
+            }
+            held -= spare;
+        }
+        if held >= 8 {
+            held -= 8;
+            bytes[at] = (bits >> held) as u8;
+            at += 1;
+            bits &= (1 << held) - 1;
+        }
+    }
+    (at == bytes.len()).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINEAGE: Lineage = Lineage(7);
+
+    #[test]
+    fn ids_are_in_the_order_of_publishing_and_read_back() {
+        let mut last = None;
+        for (number, time) in [(0, 5), (1, 5), (2, 1_795_000_000_000), (3, 1_795_000_000_001)] {
+            let id = job_id(LINEAGE, PartitionId::of_queues(3), number, Timestamp(time));
+            assert!(last < Some(id));
+            assert_eq!(published_at(id), Timestamp(time));
+            let text = id_text(id);
+            assert_eq!((text.len(), id_from_text(&text)), (26, Some(id)));
+            assert_eq!(id_from_text(&text.to_lowercase()), Some(id));
+            last = Some(id);
+        }
+        for text in
+            ["", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FAU", "01ARZ3NDEKTSV4RRFFQ69G5FAVV"]
+        {
+            assert_eq!(id_from_text(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_ulid_has_the_text_that_other_readers_expect() {
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&1_469_918_176_385_i64.to_be_bytes()[2..]);
+        assert_eq!(&id_text(JobId(bytes))[..10], "01ARYZ6S41");
+    }
+
+    #[test]
+    fn what_a_consumer_shows_is_of_one_lineage() {
+        let job = job_id(LINEAGE, PartitionId::of_queues(0), 9, Timestamp(1_000));
+        let reservation = Reservation { job, lease: 12 };
+        let held = Held::new(LINEAGE, reservation);
+        assert_eq!(Held::from_text(&held.text()), Some(held));
+        assert_eq!((held.job(), held.reservation(LINEAGE)), (job, Some(reservation)));
+        assert_eq!(held.reservation(Lineage(8)), None);
+        assert_eq!(Held::from_text("nonsense"), None);
+    }
+}

@@ -1,0 +1,222 @@
+//! What goes into a partition of queues, and what comes back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Timestamp;
+use compact_str::CompactString;
+use jobs::OnConflict;
+use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings};
+use tokio::sync::oneshot;
+
+use super::consuming::Leases;
+use super::partition::{DeadView, Figures};
+use super::{Due, Held, JobRef, PublishedJob, QueueName};
+use crate::effect::{Answered, Reply};
+
+/// A request that may be repeated, and must then get the answer of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// The key, made one with all that it belongs to.
+    pub key: AnswerKey,
+    /// A hash of the body.
+    pub body: u128,
+}
+
+/// An input to a partition of queues.
+#[derive(Debug)]
+pub enum QueueInput {
+    /// Publish jobs, all or none.
+    Publish {
+        /// Where.
+        queue: QueueName,
+        /// Checked.
+        jobs: Vec<ToPublish>,
+        /// Whether it may be a repeat.
+        once: Option<Once>,
+        /// Gets them in order.
+        reply: Reply<Answered<Vec<PublishedJob>>>,
+    },
+    /// Lease jobs, or wait for some.
+    Consume(Asking),
+    /// Tell when there is something to lease.
+    Watch {
+        /// Where.
+        queue: QueueName,
+        /// Until when.
+        until: Timestamp,
+        /// Told once.
+        signal: oneshot::Sender<()>,
+    },
+    /// Whoever was told of something to lease has not come for it.
+    PassOn(QueueName),
+    /// Jobs are done.
+    Ack {
+        /// Where.
+        queue: QueueName,
+        /// What their consumer shows.
+        held: Vec<Held>,
+        /// Gets the places of those that do not hold.
+        reply: Reply<Vec<usize>>,
+    },
+    /// Have a lease end later, or earlier.
+    Extend {
+        /// Where.
+        queue: QueueName,
+        /// What its consumer shows.
+        held: Held,
+        /// How long from now.
+        ttr: Duration,
+        /// Gets the end.
+        reply: Reply<Answered<Timestamp>>,
+    },
+    /// A job is given back, to be tried again.
+    Release {
+        /// Where.
+        queue: QueueName,
+        /// What its consumer shows.
+        held: Held,
+        /// When.
+        delay: Duration,
+        /// What its consumer says of it.
+        error: Option<CompactString>,
+        /// Gets the outcome.
+        reply: Reply<Answered<()>>,
+    },
+    /// Leases whose answer did not reach its consumer: as if they had not been made.
+    GiveBack(Vec<Held>),
+    /// Look at a job, or at the first one that is ready.
+    Look {
+        /// Where.
+        queue: QueueName,
+        /// Which; `None` for the first ready one.
+        job: Option<JobRef>,
+        /// Gets it.
+        reply: Reply<Answered<Seen>>,
+    },
+    /// Change a waiting job.
+    Change {
+        /// Where.
+        queue: QueueName,
+        /// Which.
+        job: JobRef,
+        /// Another payload.
+        payload: Option<super::Payload>,
+        /// Another time.
+        due: Option<Due>,
+        /// Gets it as it is then.
+        reply: Reply<Answered<Seen>>,
+    },
+    /// Cancel a job, wherever it stands.
+    Cancel {
+        /// Where.
+        queue: QueueName,
+        /// Which.
+        job: JobRef,
+        /// Gets the outcome.
+        reply: Reply<Answered<()>>,
+    },
+    /// A queue's figures.
+    Figures(QueueName, Reply<Figures>),
+    /// Queues in order of name.
+    List {
+        /// Of this namespace only.
+        namespace: Option<CompactString>,
+        /// Behind this one.
+        after: Option<QueueName>,
+        /// At most so many.
+        limit: usize,
+        /// Gets them.
+        reply: Reply<Vec<Figures>>,
+    },
+    /// Set what a queue does.
+    Set(QueueName, QueueSettings, Reply<Answered<()>>),
+    /// Stop leasing, or go on.
+    Pause(QueueName, bool, Reply<Answered<()>>),
+    /// Delete a queue with all that it holds.
+    Delete(QueueName, Reply<Answered<()>>),
+    /// Dead letters, oldest first.
+    Dead {
+        /// Where.
+        queue: QueueName,
+        /// Behind this one.
+        after: Option<u64>,
+        /// At most so many.
+        limit: usize,
+        /// Gets them.
+        reply: Reply<Vec<DeadView>>,
+    },
+    /// Have dead jobs tried again.
+    Respawn {
+        /// Where.
+        queue: QueueName,
+        /// Which.
+        which: Dead,
+        /// How long each is worth doing from now on.
+        ttl: Option<Duration>,
+        /// Gets how many.
+        reply: Reply<Answered<usize>>,
+    },
+    /// Delete dead letters, the oldest first; at most so many.
+    DeleteDead(QueueName, usize, Reply<usize>),
+}
+
+/// A consumer's question.
+#[derive(Debug)]
+pub struct Asking {
+    /// Where.
+    pub queue: QueueName,
+    /// Most jobs.
+    pub max: usize,
+    /// How long each is reserved.
+    pub ttr: Duration,
+    /// Until when to wait for the first one; not at all if that is over.
+    pub until: Timestamp,
+    /// A worker of this program.
+    pub process: Option<Process>,
+    /// Gets what was leased.
+    pub reply: Reply<Leases>,
+    /// Where leases go back that do not reach their consumer.
+    pub(crate) back: super::consuming::Back,
+}
+
+/// A job to be published, its body made.
+#[derive(Debug)]
+pub struct ToPublish {
+    /// What it carries, in stored form.
+    pub body: Arc<[u8]>,
+    /// When it is due.
+    pub due: Option<Due>,
+    /// How long it is worth doing.
+    pub ttl: Option<Duration>,
+    /// Attempts it may have.
+    pub tries: u32,
+    /// The caller's own id.
+    pub alias: Option<AliasKey>,
+    /// What to do when the alias is held.
+    pub on_conflict: OnConflict,
+    /// Its group.
+    pub group: Option<GroupKey>,
+    /// Its rule and how many runs there are.
+    pub recurs: Option<(records::Rule, Option<u32>)>,
+}
+
+/// A job as a partition shows it: its head and its body.
+#[derive(Debug)]
+pub struct Seen {
+    /// Its head.
+    pub head: records::JobHead,
+    /// Where it stands.
+    pub state: super::JobState,
+    /// What it carries, in stored form.
+    pub body: Arc<[u8]>,
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug)]
+pub enum Dead {
+    /// Those of these ids.
+    Ids(Vec<JobId>),
+    /// The oldest ones, at most so many.
+    Oldest(usize),
+}

@@ -1,0 +1,329 @@
+//! A partition of queues: the rules of `jobs` over jobs that are resident and jobs that are parked in the store, and the
+//! consumers that wait.
+//!
+//! A state machine like every other. What its users see of a queue - its name, settings, dead letters, kept answers - is here;
+//! when a job may be leased is the rules' affair.
+
+mod consumers;
+mod dead;
+mod ending;
+mod lifetime;
+mod loading;
+mod looking;
+mod publishing;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Lineage, PartitionId, Timestamp};
+use jobs::Jobs;
+use records::{
+    AliasKey, AnswerKey, Batch, DeadJob, JobId, KeptAnswer, Op, ParkedJob, PartitionHead, Process, QueueKey,
+    QueueSettings,
+};
+use store::StoreError;
+
+use super::effect::{JobsCounted, QueueEffect};
+use super::recent::Recent;
+use super::{QueueInput, QueueName};
+use crate::effect::Effect;
+use crate::hashed::HashMap;
+use crate::machine::{Machine, Moment, Step};
+use crate::partition::{STEP_BYTES_MAX, answered};
+use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
+use lifetime::Sweep;
+use waiting::Waiting;
+
+pub use dead::DeadView;
+pub use looking::{Figures, QueueMark, listed};
+
+/// Jobs that come due, and jobs that are read in or swept, between two looks at the weight of a batch.
+const JOBS_AT_A_TIME: usize = 256;
+/// Records that one input, or the passing of time, touches at most before the step looks up.
+const RECORDS_MAX: usize = 1_000;
+
+/// A partition of queues.
+#[derive(Debug)]
+pub struct QueuePartition {
+    id: PartitionId,
+    lineage: Lineage,
+    process: Process,
+    head: PartitionHead,
+    jobs: Jobs,
+    names: BTreeMap<QueueName, QueueKey>,
+    queues: HashMap<QueueKey, Queue>,
+    waiting: Waiting,
+    /// Deleted queues whose jobs are not swept yet.
+    sweeps: BTreeMap<QueueKey, Sweep>,
+    /// When to look whether a queue is still empty, in order.
+    lingering: VecDeque<(Timestamp, QueueKey)>,
+    /// When dead letters of a queue may have become too old.
+    ageing: BTreeSet<(Timestamp, QueueKey)>,
+    /// When the oldest kept answer was given, or earlier.
+    oldest_answer: Option<Timestamp>,
+    bodies: Unsettled,
+    parked: Recent<JobId, ParkedJob>,
+    parked_aliases: Recent<(QueueKey, AliasKey), JobId>,
+    dead: Recent<(QueueKey, u64), DeadJob>,
+    answers: Recent<AnswerKey, KeptAnswer>,
+    /// The latest batch that is durable.
+    settled: u64,
+    /// What loading found to be written; the first batch begins with it.
+    opening: Vec<Op>,
+    /// The next step is the last: it sends the consumers home.
+    closing: bool,
+}
+
+/// A queue.
+#[derive(Debug)]
+struct Queue {
+    name: QueueName,
+    paused: bool,
+    settings: QueueSettings,
+    /// Dead letters.
+    dead: u64,
+    /// It is among the lingering ones.
+    lingers: bool,
+}
+
+/// What one step collects.
+struct Turn<'a> {
+    now: Timestamp,
+    wall: Timestamp,
+    /// The number that the batch will have.
+    seq: u64,
+    batch: Batch,
+    /// Changes that are weighed, and what they weigh.
+    weighed: (usize, usize),
+    effects: Vec<Effect>,
+    /// Queues that have something to lease.
+    wakes: Vec<QueueKey>,
+    /// Queues that may be empty now, or whose counts are others.
+    touched: Vec<QueueKey>,
+    /// Queues with other counts of what is not resident.
+    recounted: BTreeSet<QueueKey>,
+    /// Changes up to here were looked through for parked jobs.
+    noted: usize,
+    counted: JobsCounted,
+    fetch: &'a dyn Fetch,
+}
+
+impl Turn<'_> {
+    /// Whether the batch takes more.
+    fn has_room(&mut self) -> bool {
+        let (ops, weight) = self.weighed;
+        let added: usize = self.batch.ops[ops..].iter().map(Op::weight).sum();
+        self.weighed = (self.batch.ops.len(), weight + added);
+        self.weighed.1 < STEP_BYTES_MAX
+    }
+
+    fn push(&mut self, op: Op) {
+        self.batch.ops.push(op);
+    }
+
+    fn tell(&mut self, effect: QueueEffect) {
+        self.effects.push(Effect::Queue(effect));
+    }
+}
+
+impl Machine for QueuePartition {
+    type Input = QueueInput;
+
+    fn weight(input: &QueueInput) -> usize {
+        match input {
+            QueueInput::Publish { jobs, .. } => jobs.len(),
+            QueueInput::Consume(asking) => asking.max,
+            QueueInput::Ack { held, .. } | QueueInput::GiveBack(held) => held.len(),
+            QueueInput::Respawn { .. } | QueueInput::DeleteDead(..) => RECORDS_MAX,
+            _ => 1,
+        }
+    }
+
+    fn step(
+        &mut self,
+        moment: Moment,
+        inputs: &mut dyn Iterator<Item = QueueInput>,
+        fetch: &dyn Fetch,
+    ) -> Result<Step, StoreError> {
+        let mut turn = Turn {
+            now: moment.now.max(self.head.now),
+            wall: moment.wall,
+            seq: self.head.seq + 1,
+            batch: Batch::new(self.id),
+            weighed: (0, 0),
+            effects: Vec::new(),
+            wakes: Vec::new(),
+            touched: Vec::new(),
+            recounted: BTreeSet::new(),
+            noted: 0,
+            counted: JobsCounted::default(),
+            fetch,
+        };
+        self.jobs.set_wall(turn.wall);
+        turn.batch.ops.append(&mut self.opening);
+        while turn.has_room() {
+            let Some(input) = inputs.next() else { break };
+            self.apply(input, &mut turn)?;
+        }
+        let more = self.advance(&mut turn)?;
+        self.serve(&mut turn)?;
+        self.retire_waiters(&mut turn);
+        Ok(self.seal(turn, more))
+    }
+
+    fn settled(&mut self, seq: u64) {
+        self.settled = seq;
+        self.bodies.settle(seq);
+        self.parked.settle(seq);
+        self.parked_aliases.settle(seq);
+        self.dead.settle(seq);
+        self.answers.settle(seq);
+    }
+
+    fn close(&mut self) {
+        self.closing = true;
+    }
+
+    fn has_unfinished(&self) -> bool {
+        false
+    }
+
+    fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
+        let lingering = self.lingering.front().map(|(at, _)| *at);
+        let ageing = self.ageing.first().map(|(at, _)| *at);
+        let answers = self.oldest_answer.map(|at| at.after(ANSWERS_KEPT));
+        let sweep = self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)).then_some(now);
+        let own = [self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
+        own.into_iter().flatten().min()
+    }
+}
+
+/// How long answers are kept for repeats.
+const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+impl QueuePartition {
+    fn apply(&mut self, input: QueueInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let effect = match input {
+            QueueInput::Publish { queue, jobs, once, reply } => {
+                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, once, turn))?)
+            }
+            QueueInput::Consume(asking) => return self.consume(asking, turn),
+            QueueInput::Watch { queue, until, signal } => {
+                self.watch(queue, until, signal, turn);
+                return Ok(());
+            }
+            QueueInput::PassOn(queue) => {
+                turn.wakes.extend(self.key_of(&queue));
+                return Ok(());
+            }
+            QueueInput::Ack { queue, held, reply } => {
+                QueueEffect::Acked(reply, self.ack(&queue, &held, turn)?)
+            }
+            QueueInput::Extend { queue, held, ttr, reply } => {
+                QueueEffect::Extended(reply, self.extend(&queue, held, ttr, turn))
+            }
+            QueueInput::Release { queue, held, delay, error, reply } => {
+                QueueEffect::Done(reply, answered(self.release(&queue, held, delay, error, turn))?)
+            }
+            QueueInput::GiveBack(held) => return self.give_back(&held, turn),
+            QueueInput::Look { queue, job, reply } => {
+                QueueEffect::Seen(reply, answered(self.look(&queue, job.as_ref(), turn))?.map(Box::new))
+            }
+            QueueInput::Change { queue, job, payload, due, reply } => {
+                let changed = answered(self.change(&queue, &job, payload, due, turn))?;
+                QueueEffect::Seen(reply, changed.map(Box::new))
+            }
+            QueueInput::Cancel { queue, job, reply } => {
+                QueueEffect::Done(reply, answered(self.cancel(&queue, &job, turn))?)
+            }
+            QueueInput::Figures(queue, reply) => {
+                QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
+            }
+            QueueInput::List { namespace, after, limit, reply } => {
+                QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
+            }
+            QueueInput::Set(queue, settings, reply) => {
+                self.set(&queue, settings, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+            QueueInput::Pause(queue, paused, reply) => {
+                self.pause(&queue, paused, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+            QueueInput::Delete(queue, reply) => {
+                self.delete(&queue, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+            QueueInput::Dead { queue, after, limit, reply } => {
+                QueueEffect::DeadListed(reply, self.dead_page(&queue, after, limit, turn)?)
+            }
+            QueueInput::Respawn { queue, which, ttl, reply } => {
+                QueueEffect::Respawned(reply, Ok(self.respawn(&queue, &which, ttl, turn)?))
+            }
+            QueueInput::DeleteDead(queue, most, reply) => {
+                QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, most, turn)?)
+            }
+        };
+        turn.tell(effect);
+        Ok(())
+    }
+
+    /// What the passing of time brings. Whether there is more of it now.
+    fn advance(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let mut more;
+        // Once also where inputs have filled the batch: time passes however many come.
+        loop {
+            more = self.advance_jobs(turn)?;
+            if !more || !turn.has_room() {
+                break;
+            }
+        }
+        more |= self.forget_answers(turn)?;
+        more |= self.age_dead(turn)?;
+        more |= self.sweep(turn)?;
+        self.let_empty_go(turn);
+        Ok(more)
+    }
+
+    /// Makes the turn one batch, with the head as it is after it.
+    fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
+        self.note_touched(&mut turn);
+        self.put_counts(&mut turn);
+        let batch = (!turn.batch.ops.is_empty()).then(|| {
+            let numbers = self.jobs.numbers();
+            self.head.seq = turn.seq;
+            self.head.now = turn.now;
+            self.head.next_job = numbers.next_job;
+            self.head.next_lease = numbers.next_lease;
+            turn.batch.head = self.head.clone();
+            turn.batch
+        });
+        if turn.counted != JobsCounted::default() {
+            turn.effects.push(Effect::Queue(QueueEffect::Counted(turn.counted)));
+        }
+        Step { batch, effects: turn.effects, more }
+    }
+
+    fn key_of(&self, queue: &QueueName) -> Option<QueueKey> {
+        self.names.get(queue).copied()
+    }
+
+    /// What a job carries, in stored form.
+    fn body(&self, id: JobId, turn: &Turn<'_>) -> Result<Arc<[u8]>, StoreError> {
+        match self.bodies.get(&RecordKey::Body(id), turn.fetch)? {
+            Some(Record::Body(body)) => Ok(body),
+            _ => Err(StoreError::Damaged {
+                file: "the tables".to_owned(),
+                at: super::id::id_text(id),
+                what: "a job without what it carries".to_owned(),
+            }),
+        }
+    }
+
+    fn put_body(&mut self, id: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
+        self.bodies.put(turn.seq, RecordKey::Body(id), Some(Record::Body(Arc::clone(&body))));
+        turn.push(Op::PutJobBody(id, body));
+    }
+}

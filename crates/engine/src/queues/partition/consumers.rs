@@ -1,0 +1,136 @@
+//! Leasing: to whoever asks, or in the step in which something becomes available to whoever waits.
+
+use base::Timestamp;
+use records::{Holder, QueueKey};
+use store::StoreError;
+use tokio::sync::oneshot;
+
+use super::waiting::{Waiter, Wants};
+use super::{QueuePartition, Turn};
+use crate::queues::QueueName;
+use crate::queues::consuming::{LeasedJob, Leases};
+use crate::queues::effect::QueueEffect;
+use crate::queues::input::Asking;
+
+/// What the jobs of one answer may carry together, in bytes, before no more are added: one may carry a megabyte.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+impl QueuePartition {
+    pub(super) fn consume(&mut self, asking: Asking, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let leased = match self.key_of(&asking.queue) {
+            Some(queue) => self.lease(queue, &asking, turn)?,
+            None => Vec::new(),
+        };
+        if leased.is_empty() && asking.until > turn.now && !self.closing && self.waiting.has_room() {
+            self.waiting.add(asking.queue.clone(), asking.until, Wants::Jobs(asking));
+        } else {
+            self.answer(asking, leased, turn);
+        }
+        Ok(())
+    }
+
+    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, turn: &mut Turn<'_>) {
+        let Asking { reply, back, .. } = asking;
+        turn.tell(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
+    }
+
+    fn lease(
+        &mut self,
+        queue: QueueKey,
+        asking: &Asking,
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<LeasedJob>, StoreError> {
+        let holder = asking.process.map_or(Holder::Outside, Holder::Own);
+        let (mut leased, mut bytes) = (Vec::new(), 0);
+        while leased.len() < asking.max && bytes < ANSWER_BYTES_MAX {
+            let Some(lease) = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch) else {
+                break;
+            };
+            let body = self.body(lease.reservation.job, turn)?;
+            bytes += body.len();
+            leased.push(LeasedJob {
+                reservation: lease.reservation,
+                attempt: lease.attempt,
+                tries: lease.tries,
+                run_at: lease.run_at,
+                expires_at: lease.expires_at,
+                until: lease.until,
+                body,
+            });
+        }
+        turn.counted.leased += leased.len() as u64;
+        Ok(leased)
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        queue: QueueName,
+        until: Timestamp,
+        signal: oneshot::Sender<()>,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.closing || !self.waiting.has_room() {
+            return;
+        }
+        // Served at the end of this step if there is something now.
+        turn.wakes.extend(self.key_of(&queue));
+        self.waiting.add(queue, until, Wants::Signal(signal));
+    }
+
+    /// Serves those that wait for the queues that have something to lease.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let mut wakes = std::mem::take(&mut turn.wakes);
+        wakes.sort_unstable();
+        wakes.dedup();
+        for queue in wakes {
+            let Some(name) = self.queues.get(&queue).map(|queue| queue.name.clone()) else { continue };
+            self.serve_queue(queue, &name, turn)?;
+        }
+        Ok(())
+    }
+
+    fn serve_queue(
+        &mut self,
+        queue: QueueKey,
+        name: &QueueName,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        while let Some(waiter) = self.waiting.take(name) {
+            if waiter.has_gone() {
+                continue;
+            }
+            match waiter.wants {
+                Wants::Jobs(ref asking) => {
+                    let leased = self.lease(queue, asking, turn)?;
+                    if leased.is_empty() {
+                        self.waiting.put_back(name.clone(), waiter);
+                        break;
+                    }
+                    if let Wants::Jobs(asking) = waiter.wants {
+                        self.answer(asking, leased, turn);
+                    }
+                }
+                Wants::Signal(_) if !self.jobs.may_lease(queue, turn.now) => {
+                    self.waiting.put_back(name.clone(), waiter);
+                    break;
+                }
+                Wants::Signal(signal) => {
+                    // It passes on what it leaves; the others are told then.
+                    turn.tell(QueueEffect::Ready(signal));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends home whoever has waited enough, and at the end everyone.
+    pub(super) fn retire_waiters(&mut self, turn: &mut Turn<'_>) {
+        let end = if self.closing { Timestamp::MAX } else { turn.now };
+        while let Some(Waiter { wants, .. }) = self.waiting.take_late(end) {
+            if let Wants::Jobs(asking) = wants {
+                self.answer(asking, Vec::new(), turn);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Dead letters: jobs that failed for good, kept within the queue's limits, read, and tried again.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use compact_str::CompactString;
+use jobs::{NewJob, OnConflict};
+use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
+use store::StoreError;
+
+use super::ending::Ended;
+use super::{QueuePartition, RECORDS_MAX, Turn};
+use crate::queues::input::Dead;
+use crate::queues::{Payload, QueueName, body, calls, id};
+
+/// Dead letters that a queue keeps when its users set nothing.
+const DEAD_MAX: u64 = 1_000_000;
+
+/// A dead letter with what it carries.
+#[derive(Clone, Debug)]
+pub struct DeadView {
+    /// What became of it.
+    pub dead: DeadJob,
+    /// What it carries.
+    pub payload: Payload,
+}
+
+impl QueuePartition {
+    /// Makes a job whose body stays a dead letter under `id`.
+    pub(super) fn bury(
+        &mut self,
+        ended: &Ended,
+        id: JobId,
+        reason: DeadReason,
+        error: Option<CompactString>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        turn.counted.dead += 1;
+        if !self.queues.contains_key(&ended.queue) {
+            // Its queue was deleted while it ran.
+            turn.push(Op::DeleteJobBody(id));
+            return Ok(());
+        }
+        let dead = DeadJob {
+            queue: ended.queue,
+            number: self.head.next_dead,
+            id,
+            attempt: ended.attempt,
+            tries: ended.tries,
+            reason,
+            error,
+            died_at: turn.now,
+            group: ended.group,
+        };
+        self.head.next_dead += 1;
+        self.dead.put(turn.seq, (dead.queue, dead.number), Some(dead.clone()));
+        turn.push(Op::PutDead(Box::new(dead)));
+        self.count_dead(ended.queue, turn, |count| count + 1);
+        self.keep_age(ended.queue, turn.now);
+        self.drop_surplus(ended.queue, turn)
+    }
+
+    fn count_dead(&mut self, key: QueueKey, turn: &mut Turn<'_>, change: impl FnOnce(u64) -> u64) {
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        queue.dead = change(queue.dead);
+        turn.touched.push(key);
+        turn.recounted.insert(key);
+    }
+
+    /// The first one of a queue brings its age into view.
+    fn keep_age(&mut self, key: QueueKey, now: Timestamp) {
+        let Some(queue) = self.queues.get(&key).filter(|queue| queue.dead == 1) else { return };
+        if let Some(age) = queue.settings.dead_max_age_ms {
+            self.watch_age(key, now.after(Duration::from_millis(age)));
+        }
+    }
+
+    /// More than a queue may keep: the oldest go.
+    fn drop_surplus(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let Some(queue) = self.queues.get(&key) else { return Ok(()) };
+        let surplus = queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_MAX));
+        let surplus = usize::try_from(surplus).unwrap_or(RECORDS_MAX).min(RECORDS_MAX);
+        if surplus > 0 {
+            let oldest = self.oldest_dead(key, surplus, turn)?;
+            turn.counted.dead_dropped += oldest.len() as u64;
+            self.remove_dead(key, &oldest, true, turn);
+        }
+        Ok(())
+    }
+
+    /// The oldest dead letters, those of batches on their way included.
+    fn oldest_dead(&self, key: QueueKey, limit: usize, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
+        // What is on its way to be deleted is still in the view, at its front.
+        let asked = limit + self.dead.len();
+        let stored = turn.fetch.view()?.dead(key, None, true, asked)?;
+        let whole = stored.len() < asked;
+        let stored = stored.into_iter().map(|dead| ((dead.queue, dead.number), dead)).collect();
+        Ok(self.dead.merged(stored, whole, limit, |dead| dead.number, |dead| dead.queue == key))
+    }
+
+    fn remove_dead(&mut self, key: QueueKey, dead: &[DeadJob], body_too: bool, turn: &mut Turn<'_>) {
+        for dead in dead {
+            self.dead.put(turn.seq, (key, dead.number), None);
+            turn.push(Op::DeleteDead(key, dead.number, dead.id));
+            if body_too {
+                turn.push(Op::DeleteJobBody(dead.id));
+            }
+        }
+        self.count_dead(key, turn, |count| count.saturating_sub(dead.len() as u64));
+    }
+
+    pub(super) fn dead_page(
+        &self,
+        queue: &QueueName,
+        after: Option<u64>,
+        limit: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Vec<DeadView>, StoreError> {
+        let Some(key) = self.key_of(queue) else { return Ok(Vec::new()) };
+        let asked = limit + self.dead.len();
+        let stored = turn.fetch.view()?.dead(key, after, true, asked)?;
+        let whole = stored.len() < asked;
+        let stored = stored.into_iter().map(|dead| ((dead.queue, dead.number), dead)).collect();
+        let wanted = |dead: &DeadJob| dead.queue == key && after.is_none_or(|after| dead.number > after);
+        let page = self.dead.merged(stored, whole, limit, |dead| dead.number, wanted);
+        let view = |dead: DeadJob| {
+            let body = self.body(dead.id, turn)?;
+            // A payload that cannot be read shows as nothing rather than hiding the others.
+            let payload =
+                body::read(&body).map_or_else(|_| Payload::Json("null".into()), |body| body.payload);
+            Ok(DeadView { dead, payload })
+        };
+        page.into_iter().map(view).collect()
+    }
+
+    pub(super) fn delete_dead(
+        &mut self,
+        queue: &QueueName,
+        most: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<usize, StoreError> {
+        let Some(key) = self.key_of(queue) else { return Ok(0) };
+        let oldest = self.oldest_dead(key, most.min(RECORDS_MAX), turn)?;
+        self.remove_dead(key, &oldest, true, turn);
+        Ok(oldest.len())
+    }
+
+    pub(super) fn respawn(
+        &mut self,
+        queue: &QueueName,
+        which: &Dead,
+        ttl: Option<Duration>,
+        turn: &mut Turn<'_>,
+    ) -> Result<usize, StoreError> {
+        let Some(key) = self.key_of(queue) else { return Ok(0) };
+        let dead = match which {
+            Dead::Oldest(most) => self.oldest_dead(key, (*most).min(RECORDS_MAX), turn)?,
+            Dead::Ids(ids) => {
+                let mut found = Vec::with_capacity(ids.len());
+                for id in ids {
+                    let known =
+                        |dead: &DeadJob| found.iter().any(|other: &DeadJob| other.number == dead.number);
+                    let dead = self.dead_by_id(key, *id, turn)?.filter(|dead| !known(dead));
+                    found.extend(dead);
+                }
+                found
+            }
+        };
+        for dead in &dead {
+            self.raise(dead, ttl, turn)?;
+        }
+        self.remove_dead(key, &dead, false, turn);
+        Ok(dead.len())
+    }
+
+    fn dead_by_id(&self, key: QueueKey, id: JobId, turn: &Turn<'_>) -> Result<Option<DeadJob>, StoreError> {
+        if let Some(recent) = self.dead.find(|dead| dead.queue == key && dead.id == id) {
+            return Ok(Some(recent.clone()));
+        }
+        let stored = turn.fetch.view()?.dead_by_id(key, id)?;
+        Ok(stored.filter(|dead| self.dead.get(&(key, dead.number)).is_none()))
+    }
+
+    /// Publishes a dead job again, under its id and with all its tries; without its alias if that is held by another.
+    fn raise(
+        &mut self,
+        dead: &DeadJob,
+        ttl: Option<Duration>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        let stored = self.body(dead.id, turn)?;
+        let mut body = body::read(&stored).ok();
+        let mut alias = body.as_ref().and_then(|body| body.alias.as_deref()).map(calls::alias_key);
+        if let Some(held) = alias {
+            if self.jobs.by_alias(dead.queue, held).is_some() {
+                alias = None;
+                if let Some(body) = &mut body {
+                    body.alias = None;
+                    let bytes = body.write().into();
+                    self.put_body(dead.id, bytes, turn);
+                }
+            }
+        }
+        let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl));
+        let terms =
+            Terms { expires_at: ttl.map(|ttl| turn.now.after(ttl)), group: dead.group, ..Terms::default() };
+        let job = NewJob {
+            id: dead.id,
+            queue: dead.queue,
+            run_at: turn.now,
+            tries: dead.tries,
+            terms,
+            alias,
+            on_conflict: OnConflict::Reject,
+        };
+        let published = self.jobs.publish(turn.now, job, &mut turn.batch, &mut turn.wakes);
+        debug_assert_eq!(
+            published,
+            jobs::Published::New,
+            "its alias, if any, is free: {}",
+            id::id_text(dead.id)
+        );
+        turn.counted.published += 1;
+        Ok(())
+    }
+
+    /// Dead letters that are too old go. Whether there may be more of them.
+    pub(super) fn age_dead(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let Some((at, key)) = self.ageing.first().copied().filter(|(at, _)| *at <= turn.now) else {
+            return Ok(false);
+        };
+        self.ageing.remove(&(at, key));
+        let queue = self.queues.get(&key).filter(|queue| queue.dead > 0);
+        let Some(age) = queue.and_then(|queue| queue.settings.dead_max_age_ms) else { return Ok(true) };
+        let age = Duration::from_millis(age);
+        let mut oldest = self.oldest_dead(key, RECORDS_MAX, turn)?;
+        let young = oldest.iter().position(|dead| dead.died_at.after(age) > turn.now);
+        let next = young.map(|place| oldest[place].died_at.after(age));
+        oldest.truncate(young.unwrap_or(oldest.len()));
+        turn.counted.dead_dropped += oldest.len() as u64;
+        if !oldest.is_empty() {
+            self.remove_dead(key, &oldest, true, turn);
+        }
+        self.watch_age(key, next.unwrap_or(turn.now));
+        Ok(true)
+    }
+}

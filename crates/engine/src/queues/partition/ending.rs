@@ -1,0 +1,215 @@
+//! Runs that end: acknowledged, given back, or out of time; and jobs that come again.
+
+use std::time::Duration;
+
+use base::{Problem, Timestamp};
+use compact_str::CompactString;
+use jobs::{Calendar, Lapsed, Passed, Progress, Released};
+use records::{DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
+use store::StoreError;
+
+use super::{JOBS_AT_A_TIME, QueuePartition, Turn};
+use crate::partition::Stop;
+use crate::queues::{Held, QueueName, body, calendar, id};
+use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
+
+/// When jobs come again that a calendar governs: read from their bodies.
+struct Calendars<'a> {
+    bodies: &'a Unsettled,
+    fetch: &'a dyn Fetch,
+    /// Why a body could not be read.
+    broken: Option<StoreError>,
+}
+
+impl Calendar for Calendars<'_> {
+    fn next(&mut self, job: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let body = match self.bodies.get(&RecordKey::Body(job), self.fetch) {
+            Ok(Some(Record::Body(body))) => body,
+            Ok(_) => return None,
+            Err(error) => {
+                self.broken = Some(error);
+                return None;
+            }
+        };
+        let cron = body::read(&body).ok()?.cron?;
+        calendar::next(&cron.expression, cron.zone.as_deref(), after, now)
+    }
+}
+
+/// A job whose run has ended without success, as it was.
+pub(super) struct Ended {
+    pub(super) job: JobId,
+    pub(super) queue: QueueKey,
+    pub(super) attempt: u32,
+    pub(super) tries: u32,
+    pub(super) group: Option<GroupKey>,
+}
+
+impl From<&JobHead> for Ended {
+    fn from(head: &JobHead) -> Self {
+        let JobHead { id, queue, attempt, tries, terms, .. } = *head;
+        Self { job: id, queue, attempt, tries, group: terms.group }
+    }
+}
+
+impl From<&Lapsed> for Ended {
+    fn from(lapsed: &Lapsed) -> Self {
+        let Lapsed { job, queue, attempt, tries, group, .. } = *lapsed;
+        Self { job, queue, attempt, tries, group }
+    }
+}
+
+/// What a consumer showed does not hold any more.
+pub(super) fn stale() -> Problem {
+    Problem::conflict(
+        "stale_reservation",
+        "the reservation no longer holds: its ttr has passed, or the job has moved on or is gone",
+    )
+}
+
+impl QueuePartition {
+    /// Answers the places of those that do not hold.
+    pub(super) fn ack(
+        &mut self,
+        queue: &QueueName,
+        held: &[Held],
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<usize>, StoreError> {
+        let key = self.key_of(queue);
+        let mut stale = Vec::new();
+        for (place, held) in held.iter().enumerate() {
+            let reservation = self.holding(key, *held, turn.now);
+            let Some((reservation, _)) = reservation else {
+                stale.push(place);
+                continue;
+            };
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            let acked =
+                self.jobs.ack(turn.now, reservation, &mut calendars, &mut turn.batch, &mut turn.wakes);
+            calendars.broken.map_or(Ok(()), Err)?;
+            match acked {
+                Ok(_) => turn.counted.acked += 1,
+                Err(jobs::Stale) => stale.push(place),
+            }
+        }
+        turn.touched.extend(key.filter(|_| stale.len() < held.len()));
+        Ok(stale)
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        queue: &QueueName,
+        held: Held,
+        ttr: Duration,
+        turn: &mut Turn<'_>,
+    ) -> Result<Timestamp, Problem> {
+        let (reservation, _) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
+        self.jobs.extend(turn.now, reservation, ttr, &mut turn.batch).map_err(|jobs::Stale| stale())
+    }
+
+    pub(super) fn release(
+        &mut self,
+        queue: &QueueName,
+        held: Held,
+        delay: Duration,
+        error: Option<CompactString>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let (reservation, head) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
+        let released = self.end_run(reservation, jobs::Retry::counted(delay), turn)?.ok_or_else(stale)?;
+        turn.counted.released += 1;
+        self.run_ended(&Ended::from(&head), &released, DeadReason::Released, error, turn)?;
+        Ok(())
+    }
+
+    /// Leases that did not reach their consumer.
+    pub(super) fn give_back(&mut self, held: &[Held], turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        for held in held {
+            let Some(reservation) = held.reservation(self.lineage) else { continue };
+            let Some(head) = self.jobs.held(turn.now, reservation) else { continue };
+            let retry = jobs::Retry::uncounted(Duration::ZERO);
+            if let Some(released) = self.end_run(reservation, retry, turn)? {
+                self.run_ended(&Ended::from(&head), &released, DeadReason::Released, None, turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_run(
+        &mut self,
+        reservation: Reservation,
+        retry: jobs::Retry,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<Released>, StoreError> {
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+        let released =
+            self.jobs.release(turn.now, reservation, retry, &mut calendars, &mut turn.batch, &mut turn.wakes);
+        calendars.broken.map_or(Ok(()), Err)?;
+        Ok(released.ok())
+    }
+
+    /// What is left to do when a run has ended without success.
+    fn run_ended(
+        &mut self,
+        ended: &Ended,
+        released: &Released,
+        reason: DeadReason,
+        error: Option<CompactString>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        turn.touched.push(ended.queue);
+        match released {
+            Released::Dead => self.bury(ended, ended.job, reason, error, turn),
+            Released::Recurs { died: true, .. } => {
+                // The job goes on under its id; what died has another.
+                let number = self.jobs.take_number();
+                let dead = id::job_id(self.lineage, self.id, number, turn.now);
+                let body = self.body(ended.job, turn)?;
+                self.put_body(dead, body, turn);
+                self.bury(ended, dead, reason, error, turn)
+            }
+            Released::Expired => {
+                turn.counted.expired += 1;
+                Ok(())
+            }
+            Released::Waiting { .. } | Released::Superseded { .. } | Released::Recurs { .. } => Ok(()),
+        }
+    }
+
+    /// Jobs come due, leases run out, jobs expire. Whether there is more of it.
+    pub(super) fn advance_jobs(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let mut passed = Vec::new();
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+        let progress = self.jobs.advance(
+            turn.now,
+            JOBS_AT_A_TIME,
+            &mut calendars,
+            &mut turn.batch,
+            &mut turn.wakes,
+            &mut passed,
+        );
+        calendars.broken.map_or(Ok(()), Err)?;
+        for passed in passed {
+            match passed {
+                Passed::Lapsed(lapsed) => self.lapsed(&lapsed, turn)?,
+                Passed::Expired(expired) => {
+                    turn.counted.expired += 1;
+                    turn.touched.push(expired.queue);
+                }
+            }
+        }
+        Ok(progress == Progress::More)
+    }
+
+    fn lapsed(&mut self, lapsed: &Lapsed, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        turn.counted.lapsed += 1;
+        self.run_ended(&Ended::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, turn)
+    }
+
+    /// The lease that a consumer of this queue holds, and its job.
+    fn holding(&self, queue: Option<QueueKey>, held: Held, now: Timestamp) -> Option<(Reservation, JobHead)> {
+        let reservation = held.reservation(self.lineage)?;
+        let head = self.jobs.held(now, reservation)?;
+        (Some(head.queue) == queue).then_some((reservation, head))
+    }
+}

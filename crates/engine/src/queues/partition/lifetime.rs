@@ -1,0 +1,214 @@
+//! Queues come with their first job or setting, stay a little longer than their last, and are deleted at once but swept in steps.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use jobs::QueueRules;
+use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
+use store::{StoreError, StoredJob};
+
+use super::looking::put_queue;
+use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
+use crate::queues::QueueName;
+
+/// How long a queue stays that has become empty: one that comes and goes is not written each time.
+const LINGERS_FOR: Duration = Duration::from_secs(60);
+/// Rows that a sweep looks at in a step.
+const SCANNED_MAX: usize = 10_000;
+
+/// How far the sweep of a deleted queue has come.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    /// Jobs were put into the queue up to this batch: it starts when that is durable, and seen by views.
+    from: u64,
+    /// Jobs up to this one are gone.
+    after: Option<JobId>,
+    /// This pass has found jobs: there is another after it.
+    found: bool,
+    /// No jobs are left; dead letters may be.
+    jobs_gone: bool,
+    /// Dead letters up to this one are gone.
+    dead_after: Option<u64>,
+}
+
+impl Sweep {
+    pub(super) fn from(seq: u64) -> Self {
+        Self { from: seq, after: None, found: false, jobs_gone: false, dead_after: None }
+    }
+
+    pub(super) fn may_go_on(&self, settled: u64) -> bool {
+        settled >= self.from
+    }
+}
+
+impl QueuePartition {
+    pub(super) fn create(&mut self, name: &QueueName, turn: &mut Turn<'_>) -> QueueKey {
+        let key = QueueKey(self.head.next_incarnation);
+        self.head.next_incarnation += 1;
+        let queue = Queue {
+            name: name.clone(),
+            paused: false,
+            settings: QueueSettings::default(),
+            dead: 0,
+            lingers: false,
+        };
+        turn.push(put_queue(&queue, key, false));
+        self.names.insert(name.clone(), key);
+        self.queues.insert(key, queue);
+        key
+    }
+
+    pub(super) fn set(&mut self, name: &QueueName, settings: QueueSettings, turn: &mut Turn<'_>) {
+        self.configure(name, turn, |queue| queue.settings = settings);
+    }
+
+    pub(super) fn pause(&mut self, name: &QueueName, paused: bool, turn: &mut Turn<'_>) {
+        self.configure(name, turn, |queue| queue.paused = paused);
+    }
+
+    fn configure(&mut self, name: &QueueName, turn: &mut Turn<'_>, change: impl FnOnce(&mut Queue)) {
+        let key = self.key_of(name).unwrap_or_else(|| self.create(name, turn));
+        if let Some(queue) = self.queues.get_mut(&key) {
+            change(queue);
+            turn.push(put_queue(queue, key, false));
+        }
+        self.set_rules(key, turn);
+        self.watch_age(key, turn.now);
+        turn.touched.push(key);
+    }
+
+    fn set_rules(&mut self, key: QueueKey, turn: &mut Turn<'_>) {
+        if let Some(rules) = self.queues.get(&key).map(rules) {
+            self.jobs.set_rules(key, rules, turn.now, &mut turn.wakes);
+        }
+    }
+
+    /// The queue's name is free at once; what it holds is swept.
+    pub(super) fn delete(&mut self, name: &QueueName, turn: &mut Turn<'_>) {
+        let Some(key) = self.names.remove(name) else { return };
+        let Some(queue) = self.queues.remove(&key) else { return };
+        turn.push(put_queue(&queue, key, true));
+        self.jobs.forget_rules(key);
+        self.sweeps.insert(key, Sweep::from(turn.seq));
+    }
+
+    /// Whether there is nothing that keeps a queue.
+    pub(super) fn is_empty(&self, key: QueueKey) -> bool {
+        self.queues.get(&key).is_none_or(|queue| {
+            queue.dead == 0
+                && !queue.paused
+                && queue.settings == QueueSettings::default()
+                && self.jobs_in(key) == 0
+        })
+    }
+
+    /// Jobs of a queue, dead letters not counted.
+    pub(super) fn jobs_in(&self, key: QueueKey) -> u64 {
+        let jobs = self.jobs.figures(key);
+        (jobs.scheduled + jobs.ready + jobs.reserved) as u64
+    }
+
+    /// Queues that this step has touched and that are empty are looked at again later.
+    pub(super) fn note_touched(&mut self, turn: &mut Turn<'_>) {
+        for key in std::mem::take(&mut turn.touched) {
+            if !self.is_empty(key) {
+                continue;
+            }
+            if let Some(queue) = self.queues.get_mut(&key).filter(|queue| !queue.lingers) {
+                queue.lingers = true;
+                self.lingering.push_back((turn.now.after(LINGERS_FOR), key));
+            }
+        }
+    }
+
+    /// Queues that have been empty for long leave nothing behind.
+    pub(super) fn let_empty_go(&mut self, turn: &mut Turn<'_>) {
+        for _ in 0..RECORDS_MAX {
+            let Some((_, key)) = self.lingering.pop_front_if(|(at, _)| *at <= turn.now) else { return };
+            let is_empty = self.is_empty(key);
+            let Some(queue) = self.queues.get_mut(&key) else { continue };
+            queue.lingers = false;
+            if is_empty {
+                self.names.remove(&queue.name);
+                self.queues.remove(&key);
+                self.jobs.forget_rules(key);
+                turn.push(Op::DeleteQueue(key));
+            }
+        }
+    }
+
+    /// Takes a step of what is left of deleted queues. Whether there is more to do at once.
+    pub(super) fn sweep(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let ready = self.sweeps.iter().find(|(_, sweep)| sweep.may_go_on(self.settled));
+        let Some(key) = ready.map(|(key, _)| *key) else { return Ok(false) };
+        let Some(mut sweep) = self.sweeps.remove(&key) else { return Ok(false) };
+        if self.sweep_step(key, &mut sweep, turn)? {
+            turn.push(Op::DeleteQueue(key));
+        } else {
+            // Views show what is durable: the next look is after this one.
+            sweep.from = turn.seq;
+            self.sweeps.insert(key, sweep);
+        }
+        Ok(self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)))
+    }
+
+    /// Whether nothing is left of a deleted queue.
+    fn sweep_step(
+        &mut self,
+        key: QueueKey,
+        sweep: &mut Sweep,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, StoreError> {
+        let view = turn.fetch.view()?;
+        if !sweep.jobs_gone {
+            let (heads, next) = view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
+            for head in heads {
+                turn.counted.cancelled += 1;
+                // A successor that starts here is found by the next pass.
+                sweep.found = true;
+                if self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut Vec::new()).is_some() {
+                    continue;
+                }
+                if let Some(StoredJob::Parked(parked)) = view.job(head.id)? {
+                    turn.push(Op::UnparkJob(Box::new(parked.key())));
+                    turn.push(Op::DeleteJobBody(head.id));
+                }
+            }
+            sweep.jobs_gone = next.is_none() && !sweep.found;
+            sweep.found &= next.is_some();
+            sweep.after = next;
+            return Ok(false);
+        }
+        let dead = view.dead(key, sweep.dead_after, true, RECORDS_MAX)?;
+        for dead in &dead {
+            turn.push(Op::DeleteDead(key, dead.number, dead.id));
+            turn.push(Op::DeleteJobBody(dead.id));
+            sweep.dead_after = Some(dead.number);
+        }
+        Ok(dead.len() < RECORDS_MAX)
+    }
+
+    /// Writes how many dead letters there are, and jobs that are not resident, where that has changed.
+    pub(super) fn put_counts(&mut self, turn: &mut Turn<'_>) {
+        for key in std::mem::take(&mut turn.recounted) {
+            if let Some(queue) = self.queues.get(&key) {
+                let counts = QueueCounts { dead: queue.dead, ..QueueCounts::default() };
+                turn.push(Op::PutQueueCounts(key, counts));
+            }
+        }
+    }
+
+    /// Has dead letters looked at when the oldest may be too old.
+    pub(super) fn watch_age(&mut self, key: QueueKey, at: Timestamp) {
+        let ages = |queue: &Queue| queue.dead > 0 && queue.settings.dead_max_age_ms.is_some();
+        if self.queues.get(&key).is_some_and(ages) {
+            self.ageing.insert((at, key));
+        }
+    }
+}
+
+/// What the rules need to know of a queue.
+pub(super) fn rules(queue: &Queue) -> QueueRules {
+    let QueueSettings { order, concurrency, rate, .. } = queue.settings;
+    QueueRules { order, paused: queue.paused, concurrency, rate }
+}

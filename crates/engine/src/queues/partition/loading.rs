@@ -1,0 +1,108 @@
+//! A partition's memory, built from what the store holds.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use base::{PartitionId, Timestamp};
+use jobs::{Jobs, Numbers};
+use records::{Batch, JobHead, Process, QueueCounts, QueueKey};
+use store::{Resident, Store, StoreError};
+
+use super::lifetime::{Sweep, rules};
+use super::waiting::Waiting;
+use super::{Queue, QueuePartition};
+use crate::hashed::HashMap;
+use crate::machine::Moment;
+use crate::queues::QueueName;
+use crate::queues::recent::Recent;
+use crate::unsettled::Unsettled;
+
+impl QueuePartition {
+    /// Loads a partition of queues that keeps at most `resident_max` jobs in memory.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn load(
+        store: &dyn Store,
+        id: PartitionId,
+        resident_max: usize,
+        process: Process,
+        moment: Moment,
+    ) -> Result<Self, StoreError> {
+        let (mut queues, mut jobs) = (Vec::new(), Vec::new());
+        let head = store.load(id, &mut |resident| match resident {
+            Resident::Queue(queue, counts) => queues.push((queue, counts)),
+            Resident::Job(head) => jobs.push(*head),
+            _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
+        })?;
+        let numbers = Numbers { next_job: head.next_job, next_lease: head.next_lease };
+        let mut rules_of_jobs = Jobs::new(process, numbers).keeping_dead_letters();
+        rules_of_jobs.set_wall(moment.wall);
+        let mut partition = Self {
+            id,
+            lineage: store.lineage(),
+            process,
+            jobs: rules_of_jobs,
+            names: BTreeMap::new(),
+            queues: HashMap::default(),
+            waiting: Waiting::default(),
+            sweeps: BTreeMap::new(),
+            lingering: VecDeque::new(),
+            ageing: BTreeSet::new(),
+            oldest_answer: None,
+            bodies: Unsettled::default(),
+            parked: Recent::default(),
+            parked_aliases: Recent::default(),
+            dead: Recent::default(),
+            answers: Recent::default(),
+            settled: head.seq,
+            opening: Vec::new(),
+            closing: false,
+            head,
+        };
+        let now = moment.now.max(partition.head.now);
+        for (queue, counts) in queues {
+            partition.load_queue(*queue, counts, now);
+        }
+        partition.load_jobs(&jobs, now);
+        let answers = store.view(id)?.answers_before(Timestamp::MAX, 1)?;
+        partition.oldest_answer = answers.first().map(|(at, _)| *at);
+        Ok(partition)
+    }
+
+    fn load_queue(&mut self, stored: records::Queue, counts: QueueCounts, now: Timestamp) {
+        let key = stored.key;
+        if stored.deleted {
+            self.sweeps.insert(key, Sweep::from(0));
+            return;
+        }
+        let name = QueueName::unchecked(&stored.namespace, &stored.name);
+        let queue = Queue {
+            name: name.clone(),
+            paused: stored.paused,
+            settings: stored.settings,
+            dead: counts.dead,
+            lingers: true,
+        };
+        self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());
+        self.names.insert(name, key);
+        self.queues.insert(key, queue);
+        // Whether it is empty is looked at once everything is loaded.
+        self.lingering.push_back((now, key));
+        self.watch_age(key, now);
+    }
+
+    fn load_jobs(&mut self, jobs: &[JobHead], now: Timestamp) {
+        let mut batch = Batch::new(self.id);
+        for head in jobs {
+            self.jobs.load(now, head, &mut batch);
+        }
+        self.opening = batch.ops;
+        let unknown: BTreeSet<QueueKey> = jobs
+            .iter()
+            .map(|head| head.queue)
+            .filter(|key| !self.queues.contains_key(key) && !self.sweeps.contains_key(key))
+            .collect();
+        debug_assert!(unknown.is_empty(), "a job's queue is there, or is being swept");
+        self.sweeps.extend(unknown.into_iter().map(|key| (key, Sweep::from(0))));
+    }
+}

@@ -1,0 +1,240 @@
+//! Looking at jobs and queues without taking anything, and changing what waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{PartitionId, Problem, Timestamp};
+use records::{JobClock, JobHead, JobId, Op, QueueKey, QueueSettings};
+use store::StoreError;
+
+use super::publishing::due_at;
+use super::{QueuePartition, Turn};
+use crate::Engine;
+use crate::partition::Stop;
+use crate::queues::input::Seen;
+use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls};
+
+/// Rows that one page of a list looks at: jobs of other queues are among them.
+const SCANNED_MAX: usize = 20_000;
+
+/// A queue and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// The queue.
+    pub name: QueueName,
+    /// Its number; `None` for a queue that has nothing.
+    pub key: Option<QueueKey>,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that can be consumed.
+    pub ready: u64,
+    /// Jobs that consumers have.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long the first ready job has been so.
+    pub oldest_ready: Option<Duration>,
+    /// Nothing is leased.
+    pub paused: bool,
+    /// What its users set.
+    pub settings: QueueSettings,
+}
+
+/// Where a list of queues goes on.
+pub type QueueMark = QueueName;
+
+impl QueuePartition {
+    pub(super) fn look(
+        &mut self,
+        queue: &QueueName,
+        job: Option<&JobRef>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Seen, Stop> {
+        let head = match (job, self.key_of(queue)) {
+            (_, None) => None,
+            (Some(job), Some(key)) => self.find(key, job, turn)?,
+            (None, Some(key)) => self.jobs.peek(key),
+        };
+        let head = head.ok_or_else(|| unknown_job(queue))?;
+        Ok(self.seen(head, turn)?)
+    }
+
+    fn seen(&self, head: JobHead, turn: &Turn<'_>) -> Result<Seen, StoreError> {
+        let body = self.body(head.id, turn)?;
+        let state = state_of(&head, turn.now, turn.wall);
+        Ok(Seen { head, state, body })
+    }
+
+    /// A job of a queue, resident or not.
+    fn find(
+        &mut self,
+        queue: QueueKey,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<JobHead>, StoreError> {
+        let head = match job {
+            JobRef::Id(id) => self.jobs.get(*id),
+            JobRef::Alias(alias) => {
+                let alias = calls::alias_key(alias);
+                self.jobs.by_alias(queue, alias)
+            }
+        };
+        Ok(head.filter(|head| head.queue == queue))
+    }
+
+    pub(super) fn change(
+        &mut self,
+        queue: &QueueName,
+        job: &JobRef,
+        payload: Option<Payload>,
+        due: Option<Due>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Seen, Stop> {
+        let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
+        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        if matches!(head.state, records::JobState::Reserved { .. }) {
+            let detail = "a consumer has the job; it can be changed when it is waiting again";
+            return Err(Problem::conflict("job_reserved", detail).into());
+        }
+        if let Some(due) = due {
+            let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
+            let due_on_engine = turn.now.after(delay);
+            if head.terms.expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
+                let detail = "the job's ttl ends before that time: it would never run";
+                return Err(Problem::not_allowed("invalid_time", detail).into());
+            }
+            let moved =
+                self.jobs.reschedule(turn.now, head.id, clock, run_at, &mut turn.batch, &mut turn.wakes);
+            debug_assert!(moved.is_ok(), "it waits, as was just seen");
+        }
+        if let Some(payload) = payload {
+            let mut body = body::read(&*self.body(head.id, turn)?)?;
+            body.payload = payload;
+            self.put_body(head.id, Arc::from(body.write()), turn);
+        }
+        turn.touched.push(key);
+        let head = self.jobs.get(head.id).unwrap_or(head);
+        Ok(self.seen(head, turn)?)
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        queue: &QueueName,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
+        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
+        turn.counted.cancelled += 1;
+        turn.touched.push(key);
+        Ok(())
+    }
+
+    pub(super) fn figures(&self, name: &QueueName, now: Timestamp) -> Figures {
+        let key = self.key_of(name);
+        let queue = key.and_then(|key| self.queues.get(&key));
+        let (Some(key), Some(queue)) = (key, queue) else {
+            return Figures {
+                name: name.clone(),
+                key: None,
+                scheduled: 0,
+                ready: 0,
+                reserved: 0,
+                dead: 0,
+                oldest_ready: None,
+                paused: false,
+                settings: QueueSettings::default(),
+            };
+        };
+        let jobs = self.jobs.figures(key);
+        Figures {
+            name: name.clone(),
+            key: Some(key),
+            scheduled: jobs.scheduled as u64,
+            ready: jobs.ready as u64,
+            reserved: jobs.reserved as u64,
+            dead: queue.dead,
+            oldest_ready: jobs.oldest_ready.map(|at| now.since(at)),
+            paused: queue.paused,
+            settings: queue.settings,
+        }
+    }
+
+    pub(super) fn list(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&QueueName>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Vec<Figures> {
+        let start = match (after, namespace) {
+            (Some(after), _) => std::ops::Bound::Excluded(after.clone()),
+            (None, Some(namespace)) => std::ops::Bound::Included(QueueName::unchecked(namespace, "")),
+            (None, None) => std::ops::Bound::Unbounded,
+        };
+        let queues = self.names.range((start, std::ops::Bound::Unbounded)).map(|(name, _)| name);
+        let within = queues.take_while(|name| namespace.is_none_or(|of| name.namespace() <= of));
+        let wanted = within.filter(|name| namespace.is_none_or(|of| name.namespace() == of));
+        let there = wanted.filter(|name| self.key_of(name).is_some_and(|key| !self.is_empty(key)));
+        there.take(limit).map(|name| self.figures(name, now)).collect()
+    }
+}
+
+pub(super) fn unknown_job(queue: &QueueName) -> Problem {
+    Problem::unknown(
+        "unknown_job",
+        format!("queue {queue} has no such job: it is done, dead, gone, or never was"),
+    )
+}
+
+fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
+    let clock = match head.terms.clock {
+        JobClock::Engine => now,
+        JobClock::Wall => wall,
+    };
+    match head.state {
+        records::JobState::Reserved { .. } => JobState::Reserved,
+        records::JobState::Waiting if head.visible_at > clock => JobState::Scheduled,
+        records::JobState::Waiting => JobState::Ready,
+    }
+}
+
+/// A page of a queue's jobs as the store has them, and where to go on.
+///
+/// # Errors
+/// 503 when the store cannot be read.
+pub fn listed(
+    engine: &Engine,
+    partition: PartitionId,
+    queue: QueueKey,
+    state: Option<JobState>,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+    let unreadable = |error: StoreError| Problem::unavailable(error.to_string());
+    let (now, wall) = (engine.clock().now(), engine.clock().wall());
+    let view = engine.store().view(partition).map_err(unreadable)?;
+    let wanted = |head: &JobHead| state.is_none_or(|state| state_of(head, now, wall) == state);
+    let (heads, next) = view.jobs_of(queue, after, SCANNED_MAX, limit, &wanted).map_err(unreadable)?;
+    let mut jobs = Vec::with_capacity(heads.len());
+    for head in heads {
+        // A job's body is there as long as its head.
+        let Some(body) = view.job_body(head.id).map_err(unreadable)? else { continue };
+        let state = state_of(&head, now, wall);
+        jobs.push(calls::view(Seen { head, state, body })?);
+    }
+    Ok((jobs, next))
+}
+
+/// What is written of a queue.
+pub(super) fn put_queue(queue: &super::Queue, key: QueueKey, deleted: bool) -> Op {
+    Op::PutQueue(Box::new(records::Queue {
+        key,
+        namespace: queue.name.namespace().into(),
+        name: queue.name.queue().into(),
+        deleted,
+        paused: queue.paused,
+        settings: queue.settings,
+    }))
+}

@@ -1,0 +1,207 @@
+//! Publishing: all jobs of a call or none, and the same answer for a repeat.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use base::{Problem, Timestamp};
+use jobs::{NewJob, OnConflict, Published};
+use records::{JobClock, KeptAnswer, Op, QueueKey, Recurrence, Rule, Terms};
+use store::StoreError;
+
+use super::{ANSWERS_KEPT, QueuePartition, RECORDS_MAX, Turn};
+use crate::partition::Stop;
+use crate::queues::input::ToPublish;
+use crate::queues::{Due, Once, PublishedJob, QueueName, answers, id};
+
+/// Furthest that a job may lie ahead.
+const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
+
+impl QueuePartition {
+    pub(super) fn publish(
+        &mut self,
+        queue: &QueueName,
+        jobs: Vec<ToPublish>,
+        once: Option<Once>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Vec<PublishedJob>, Stop> {
+        if let Some(once) = once
+            && let Some(kept) = self.kept_answer(once, turn)?
+        {
+            return Ok(kept);
+        }
+        let known = self.key_of(queue);
+        self.check(queue, known, &jobs, turn)?;
+        let times = jobs.iter().map(|job| times(job, turn)).collect::<Result<Vec<_>, _>>()?;
+        let key = known.unwrap_or_else(|| self.create(queue, turn));
+        let mut published = Vec::with_capacity(jobs.len());
+        for (job, (run_at, terms)) in jobs.into_iter().zip(times) {
+            published.push(self.publish_one(key, job, run_at, terms, turn)?);
+        }
+        turn.touched.push(key);
+        if let Some(once) = once {
+            self.keep_answer(once, &published, turn);
+        }
+        Ok(published)
+    }
+
+    /// Whether all can be published.
+    fn check(
+        &mut self,
+        queue: &QueueName,
+        key: Option<QueueKey>,
+        jobs: &[ToPublish],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let mut aliases = HashSet::new();
+        let repeated = jobs.iter().position(|job| job.alias.is_some_and(|alias| !aliases.insert(alias)));
+        if let Some(place) = repeated {
+            let detail = format!("the alias of job {} comes twice in this call", place + 1);
+            return Err(Problem::conflict("alias_repeated", detail).into());
+        }
+        let Some(key) = key else { return Ok(()) };
+        self.check_room(queue, key, jobs.len())?;
+        for (place, job) in jobs.iter().enumerate() {
+            let Some(alias) = job.alias else { continue };
+            let holder = self.jobs.by_alias(key, alias).filter(|_| job.on_conflict == OnConflict::Reject);
+            if let Some(holder) = holder {
+                let detail = format!(
+                    "the alias of job {} is held by job {}; publish with on_conflict \"keep\" or \"replace\", or wait for its end",
+                    place + 1,
+                    id::id_text(holder.id)
+                );
+                return Err(Problem::conflict("alias_taken", detail).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, name: &QueueName, key: QueueKey, more: usize) -> Result<(), Problem> {
+        let Some(max) = self.queues.get(&key).and_then(|queue| queue.settings.jobs_max) else {
+            return Ok(());
+        };
+        let there = self.jobs_in(key);
+        if there.saturating_add(more as u64) > max {
+            let detail = format!(
+                "queue {name} holds {there} jobs and may hold {max}; consume some, or raise jobs_max"
+            );
+            return Err(Problem::conflict("queue_full", detail));
+        }
+        Ok(())
+    }
+
+    fn publish_one(
+        &mut self,
+        queue: QueueKey,
+        job: ToPublish,
+        run_at: Timestamp,
+        terms: Terms,
+        turn: &mut Turn<'_>,
+    ) -> Result<PublishedJob, Stop> {
+        let ToPublish { body, tries, alias, on_conflict, .. } = job;
+        let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, turn.now);
+        let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
+        let published = self.jobs.publish(turn.now, new, &mut turn.batch, &mut turn.wakes);
+        let id = match published {
+            Published::New | Published::Succeeds { .. } => new_id,
+            Published::Replaced { job, .. } => job,
+            Published::Kept(job) => {
+                let run_at = self.jobs.get(job).map_or(run_at, |kept| kept.run_at);
+                return Ok(PublishedJob { id: job, run_at });
+            }
+            Published::Conflict(_) => {
+                debug_assert!(false, "aliases were checked before");
+                return Err(Problem::conflict("alias_taken", "the alias is held").into());
+            }
+        };
+        turn.counted.published += 1;
+        self.put_body(id, body, turn);
+        Ok(PublishedJob { id, run_at })
+    }
+
+    /// What the first request with this key was answered.
+    fn kept_answer(&mut self, once: Once, turn: &mut Turn<'_>) -> Result<Option<Vec<PublishedJob>>, Stop> {
+        let kept = match self.answers.get(&once.key) {
+            Some(recent) => recent.cloned(),
+            None => turn.fetch.view()?.answer(once.key)?,
+        };
+        let Some(kept) = kept else { return Ok(None) };
+        if kept.at.after(ANSWERS_KEPT) <= turn.now {
+            self.answers.put(turn.seq, kept.key, None);
+            turn.push(Op::DeleteAnswer(kept.key, kept.at));
+            return Ok(None);
+        }
+        if kept.body != once.body {
+            let detail =
+                "this Idempotency-Key came with another body before; give every request a key of its own";
+            return Err(Problem::not_allowed("idempotency_key_reused", detail).into());
+        }
+        Ok(Some(answers::read(&kept.answer)))
+    }
+
+    fn keep_answer(&mut self, once: Once, jobs: &[PublishedJob], turn: &mut Turn<'_>) {
+        let answer = answers::write(jobs).into();
+        let kept = KeptAnswer { key: once.key, at: turn.now, body: once.body, answer };
+        self.oldest_answer.get_or_insert(turn.now);
+        self.answers.put(turn.seq, once.key, Some(kept.clone()));
+        turn.push(Op::PutAnswer(Box::new(kept)));
+    }
+
+    /// Forgets answers that are too old. Whether there may be more of them.
+    pub(super) fn forget_answers(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let end = turn.now.before(ANSWERS_KEPT);
+        if self.oldest_answer.is_none_or(|oldest| oldest > end) {
+            return Ok(false);
+        }
+        let old = turn.fetch.view()?.answers_before(Timestamp::MAX, RECORDS_MAX)?;
+        let old = old.into_iter().filter(|(_, key)| !matches!(self.answers.get(key), Some(None)));
+        let (gone, left): (Vec<_>, Vec<_>) = old.partition(|(at, _)| *at <= end);
+        for (at, key) in gone {
+            self.answers.put(turn.seq, key, None);
+            turn.push(Op::DeleteAnswer(key, at));
+        }
+        // What is too new to be seen in the store is not old either.
+        let unseen = (self.answers.len() > 0).then_some(turn.now);
+        self.oldest_answer = left.first().map(|(at, _)| *at).or(unseen);
+        Ok(self.oldest_answer.is_some_and(|oldest| oldest <= end))
+    }
+}
+
+/// When a job is due, and what else holds of it.
+pub(super) fn times(job: &ToPublish, turn: &Turn<'_>) -> Result<(Timestamp, Terms), Problem> {
+    let every = job.recurs.and_then(|(rule, _)| match rule {
+        Rule::Every(ms) => Some(Duration::from_millis(ms)),
+        Rule::Calendar => None,
+    });
+    let due = job.due.unwrap_or(Due::After(every.unwrap_or_default()));
+    let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
+    let due_on_engine = turn.now.after(delay);
+    let recurrence = job.recurs.map(|(rule, left)| Recurrence {
+        rule,
+        left,
+        run: 1,
+        ttl_ms: job.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+    });
+    let worth_from = if recurrence.is_some() { due_on_engine } else { turn.now };
+    let expires_at = job.ttl.map(|ttl| worth_from.after(ttl));
+    if expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
+        let detail = "ttl must be longer than the time until the job is due: it would never run";
+        return Err(Problem::not_allowed("invalid_ttl", detail));
+    }
+    Ok((run_at, Terms { clock, expires_at, group: job.group, recurrence }))
+}
+
+/// A time as a job has it: its clock, its moment there, and how far ahead that is.
+pub(super) fn due_at(
+    due: Due,
+    now: Timestamp,
+    wall: Timestamp,
+) -> Result<(JobClock, Timestamp, Duration), Problem> {
+    let (clock, run_at, delay) = match due {
+        Due::After(delay) => (JobClock::Engine, now.after(delay), delay),
+        Due::At(at) => (JobClock::Wall, at, at.since(wall)),
+    };
+    if delay > AHEAD_MAX {
+        return Err(Problem::not_allowed("invalid_time", "a job may be due at most ten years ahead"));
+    }
+    Ok((clock, run_at, delay))
+}
