@@ -4,15 +4,20 @@
 //! [`View`]: one partition at one moment, with every durable batch and nothing else. The conformance suite
 //! (`conformance.rs`) is the second half of this file's meaning.
 
+mod parked;
+
 use std::fmt;
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use records::{
-    Attempt, Batch, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
-    Event, EventKey, JobHead, JobId, Pair, PartitionHead, QuarantineKey, Quarantined, Reading, ReportIds,
-    Seen,
+    AliasKey, AnswerKey, Attempt, Batch, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey,
+    DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, GroupKey, JobClock, JobHead, JobId, KeptAnswer,
+    Pair, ParkedJob, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, Reading,
+    ReportIds, Seen,
 };
+
+pub use parked::{StoredJob, TimePlace};
 
 /// What became of a batch.
 #[derive(Clone, Debug)]
@@ -63,12 +68,12 @@ pub enum StoreError {
 pub trait Store: Send + Sync + 'static {
     /// The data directory's lineage.
     fn lineage(&self) -> Lineage;
-    /// How many device partitions there are; fixed when the data directory is made.
+    /// How many device partitions there are, and as many of queues; fixed when the data directory is made.
     fn partitions(&self) -> u16;
     /// The latest engine time that any batch recorded; the engine clock starts no earlier.
     fn recorded_now(&self) -> Timestamp;
 
-    /// Streams what must be resident, devices before what belongs to them, and gives the head; a default head if
+    /// Streams what must be resident, devices and queues before what belongs to them, and gives the head; a default head if
     /// nothing was ever committed.
     ///
     /// # Errors
@@ -116,7 +121,9 @@ pub enum Resident {
     Device(Box<DeviceProfile>, DeviceState, Option<Seen>),
     /// What a client was not told yet.
     Pair(Box<Pair>),
-    /// A job.
+    /// A queue, and how much of it is not resident.
+    Queue(Box<Queue>, QueueCounts),
+    /// A job that is not parked.
     Job(Box<JobHead>),
     /// The ids of a device's latest reports.
     ReportIds(DeviceSlot, Box<ReportIds>),
@@ -239,6 +246,58 @@ pub trait View: Send {
     fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError>;
     /// What a job carries.
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError>;
+    /// A job, wherever it is.
+    fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
+    /// The parked job of a queue that has this alias.
+    fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError>;
+    /// Parked jobs that are found by a time of `clock`, in the order of their places.
+    fn parked_by_time(
+        &self,
+        clock: JobClock,
+        after: Option<TimePlace>,
+        limit: usize,
+    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError>;
+    /// The first parked jobs of one bucket, in the order of their times, then of their ids.
+    fn parked_in_bucket(
+        &self,
+        clock: JobClock,
+        bucket: i64,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError>;
+    /// Parked jobs that wait for a worker, without a group or of one, in the order of their lines: `visible_at`, then the publish
+    /// number; from the back in the reverse order.
+    fn parked_line(
+        &self,
+        queue: QueueKey,
+        group: Option<GroupKey>,
+        from_back: bool,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError>;
+    /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their own. Looks at no more than `scan_max`
+    /// jobs of the partition; answers also from where to go on, `None` at the end. `keep` drops jobs before they count towards
+    /// the limit.
+    fn jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        scan_max: usize,
+        limit: usize,
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError>;
+    /// Dead letters of a queue in order of their numbers; `after` is exclusive and in the direction of reading.
+    fn dead(
+        &self,
+        queue: QueueKey,
+        after: Option<u64>,
+        ascending: bool,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError>;
+    /// One dead letter.
+    fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Result<Option<DeadJob>, StoreError>;
+    /// What a repeated request is answered. A key has one answer at a time: the one before it was deleted.
+    fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError>;
+    /// Answers given before `at`, oldest first.
+    fn answers_before(&self, at: Timestamp, limit: usize) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError>;
     /// Clients in order of id; registry partition only.
     fn clients(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError>;
 }

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
-use records::{Batch, DeviceSlot, JobId, Op, PartitionHead, QuarantineKey, Sign, SignReading};
+use records::{
+    AnswerKey, Batch, DeviceSlot, JobId, Op, PartitionHead, QuarantineKey, QueueKey, Sign, SignReading,
+};
 
 use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
 use super::counts::{get_counts_key, put_counts_key};
@@ -16,8 +18,9 @@ use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
 
 /// The version of the frame: which changes there are and how each begins. To change it: give it the next version
-/// and let [`decode_batch`] read this one as long as a log may hold it. Records within have their own versions.
-const VERSION: u8 = 1;
+/// and let [`decode_batch`] read this one as long as a log may hold it. Records within have their own versions. Version 1 has
+/// no changes after [`DELETE_QUARANTINED`].
+const VERSION: u8 = 2;
 
 const PUT_STATE: u8 = 1;
 const PUT_DEVICE: u8 = 2;
@@ -37,6 +40,17 @@ const PUT_REPORT_IDS: u8 = 15;
 const PUT_COUNTS: u8 = 16;
 const PUT_QUARANTINED: u8 = 17;
 const DELETE_QUARANTINED: u8 = 18;
+const DELETE_JOB_HEAD: u8 = 19;
+const DELETE_JOB_BODY: u8 = 20;
+const PARK_JOB: u8 = 21;
+const UNPARK_JOB: u8 = 22;
+const PUT_QUEUE: u8 = 23;
+const DELETE_QUEUE: u8 = 24;
+const PUT_QUEUE_COUNTS: u8 = 25;
+const PUT_DEAD: u8 = 26;
+const DELETE_DEAD: u8 = 27;
+const PUT_ANSWER: u8 = 28;
+const DELETE_ANSWER: u8 = 29;
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
 const SIGN: u8 = 1 << 7;
@@ -75,8 +89,10 @@ pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
     const WHAT: &str = "a batch";
     let mut reader = Reader::new(frame);
     let found = reader.u8(WHAT)?;
-    if found != VERSION {
-        return Err(CodecError::Version { what: WHAT, at: 0, found, known: VERSION });
+    match found {
+        0 => return Err(CodecError::Invalid { what: WHAT, at: 0 }),
+        1..=VERSION => {}
+        _ => return Err(CodecError::Version { what: WHAT, at: 0, found, known: VERSION }),
     }
     let partition = PartitionId(u16::from_le_bytes(reader.array("a partition")?));
     let head = PartitionHead::read(&mut reader)?;
@@ -88,101 +104,132 @@ pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
 fn put_op(out: &mut Vec<u8>, op: &Op) {
     match op {
         Op::Sign(sign) => put_sign(out, sign),
-        Op::PutState(slot, state) => {
-            out.push(PUT_STATE);
-            put_slot(out, *slot);
-            state.write(out);
-        }
-        Op::PutDevice(device) => put_record(out, PUT_DEVICE, &**device),
+        Op::PutState(slot, state) => state.write(put_slot(tagged(out, PUT_STATE), *slot)),
+        Op::PutDevice(device) => device.write(tagged(out, PUT_DEVICE)),
         Op::DeleteDevice(id, slot) => {
-            out.push(DELETE_DEVICE);
-            put_bytes(out, id.as_str().as_bytes());
+            put_bytes(tagged(out, DELETE_DEVICE), id.as_str().as_bytes());
             put_slot(out, *slot);
         }
-        Op::PutReportIds(slot, ids) => {
-            out.push(PUT_REPORT_IDS);
-            put_slot(out, *slot);
-            ids.write(out);
-        }
+        Op::PutReportIds(slot, ids) => ids.write(put_slot(tagged(out, PUT_REPORT_IDS), *slot)),
         Op::PutCounts(key, counts) => {
-            out.push(PUT_COUNTS);
-            put_counts_key(out, *key);
+            put_counts_key(tagged(out, PUT_COUNTS), *key);
             counts.write(out);
         }
-        Op::PutQuarantined(report) => put_record(out, PUT_QUARANTINED, &**report),
+        Op::PutQuarantined(report) => report.write(tagged(out, PUT_QUARANTINED)),
         Op::DeleteQuarantined(key) => {
-            out.push(DELETE_QUARANTINED);
-            put_i64(out, key.at.0);
+            put_i64(tagged(out, DELETE_QUARANTINED), key.at.0);
             put_u64(out, u64::from(key.number));
         }
-        Op::PutEvent(event) => put_record(out, PUT_EVENT, &**event),
-        Op::PutPair(pair) => put_record(out, PUT_PAIR, &**pair),
-        Op::DeletePair(slot, client) => {
-            out.push(DELETE_PAIR);
-            put_slot(out, *slot);
-            put_u64(out, client.0);
-        }
-        Op::PutDelivery(delivery) => put_record(out, PUT_DELIVERY, &**delivery),
+        Op::PutEvent(event) => event.write(tagged(out, PUT_EVENT)),
+        Op::PutPair(pair) => pair.write(tagged(out, PUT_PAIR)),
+        Op::DeletePair(slot, client) => put_u64(put_slot(tagged(out, DELETE_PAIR), *slot), client.0),
+        Op::PutDelivery(delivery) => delivery.write(tagged(out, PUT_DELIVERY)),
         Op::PutProgress(key, progress) => {
-            out.push(PUT_PROGRESS);
-            put_delivery_key(out, *key);
+            put_delivery_key(tagged(out, PUT_PROGRESS), *key);
             progress.write(out);
         }
-        Op::PutAttempt(attempt) => put_record(out, PUT_ATTEMPT, attempt),
-        Op::PutJob(job) => put_record(out, PUT_JOB, &**job),
-        Op::DeleteJob(id) => {
-            out.push(DELETE_JOB);
-            out.extend_from_slice(&id.0);
-        }
+        Op::PutAttempt(attempt) => attempt.write(tagged(out, PUT_ATTEMPT)),
+        Op::PutJob(job) => job.write(tagged(out, PUT_JOB)),
+        Op::DeleteJob(id) => put_job_id(tagged(out, DELETE_JOB), *id),
+        Op::DeleteJobHead(id) => put_job_id(tagged(out, DELETE_JOB_HEAD), *id),
+        Op::DeleteJobBody(id) => put_job_id(tagged(out, DELETE_JOB_BODY), *id),
+        Op::ParkJob(job) => job.write(tagged(out, PARK_JOB)),
+        Op::UnparkJob(key) => key.write(tagged(out, UNPARK_JOB)),
         Op::PutJobBody(id, body) => {
-            out.push(PUT_JOB_BODY);
-            out.extend_from_slice(&id.0);
+            put_job_id(tagged(out, PUT_JOB_BODY), *id);
             put_bytes(out, body);
         }
-        Op::PutClient(client) => put_record(out, PUT_CLIENT, &**client),
-        Op::DeleteClient(id) => {
-            out.push(DELETE_CLIENT);
-            put_bytes(out, id.as_str().as_bytes());
+        Op::PutQueue(queue) => queue.write(tagged(out, PUT_QUEUE)),
+        Op::DeleteQueue(queue) => put_u64(tagged(out, DELETE_QUEUE), queue.0),
+        Op::PutQueueCounts(queue, counts) => {
+            put_u64(tagged(out, PUT_QUEUE_COUNTS), queue.0);
+            counts.write(out);
         }
+        Op::PutDead(dead) => dead.write(tagged(out, PUT_DEAD)),
+        Op::DeleteDead(queue, number, id) => put_dead_key(tagged(out, DELETE_DEAD), *queue, *number, *id),
+        Op::PutAnswer(answer) => answer.write(tagged(out, PUT_ANSWER)),
+        Op::DeleteAnswer(key, at) => put_answer_key(tagged(out, DELETE_ANSWER), *key, *at),
+        Op::PutClient(client) => client.write(tagged(out, PUT_CLIENT)),
+        Op::DeleteClient(id) => put_bytes(tagged(out, DELETE_CLIENT), id.as_str().as_bytes()),
     }
 }
 
-fn put_record(out: &mut Vec<u8>, tag: u8, record: &impl Stored) {
+/// Appends what names a change; what follows is appended to the same.
+fn tagged(out: &mut Vec<u8>, tag: u8) -> &mut Vec<u8> {
     out.push(tag);
-    record.write(out);
+    out
 }
 
-fn put_slot(out: &mut Vec<u8>, slot: DeviceSlot) {
+fn put_slot(out: &mut Vec<u8>, slot: DeviceSlot) -> &mut Vec<u8> {
     put_u64(out, u64::from(slot.0));
+    out
+}
+
+fn put_job_id(out: &mut Vec<u8>, id: JobId) {
+    out.extend_from_slice(&id.0);
+}
+
+fn put_dead_key(out: &mut Vec<u8>, queue: QueueKey, number: u64, id: JobId) {
+    put_u64(out, queue.0);
+    put_u64(out, number);
+    put_job_id(out, id);
+}
+
+fn put_answer_key(out: &mut Vec<u8>, key: AnswerKey, at: Timestamp) {
+    out.extend_from_slice(&key.0.to_le_bytes());
+    put_i64(out, at.0);
 }
 
 fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
     let tag = reader.u8("a change")?;
     Ok(match tag {
         PUT_STATE => Op::PutState(get_slot(reader)?, Stored::read(reader)?),
-        PUT_DEVICE => Op::PutDevice(Box::new(Stored::read(reader)?)),
+        PUT_DEVICE => Op::PutDevice(boxed(reader)?),
         DELETE_DEVICE => Op::DeleteDevice(reader.text_as("a device id", DeviceId::new)?, get_slot(reader)?),
-        PUT_REPORT_IDS => Op::PutReportIds(get_slot(reader)?, Box::new(Stored::read(reader)?)),
-        PUT_COUNTS => Op::PutCounts(get_counts_key(reader)?, Box::new(Stored::read(reader)?)),
-        PUT_QUARANTINED => Op::PutQuarantined(Box::new(Stored::read(reader)?)),
+        PUT_REPORT_IDS => Op::PutReportIds(get_slot(reader)?, boxed(reader)?),
+        PUT_COUNTS => Op::PutCounts(get_counts_key(reader)?, boxed(reader)?),
+        PUT_QUARANTINED => Op::PutQuarantined(boxed(reader)?),
         DELETE_QUARANTINED => {
             let at = get_time(reader)?;
             Op::DeleteQuarantined(QuarantineKey { at, number: reader.u32("a number")? })
         }
-        PUT_EVENT => Op::PutEvent(Box::new(Stored::read(reader)?)),
-        PUT_PAIR => Op::PutPair(Box::new(Stored::read(reader)?)),
+        PUT_EVENT => Op::PutEvent(boxed(reader)?),
+        PUT_PAIR => Op::PutPair(boxed(reader)?),
         DELETE_PAIR => Op::DeletePair(get_slot(reader)?, Incarnation(reader.u64("an incarnation")?)),
-        PUT_DELIVERY => Op::PutDelivery(Box::new(Stored::read(reader)?)),
+        PUT_DELIVERY => Op::PutDelivery(boxed(reader)?),
         PUT_PROGRESS => Op::PutProgress(get_delivery_key(reader)?, Stored::read(reader)?),
         PUT_ATTEMPT => Op::PutAttempt(Stored::read(reader)?),
-        PUT_JOB => Op::PutJob(Box::new(Stored::read(reader)?)),
+        PUT_JOB => Op::PutJob(boxed(reader)?),
         DELETE_JOB => Op::DeleteJob(get_job_id(reader)?),
+        DELETE_JOB_HEAD => Op::DeleteJobHead(get_job_id(reader)?),
+        DELETE_JOB_BODY => Op::DeleteJobBody(get_job_id(reader)?),
+        PARK_JOB => Op::ParkJob(boxed(reader)?),
+        UNPARK_JOB => Op::UnparkJob(boxed(reader)?),
         PUT_JOB_BODY => Op::PutJobBody(get_job_id(reader)?, Arc::from(reader.bytes("a job's body")?)),
-        PUT_CLIENT => Op::PutClient(Box::new(Stored::read(reader)?)),
+        PUT_QUEUE => Op::PutQueue(boxed(reader)?),
+        DELETE_QUEUE => Op::DeleteQueue(get_queue(reader)?),
+        PUT_QUEUE_COUNTS => Op::PutQueueCounts(get_queue(reader)?, Stored::read(reader)?),
+        PUT_DEAD => Op::PutDead(boxed(reader)?),
+        DELETE_DEAD => Op::DeleteDead(get_queue(reader)?, reader.u64("a number")?, get_job_id(reader)?),
+        PUT_ANSWER => Op::PutAnswer(boxed(reader)?),
+        DELETE_ANSWER => Op::DeleteAnswer(get_answer_key(reader)?, get_time(reader)?),
+        PUT_CLIENT => Op::PutClient(boxed(reader)?),
         DELETE_CLIENT => Op::DeleteClient(reader.text_as("a client id", ClientId::new)?),
         sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
         _ => return Err(reader.invalid("a change")),
     })
+}
+
+fn boxed<T: Stored>(reader: &mut Reader<'_>) -> Result<Box<T>, CodecError> {
+    T::read(reader).map(Box::new)
+}
+
+fn get_queue(reader: &mut Reader<'_>) -> Result<QueueKey, CodecError> {
+    Ok(QueueKey(reader.u64("a queue")?))
+}
+
+fn get_answer_key(reader: &mut Reader<'_>) -> Result<AnswerKey, CodecError> {
+    Ok(AnswerKey(u128::from_le_bytes(reader.array("the key of an answer")?)))
 }
 
 fn get_slot(reader: &mut Reader<'_>) -> Result<DeviceSlot, CodecError> {

@@ -9,9 +9,9 @@ use super::{CodecError, Stored};
 /// What has no beginning takes one byte.
 const EVER: Timestamp = Timestamp(i64::MIN);
 
-/// Version 1: the fields in order.
+/// Version 2: the fields in order, the number of dead letters last. Version 1 has none.
 impl Stored for PartitionHead {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "a partition's head";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -30,9 +30,10 @@ impl Stored for PartitionHead {
         for from in [self.kept_from.readings, self.kept_from.events, self.kept_from.deliveries] {
             put_option(out, (from != EVER).then_some(&from), |out, from| put_i64(out, from.0));
         }
+        put_u64(out, self.next_dead);
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
         let seq = reader.u64("a batch number")?;
         let now = Timestamp(reader.i64("a time")?);
         let stamp = Timestamp(now.0.wrapping_add(reader.i64("a stamp")?));
@@ -58,6 +59,7 @@ impl Stored for PartitionHead {
                 events: get_from(reader)?,
                 deliveries: get_from(reader)?,
             },
+            next_dead: if version < 2 { 0 } else { reader.u64("a number")? },
         })
     }
 }

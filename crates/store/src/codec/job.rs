@@ -1,21 +1,32 @@
-//! The stored form of a job's head: what a restart reads of every job.
+//! The stored forms of a job's head, which a restart reads of every resident job, and of a parked job.
 
 use base::Timestamp;
-use records::{AliasKey, Holder, JobHead, JobId, JobState, Process, QueueKey, Starts, Successor};
+use records::{
+    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
+    QueueKey, Starts, Successor, Terms,
+};
 
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::terms::{get_terms, put_terms};
 use super::{CodecError, Stored};
 
 const RESERVED: u8 = 1 << 0;
 const HELD_OUTSIDE: u8 = 1 << 1;
 const HAS_ALIAS: u8 = 1 << 2;
 const HAS_SUCCESSOR: u8 = 1 << 3;
-const FLAGS_END: u8 = 1 << 4;
+const HAS_TERMS: u8 = 1 << 4;
+/// The end of the flags of each version, from 1.
+const FLAGS_END: [u8; 2] = [1 << 4, 1 << 5];
 
-/// Version 1: a byte that says what is there, the id, the numbers as varints, `visible_at` as a difference from
-/// `run_at`; then lease and holder, alias and successor as far as they are there.
+const STARTS_AFTER_RUN: u8 = 1 << 0;
+const SUCCESSOR_HAS_TERMS: u8 = 1 << 1;
+/// The end of a successor's flags in each version, from 1.
+const SUCCESSOR_FLAGS_END: [u8; 2] = [1 << 1, 1 << 2];
+
+/// Version 2: a byte that says what is there, the id, the numbers as varints, `visible_at` as a difference from
+/// `run_at`; then lease and holder, alias, terms and successor as far as they are there. Version 1 has no terms.
 impl Stored for JobHead {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "a job";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -36,14 +47,17 @@ impl Stored for JobHead {
         if let Some(alias) = self.alias {
             out.extend_from_slice(&alias.0.to_le_bytes());
         }
+        if self.terms != Terms::default() {
+            put_terms(out, &self.terms, self.run_at);
+        }
         if let Some(successor) = &self.successor {
             put_successor(out, successor);
         }
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
         let flags = reader.u8(Self::NAME)?;
-        if flags >= FLAGS_END || (flags & HELD_OUTSIDE != 0 && flags & RESERVED == 0) {
+        if flags >= end_of(FLAGS_END, version) || (flags & HELD_OUTSIDE != 0 && flags & RESERVED == 0) {
             return Err(reader.invalid(Self::NAME));
         }
         let id = JobId(reader.array("a job id")?);
@@ -63,9 +77,13 @@ impl Stored for JobHead {
                 0 => None,
                 _ => Some(AliasKey(u128::from_le_bytes(reader.array("an alias")?))),
             },
+            terms: match flags & HAS_TERMS {
+                0 => Terms::default(),
+                _ => get_terms(reader, run_at)?,
+            },
             successor: match flags & HAS_SUCCESSOR {
                 0 => None,
-                _ => Some(get_successor(reader)?),
+                _ => Some(get_successor(reader, version)?),
             },
         })
     }
@@ -78,8 +96,14 @@ fn flags(job: &JobHead) -> u8 {
         JobState::Reserved { holder: Holder::Outside, .. } => RESERVED | HELD_OUTSIDE,
     };
     let alias = if job.alias.is_some() { HAS_ALIAS } else { 0 };
+    let terms = if job.terms == Terms::default() { 0 } else { HAS_TERMS };
     let successor = if job.successor.is_some() { HAS_SUCCESSOR } else { 0 };
-    state | alias | successor
+    state | alias | terms | successor
+}
+
+/// Where the flags of a version end.
+fn end_of(ends: [u8; 2], version: u8) -> u8 {
+    if version < 2 { ends[0] } else { ends[1] }
 }
 
 fn get_state(reader: &mut Reader<'_>, flags: u8) -> Result<JobState, CodecError> {
@@ -99,22 +123,98 @@ fn put_successor(out: &mut Vec<u8>, successor: &Successor) {
     put_u64(out, successor.number);
     put_i64(out, successor.run_at.0);
     put_u64(out, u64::from(successor.tries));
-    out.push(match successor.starts {
+    let starts = match successor.starts {
         Starts::AfterJob => 0,
-        Starts::AfterRun => 1,
+        Starts::AfterRun => STARTS_AFTER_RUN,
+    };
+    let has_terms = successor.terms != Terms::default();
+    out.push(starts | if has_terms { SUCCESSOR_HAS_TERMS } else { 0 });
+    if has_terms {
+        put_terms(out, &successor.terms, successor.run_at);
+    }
+}
+
+fn get_successor(reader: &mut Reader<'_>, version: u8) -> Result<Successor, CodecError> {
+    let id = JobId(reader.array("a job id")?);
+    let number = reader.u64("a publish number")?;
+    let run_at = Timestamp(reader.i64("a time")?);
+    let tries = reader.u32("a count")?;
+    let flags = reader.u8("a successor")?;
+    if flags >= end_of(SUCCESSOR_FLAGS_END, version) {
+        return Err(reader.invalid("a successor"));
+    }
+    let starts = if flags & STARTS_AFTER_RUN == 0 { Starts::AfterJob } else { Starts::AfterRun };
+    let terms = match flags & SUCCESSOR_HAS_TERMS {
+        0 => Terms::default(),
+        _ => get_terms(reader, run_at)?,
+    };
+    Ok(Successor { id, number, run_at, tries, terms, starts })
+}
+
+/// Version 1: what it waits for, and the head with its own version.
+impl Stored for ParkedJob {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a parked job";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_parking(out, self.parking);
+        self.head.write(out);
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        let parking = get_parking(reader)?;
+        let head = JobHead::read(reader)?;
+        if head.state != JobState::Waiting || head.successor.is_some() {
+            return Err(reader.invalid(Self::NAME));
+        }
+        Ok(Self { head, parking })
+    }
+}
+
+/// Version 1: the fields in order.
+impl Stored for ParkedKey {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a parked job's key";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.0);
+        put_u64(out, self.queue.0);
+        put_parking(out, self.parking);
+        out.push(match self.clock {
+            JobClock::Engine => 0,
+            JobClock::Wall => 1,
+        });
+        put_i64(out, self.visible_at.0);
+        put_u64(out, self.number);
+        put_option(out, self.expires_at.as_ref(), |out, at| put_i64(out, at.0));
+        put_option(out, self.group.as_ref(), |out, group| out.extend_from_slice(&group.0.to_le_bytes()));
+        put_option(out, self.alias.as_ref(), |out, alias| out.extend_from_slice(&alias.0.to_le_bytes()));
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        Ok(Self {
+            id: JobId(reader.array("a job id")?),
+            queue: QueueKey(reader.u64("a queue")?),
+            parking: get_parking(reader)?,
+            clock: reader.choice("a clock", &[JobClock::Engine, JobClock::Wall])?,
+            visible_at: Timestamp(reader.i64("a time")?),
+            number: reader.u64("a publish number")?,
+            expires_at: reader.option("a time", |reader| Ok(Timestamp(reader.i64("a time")?)))?,
+            group: reader
+                .option("a group", |reader| Ok(GroupKey(u64::from_le_bytes(reader.array("a group")?))))?,
+            alias: reader
+                .option("an alias", |reader| Ok(AliasKey(u128::from_le_bytes(reader.array("an alias")?))))?,
+        })
+    }
+}
+
+fn put_parking(out: &mut Vec<u8>, parking: Parking) {
+    out.push(match parking {
+        Parking::Time => 0,
+        Parking::Worker => 1,
     });
 }
 
-fn get_successor(reader: &mut Reader<'_>) -> Result<Successor, CodecError> {
-    Ok(Successor {
-        id: JobId(reader.array("a job id")?),
-        number: reader.u64("a publish number")?,
-        run_at: Timestamp(reader.i64("a time")?),
-        tries: reader.u32("a count")?,
-        starts: match reader.u8("a successor's start")? {
-            0 => Starts::AfterJob,
-            1 => Starts::AfterRun,
-            _ => return Err(reader.invalid("a successor's start")),
-        },
-    })
+fn get_parking(reader: &mut Reader<'_>) -> Result<Parking, CodecError> {
+    reader.choice("what a parked job waits for", &[Parking::Time, Parking::Worker])
 }

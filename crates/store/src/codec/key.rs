@@ -4,10 +4,14 @@
 //! Keys have no version byte: a key of another form is another table.
 
 use base::{ClientId, DeviceId, Incarnation, Kind, PartitionId, Timestamp};
-use records::{CountsKey, DeliveryKey, DeviceSlot, EventKey, JobId, QuarantineKey};
+use records::{
+    AliasKey, AnswerKey, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey, JobClock, JobId, ParkedKey,
+    QuarantineKey, QueueKey,
+};
 use smallvec::SmallVec;
 
 use super::CodecError;
+use crate::port::TimePlace;
 
 /// A key; most fit without an allocation.
 pub(crate) type Key = SmallVec<[u8; 24]>;
@@ -96,6 +100,151 @@ pub(crate) fn pair(device: DeviceSlot, client: Incarnation) -> Key {
 pub(crate) fn job(id: JobId) -> Key {
     Key::from_slice(&id.0)
 }
+
+/// Bytes of a job's id in a key.
+pub(crate) const JOB_BYTES: usize = 16;
+
+pub(crate) fn queue(queue: QueueKey) -> Key {
+    Key::from_slice(&queue.0.to_be_bytes())
+}
+
+/// A queue's dead letter of this number.
+pub(crate) fn dead(in_queue: QueueKey, number: u64) -> Key {
+    let mut key = queue(in_queue);
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// A job by its id within its queue.
+pub(crate) fn job_of(in_queue: QueueKey, id: JobId) -> Key {
+    let mut key = queue(in_queue);
+    key.extend_from_slice(&id.0);
+    key
+}
+
+/// A job by its alias within its queue.
+pub(crate) fn alias(in_queue: QueueKey, alias: AliasKey) -> Key {
+    let mut key = queue(in_queue);
+    key.extend_from_slice(&alias.0.to_be_bytes());
+    key
+}
+
+/// A line of jobs that wait for a worker: those of a queue without a group, or those of one of its groups.
+pub(crate) fn line(in_queue: QueueKey, group: Option<GroupKey>) -> Key {
+    let mut key = queue(in_queue);
+    key.push(u8::from(group.is_some()));
+    group.iter().for_each(|group| key.extend_from_slice(&group.0.to_be_bytes()));
+    key
+}
+
+/// The place of a job in its line.
+pub(crate) fn in_line(job: &ParkedKey) -> Key {
+    let mut key = line(job.queue, job.group);
+    key.extend_from_slice(&flipped(job.visible_at).to_be_bytes());
+    key.extend_from_slice(&job.number.to_be_bytes());
+    key
+}
+
+pub(crate) fn answer(key: AnswerKey) -> Key {
+    Key::from_slice(&key.0.to_be_bytes())
+}
+
+/// An answer by when it was given.
+pub(crate) fn answer_at(at: Timestamp, key: AnswerKey) -> Key {
+    let mut out = time(at);
+    out.extend_from_slice(&key.0.to_be_bytes());
+    out
+}
+
+/// What every key behind a time begins with.
+pub(crate) fn time(at: Timestamp) -> Key {
+    Key::from_slice(&flipped(at).to_be_bytes())
+}
+
+/// The answer and its time that [`answer_at`] stands for.
+pub(crate) fn answer_from_key(key: &[u8]) -> Result<(Timestamp, AnswerKey), CodecError> {
+    let invalid = CodecError::Invalid { what: "the key of an answer", at: 0 };
+    let (at, key) = key.split_first_chunk::<8>().ok_or(invalid)?;
+    let key: [u8; 16] = key.try_into().map_err(|_| invalid)?;
+    let at = Timestamp((u64::from_be_bytes(*at) ^ SIGN).cast_signed());
+    Ok((at, AnswerKey(u128::from_be_bytes(key))))
+}
+
+/// The job whose id is all of `bytes`.
+pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
+    bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
+}
+
+/// A parked job by its time: a bit for the clock and the higher bits of the time, its id, and the lower bits of the time.
+/// Jobs that become due within the same bucket lie together in the order of their ids, which is that of publishing: whatever their times,
+/// what a checkpoint writes goes to the ends of few buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimedKey {
+    pub(crate) clock: JobClock,
+    pub(crate) at: Timestamp,
+    pub(crate) id: JobId,
+}
+
+impl TimedKey {
+    const BYTES: usize = 8 + JOB_BYTES;
+    /// Bytes of clock and time before the id. The rest are those within a bucket.
+    pub(crate) const BUCKET_BYTES: usize = 6;
+    const HALF: i64 = 1 << 62;
+
+    /// Times that no clock reaches are as far away as a key can say.
+    fn clock_and_time(clock: JobClock, at: Timestamp) -> u64 {
+        let clock = match clock {
+            JobClock::Engine => 0,
+            JobClock::Wall => SIGN,
+        };
+        let at = at.0.clamp(-Self::HALF, Self::HALF - 1) + Self::HALF;
+        clock | at.cast_unsigned()
+    }
+
+    pub(crate) fn to_key(self) -> Key {
+        let time = Self::clock_and_time(self.clock, self.at).to_be_bytes();
+        let (bucket, within) = time.split_at(Self::BUCKET_BYTES);
+        let mut key = Key::from_slice(bucket);
+        key.extend_from_slice(&self.id.0);
+        key.extend_from_slice(within);
+        key
+    }
+
+    pub(crate) fn from_key(key: &[u8]) -> Result<Self, CodecError> {
+        let invalid = CodecError::Invalid { what: "the key of a time", at: 0 };
+        let key: &[u8; Self::BYTES] = key.try_into().map_err(|_| invalid)?;
+        let (bucket, rest) = key.split_at(Self::BUCKET_BYTES);
+        let (id, within) = rest.split_at(JOB_BYTES);
+        let time = bucket.iter().chain(within).fold(0_u64, |time, byte| time << 8 | u64::from(*byte));
+        let clock = if time & SIGN == 0 { JobClock::Engine } else { JobClock::Wall };
+        let at = Timestamp((time & !SIGN).cast_signed() - Self::HALF);
+        Ok(Self { clock, at, id: job_from(id)? })
+    }
+
+    /// What the keys of all times in a bucket begin with.
+    pub(crate) fn bucket(clock: JobClock, bucket: i64) -> Key {
+        let at = Timestamp(bucket << TimePlace::BUCKET_BITS);
+        Key::from_slice(&Self::clock_and_time(clock, at).to_be_bytes()[..Self::BUCKET_BYTES])
+    }
+
+    /// The last key of a place, whatever its time within the bucket.
+    pub(crate) fn last_at(clock: JobClock, place: TimePlace) -> Key {
+        let mut key = Self::bucket(clock, place.bucket);
+        key.extend_from_slice(&place.id.0);
+        key.extend_from_slice(&[u8::MAX; 8 - Self::BUCKET_BYTES]);
+        key
+    }
+
+    /// The first key of a clock.
+    pub(crate) fn first_of(clock: JobClock) -> Key {
+        Key::from_slice(&Self::clock_and_time(clock, Timestamp(i64::MIN)).to_be_bytes()[..1])
+    }
+}
+
+const _: () = assert!(
+    TimePlace::BUCKET_BITS as usize == 8 * (8 - TimedKey::BUCKET_BYTES),
+    "a key keeps the time within a bucket behind the id"
+);
 
 /// A place in a feed: a time and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,6 +6,7 @@
 //! another meaning under the same version. Nothing here trusts its input: bytes that make no sense are a
 //! [`CodecError`], never a panic.
 
+mod answer;
 mod batch;
 mod bytes;
 mod client;
@@ -17,8 +18,10 @@ mod head;
 mod job;
 pub(crate) mod key;
 mod quarantine;
+mod queue;
 mod report_ids;
 mod seen;
+mod terms;
 mod value;
 
 pub use batch::{decode_batch, encode_batch};

@@ -98,13 +98,13 @@ fn a_wrong_length_asks_for_no_memory() {
 #[test]
 fn a_later_version_is_named() {
     let mut frame = encode_batch(&Batch::new(PartitionId(0)));
-    frame[0] = 2;
+    frame[0] = 3;
     let error = decode_batch(&frame).expect_err("a later version");
-    assert_eq!(error.to_string(), "a batch at byte 0 is of version 2, and this build knows versions up to 1");
-    frame[0] = 1;
+    assert_eq!(error.to_string(), "a batch at byte 0 is of version 3, and this build knows versions up to 2");
+    frame[0] = 2;
     frame[3] = 9;
     let error = decode_batch(&frame).expect_err("a later version");
-    assert_eq!(error, CodecError::Version { what: "a partition's head", at: 3, found: 9, known: 1 });
+    assert_eq!(error, CodecError::Version { what: "a partition's head", at: 3, found: 9, known: 2 });
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Random traffic: the store must show what the model shows, whatever happens to it in between.
 
+mod queues;
+
 use base::random::Random;
 use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use records::{DeliveryKey, DeliveryStatus, DeviceSlot, EventKey, EventKind, JobId, QuarantineKey};
@@ -9,17 +11,17 @@ use super::{Make, Subject, loaded, put};
 use crate::memory::MemoryStore;
 use crate::port::{CommitOutcome, Page, ReadingKey, Store, View, Whose};
 
-/// Traffic in three partitions; restarts and whatever the store does by itself come at random.
+/// Traffic in partitions of every kind; restarts and whatever the store does by itself come at random.
 pub fn random_traffic_agrees_with_the_model(make: Make<'_>) {
     for seed in 0..6 {
         let mut subject = make();
         let model = MemoryStore::new(Lineage(1), 2);
-        let partitions = [PartitionId(0), PartitionId(1), PartitionId::REGISTRY];
+        let partitions = [PartitionId(0), PartitionId(1), PartitionId::REGISTRY, PartitionId::of_queues(0)];
         let mut traffic =
             partitions.map(|partition| Traffic::new(seed * 3 + u64::from(partition.0), partition));
         let mut random = Random::new(seed);
-        for turn in 0..60 {
-            let traffic = &mut traffic[random.below(3) as usize];
+        for turn in 0..80 {
+            let traffic = &mut traffic[random.below(4) as usize];
             let batch = traffic.next_batch(1 + random.below(60));
             model.commit(
                 batch.clone(),
@@ -56,6 +58,7 @@ pub fn agree(store: &dyn Store, model: &dyn Store, traffic: &Traffic, random: &m
     for _ in 0..12 {
         pages(view, model, traffic, random, context);
     }
+    queues::agree(view, model, traffic, random, context);
 }
 
 fn by_key(view: &dyn View, model: &dyn View, traffic: &Traffic, context: &str) {

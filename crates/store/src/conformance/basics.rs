@@ -8,7 +8,7 @@ use base::{Value, WayIn};
 use records::{
     Attempt, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind, JobHead, JobId, JobState, Op, Pair,
-    PartitionHead, QueueKey, Reading, Seen, Sign, SignReading,
+    PartitionHead, QueueKey, Reading, Seen, Sign, SignReading, Terms,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -98,6 +98,7 @@ fn job(number: u8) -> JobHead {
         tries: 3,
         state: JobState::Waiting,
         alias: None,
+        terms: Terms::default(),
         successor: None,
     }
 }

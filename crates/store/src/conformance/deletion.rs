@@ -44,7 +44,7 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
         Resident::Device(profile, _, _) => profile.slot == device,
         Resident::Pair(pair) => pair.slot == device,
         Resident::ReportIds(slot, _) => *slot == device,
-        Resident::Job(_) | Resident::Client(_) | Resident::Quarantined(..) => false,
+        Resident::Queue(..) | Resident::Job(_) | Resident::Client(_) | Resident::Quarantined(..) => false,
     };
     assert!(!loaded(subject.store(), PARTITION).1.iter().any(is_of), "{context}");
     // what was on its way is still told of

@@ -2,6 +2,7 @@
 //! was there. The same seed gives the same batches.
 
 mod keeping;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use records::{
     AliasKey, Attempt, AttemptError, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress,
     DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight, Holder, JobHead, JobId,
     JobState, Op, Pair, PartitionHead, PreviousSecret, Process, QuarantineKey, QueueKey, Sign, SignReading,
-    Starts, Successor, Waiting,
+    Starts, Successor, Terms, Waiting,
 };
 
 /// What a partition's batches could be.
@@ -29,6 +30,7 @@ pub struct Traffic {
     jobs: Vec<JobId>,
     pairs: Vec<(DeviceSlot, Incarnation)>,
     quarantined: Vec<QuarantineKey>,
+    in_queues: queues::InQueues,
 }
 
 /// A registered device.
@@ -62,6 +64,7 @@ impl Traffic {
             jobs: Vec::new(),
             pairs: Vec::new(),
             quarantined: Vec::new(),
+            in_queues: queues::InQueues::default(),
         }
     }
 
@@ -109,10 +112,10 @@ impl Traffic {
         self.move_kept_from();
         let mut ops = Vec::new();
         for _ in 0..self.below(changes) + 1 {
-            if self.partition == PartitionId::REGISTRY {
-                self.registry(&mut ops);
-            } else {
-                self.change(&mut ops);
+            match self.partition {
+                PartitionId::REGISTRY => self.registry(&mut ops),
+                partition if partition.queues_index().is_some() => self.change_of_queues(&mut ops),
+                _ => self.change(&mut ops),
             }
         }
         Batch { partition: self.partition, head: self.head.clone(), ops }
@@ -395,11 +398,13 @@ impl Traffic {
             tries: self.below(10) as u32,
             state: self.maybe(reserved).unwrap_or(JobState::Waiting),
             alias: self.maybe(|traffic| AliasKey(u128::from(traffic.random.next_u64()) << 40)),
+            terms: Terms::default(),
             successor: self.maybe(|traffic| Successor {
                 id: JobId([7; 16]),
                 number: traffic.below(1_000),
                 run_at: traffic.head.now,
                 tries: 3,
+                terms: Terms::default(),
                 starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
             }),
         };

@@ -1,6 +1,8 @@
 //! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so that the one committer
 //! neither encodes nor decodes.
 
+mod queues;
+
 use std::sync::Arc;
 
 use records::{
@@ -11,6 +13,7 @@ use records::{
 use super::tables::Table;
 use crate::codec::key::{self, Key, Moment};
 use crate::codec::{Stored, encode_batch};
+pub(super) use queues::places;
 
 /// A batch on its way to the log and the overlay.
 #[derive(Debug)]
@@ -108,7 +111,20 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
             out.push(delete(Table::JobHeads, key::job(id)));
             out.push(delete(Table::JobBodies, key::job(id)));
         }
+        Op::DeleteJobHead(id) => out.push(delete(Table::JobHeads, key::job(id))),
+        Op::DeleteJobBody(id) => out.push(delete(Table::JobBodies, key::job(id))),
         Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
+        Op::ParkJob(job) => queues::park(&job, out),
+        Op::UnparkJob(key) => queues::unpark(&key, out),
+        Op::PutQueue(queue) => out.push(put(Table::Queues, key::queue(queue.key), &*queue)),
+        Op::DeleteQueue(queue) => queues::delete_queue(queue, out),
+        Op::PutQueueCounts(queue, counts) => {
+            out.push(put(Table::QueueCounts, key::queue(queue), &counts));
+        }
+        Op::PutDead(dead) => queues::put_dead(&dead, out),
+        Op::DeleteDead(queue, number, id) => queues::delete_dead(queue, number, id, out),
+        Op::PutAnswer(answer) => queues::put_answer(&answer, out),
+        Op::DeleteAnswer(key, at) => queues::delete_answer(key, at, out),
         Op::PutClient(client) => out.push(put(Table::Clients, key::client(&client.id), &*client)),
         Op::DeleteClient(id) => out.push(delete(Table::Clients, key::client(&id))),
     }

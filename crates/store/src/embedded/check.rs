@@ -4,6 +4,7 @@
 //! a cut in memory, so that what is only in the log is looked at too. Findings are told as they come, each with its file and
 //! offset or key; a check goes on behind them as far as that makes sense.
 
+mod queues;
 mod readings;
 mod references;
 mod rows;

@@ -17,16 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use base::Timestamp;
+use base::{PartitionId, Timestamp};
 use blocklog::Position;
-use records::KeptFrom;
+use records::{KeptFrom, PartitionHead};
 
 use super::directory::Covered;
 use super::key_range::KeyRange;
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
-use super::presence::Presence;
+use super::presence::{Filter, Marks, Presence};
 use super::tables::{Snapshot, Table, Writer};
 use super::{EmbeddedStore, Progress, position};
 use crate::codec::Stored;
@@ -207,14 +207,14 @@ impl EmbeddedStore {
             }
             write::write(writer, partition.id, &data)
         })?;
-        partition.note_present(write::present(&data));
+        partition.note_written(&data);
         if data.rows(Table::Deleted).is_some_and(|rows| rows.len() > 0) {
             checkpointer.to_sweep.insert(index);
         }
         drop(data);
         let snapshot = self.show_tables(Some(index))?;
         if partition.presence_is_overfull() {
-            partition.set_presence(presence_of(&snapshot, partition)?);
+            partition.set_presence(presence_of(&snapshot, partition.id, &covered.head)?);
         }
         checkpointer.merging.note(index, &written.blobs, self.options.merged_blobs);
         Ok((written.bytes, if is_forgotten { checkpointer.covered[index] } else { covered.position }))
@@ -257,10 +257,31 @@ fn put_covered(
         .try_for_each(|(index, covered)| heads.put(store.partitions[*index].id, &[], &covered.to_row()))
 }
 
-/// A filter of what is in the tables of a partition.
-pub(super) fn presence_of(snapshot: &Snapshot, partition: &Partition) -> Result<Presence, StoreError> {
+/// What is in the tables of a partition whose latest head there is `head`.
+pub(super) fn presence_of(
+    snapshot: &Snapshot,
+    partition: PartitionId,
+    head: &PartitionHead,
+) -> Result<Presence, StoreError> {
+    if partition.queues_index().is_none() {
+        return filter_of(snapshot, partition).map(Presence::Filter);
+    }
+    let mut presence = Presence::Marks(Marks::default());
+    for table in presence.tables() {
+        if let Some((last, _)) =
+            snapshot.range(*table, partition, &KeyRange::all())?.next_back().transpose()?
+        {
+            presence.insert(*table, &last);
+        }
+    }
+    presence.insert_dead_before(head.next_dead);
+    Ok(presence)
+}
+
+/// Jobs are found by their heads; their bodies come and go with these.
+fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<Filter, StoreError> {
     let tables = [Table::Pairs, Table::JobHeads];
-    let keys = |table| snapshot.range(table, partition.id, &KeyRange::all());
+    let keys = |table| snapshot.range(table, partition, &KeyRange::all());
     let mut count = 0;
     for table in tables {
         for row in keys(table)? {
@@ -268,11 +289,11 @@ pub(super) fn presence_of(snapshot: &Snapshot, partition: &Partition) -> Result<
             count += 1;
         }
     }
-    let mut presence = Presence::for_keys(count);
+    let mut filter = Filter::for_keys(count);
     for table in tables {
         for row in keys(table)? {
-            presence.insert(table, &row?.0);
+            filter.insert(table, &row?.0);
         }
     }
-    Ok(presence)
+    Ok(filter)
 }

@@ -9,7 +9,9 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 /// The data directory: written once, when it is made.
 ///
 /// The version of this record is the version of the whole directory: a build that does not know it opens nothing else.
-/// To change the meaning of anything that has no version of its own - a table's key, which tables there are - raise it.
+/// To change the meaning of anything that has no version of its own - a table's key, which tables there are - raise it. An opening
+/// makes what a directory of an earlier version lacks, and writes the newest version. Version 1 has no partitions of queues, and no tables
+/// for them: they are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) lineage: Lineage,
@@ -19,7 +21,7 @@ pub(super) struct Directory {
 }
 
 impl Stored for Directory {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "the data directory";
 
     fn put(&self, out: &mut Vec<u8>) {

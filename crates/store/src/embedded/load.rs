@@ -1,11 +1,12 @@
-//! What a partition keeps in memory, streamed: devices with state and signs of life, then what belongs to them.
+//! What a partition keeps in memory, streamed: devices with state and signs of life, or queues with their counts, then what
+//! belongs to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use records::{
-    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, QuarantineKey, Quarantined, ReportIds,
-    Seen,
+    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, QuarantineKey, Quarantined, Queue,
+    QueueCounts, ReportIds, Seen,
 };
 
 use super::tables::Table;
@@ -37,12 +38,27 @@ pub(super) fn load(view: &EmbeddedView, resident: &mut dyn FnMut(Resident)) -> R
         }
         Ok(())
     })?;
+    queues(view, resident)?;
     view.each::<JobHead>(Table::JobHeads, |_, job| {
         resident(Resident::Job(Box::new(job)));
         Ok(())
     })?;
     view.each::<Client>(Table::Clients, |_, client| {
         resident(Resident::Client(Box::new(client)));
+        Ok(())
+    })
+}
+
+/// Queues with their counts, which are read first, in order.
+fn queues(view: &EmbeddedView, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
+    let mut counts = HashMap::new();
+    view.each::<QueueCounts>(Table::QueueCounts, |key, of_queue| {
+        counts.insert(key.clone(), of_queue);
+        Ok(())
+    })?;
+    view.each::<Queue>(Table::Queues, |key, queue| {
+        let counts = counts.remove(key).unwrap_or_default();
+        resident(Resident::Queue(Box::new(queue), counts));
         Ok(())
     })
 }

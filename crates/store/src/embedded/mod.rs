@@ -32,6 +32,7 @@ mod partition;
 mod presence;
 mod restore;
 mod sabotage;
+mod table;
 mod tables;
 mod view;
 
@@ -75,7 +76,7 @@ pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
 pub const LOG_BYTES_FACTOR_MAX: u64 = 3;
 /// Memory for pages of the tables.
 pub const TABLE_CACHE_BYTES: usize = 32 << 20;
-/// Device partitions of a new data directory.
+/// Device partitions of a new data directory, and as many of queues.
 pub const PARTITIONS: u16 = 16;
 
 /// When what is committed is synced.
@@ -91,7 +92,7 @@ pub enum SyncMode {
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// Device partitions of a data directory that is made; one that is there keeps its own number.
+    /// Device partitions of a data directory that is made, and as many of queues; one that is there keeps its own number.
     pub partitions: u16,
     /// Memory for pages of the tables.
     pub table_cache_bytes: usize,
@@ -142,7 +143,7 @@ pub enum Progress {
 pub struct EmbeddedStore {
     options: EmbeddedOptions,
     directory: Directory,
-    /// Device partitions by number, then the registry.
+    /// Device partitions by number, then the registry, then partitions of queues by index.
     partitions: Vec<Partition>,
     inbox: Inbox,
     committer: Mutex<Committer>,
@@ -192,12 +193,23 @@ impl EmbeddedStore {
     }
 }
 
-/// Device partitions come first, then the registry.
+/// Every partition, in order of its place.
+fn partition_ids(partitions: u16) -> impl Iterator<Item = PartitionId> {
+    let queues = (0..partitions).map(PartitionId::of_queues);
+    (0..partitions).map(PartitionId).chain([PartitionId::REGISTRY]).chain(queues)
+}
+
+/// The place of a partition, if there is such a one.
 fn partition_index(partition: PartitionId, partitions: u16) -> Option<usize> {
-    match partition {
-        PartitionId::REGISTRY => Some(usize::from(partitions)),
-        partition => (partition.0 < partitions).then_some(usize::from(partition.0)),
+    let devices = usize::from(partitions);
+    if partition == PartitionId::REGISTRY {
+        return Some(devices);
     }
+    let (index, first) = match partition.queues_index() {
+        Some(index) => (index, devices + 1),
+        None => (partition.0, 0),
+    };
+    (index < partitions).then_some(first + usize::from(index))
 }
 
 impl Store for EmbeddedStore {

@@ -23,11 +23,10 @@ use super::inbox::Inbox;
 use super::key_range::KeyRange;
 use super::overlay::OverlayMemory;
 use super::partition::Partition;
-use super::presence::Presence;
 use super::sabotage::Sabotage;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
-use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_index};
+use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_ids, partition_index};
 use crate::codec::{CodecError, Stored, decode_batch};
 use crate::port::StoreError;
 
@@ -53,6 +52,9 @@ impl EmbeddedStore {
         let tables = Tables::open(&*disk, TABLES, options.table_cache_bytes)?;
         let snapshot = Arc::new(tables.snapshot()?);
         let directory = read_directory(&snapshot)?;
+        if snapshot.directory()?.is_some_and(|row| row != directory.to_row()) {
+            tables.write(|writer| writer.put_directory(&directory.to_row()))?;
+        }
         let covered = read_covered(&snapshot, &directory)?;
         let (overlay_memory, counters) = (Arc::default(), Counters::default());
         counters.merging.hold(&snapshot)?;
@@ -118,8 +120,9 @@ pub(super) fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
 
 /// Makes the directory: the log, then the tables under another name, and their name last.
 fn make(disk: &Arc<dyn Disk>, options: &EmbeddedOptions) -> Result<(), StoreError> {
-    if options.partitions == 0 || options.partitions == PartitionId::REGISTRY.0 {
-        return Err(StoreError::Refused("a data directory has 1 to 65534 partitions".to_owned()));
+    if options.partitions == 0 || options.partitions > PartitionId::DEVICES_MAX {
+        let text = format!("a data directory has 1 to {} partitions", PartitionId::DEVICES_MAX);
+        return Err(StoreError::Refused(text));
     }
     if has(&**disk, TABLES_RESTORED)? {
         return Err(StoreError::Refused(format!(
@@ -171,14 +174,23 @@ fn make_log(disk: &Arc<dyn Disk>, options: &EmbeddedOptions, id: LogId) -> Resul
 
 fn read_directory(snapshot: &Snapshot) -> Result<Directory, StoreError> {
     let row = snapshot.directory()?.unwrap_or_default();
-    Directory::from_row(&row).map_err(|error| match error {
+    let directory = Directory::from_row(&row).map_err(|error| match error {
         CodecError::Version { found, known, .. } => StoreError::Refused(format!(
             "{} has format {found}, this build reads formats up to {known}: start the version that wrote it, or a \
              later one",
             snapshot.name()
         )),
         error => damaged_row(snapshot.name(), Table::Directory, &[], &error),
-    })
+    })?;
+    if directory.partitions > PartitionId::DEVICES_MAX {
+        return Err(StoreError::Refused(format!(
+            "{} has {} partitions, this build knows up to {}: start the version that wrote it",
+            snapshot.name(),
+            directory.partitions,
+            PartitionId::DEVICES_MAX
+        )));
+    }
+    Ok(directory)
 }
 
 /// What the tables hold of each partition, by its place.
@@ -186,7 +198,6 @@ fn read_covered(
     snapshot: &Snapshot,
     directory: &Directory,
 ) -> Result<Vec<(PartitionId, Covered)>, StoreError> {
-    let ids = (0..directory.partitions).map(PartitionId).chain([PartitionId::REGISTRY]);
     let read = |id| {
         let row = snapshot.get(Table::Heads, id, &[])?;
         let covered = row.map_or(Ok(Covered::default()), |row| Covered::from_row(&row));
@@ -194,7 +205,7 @@ fn read_covered(
             .map(|covered| (id, covered))
             .map_err(|error| damaged_row(snapshot.name(), Table::Heads, &id.0.to_be_bytes(), &error))
     };
-    ids.map(read).collect()
+    partition_ids(directory.partitions).map(read).collect()
 }
 
 fn partitions(
@@ -203,11 +214,9 @@ fn partitions(
     memory: &Arc<OverlayMemory>,
 ) -> Result<Vec<Partition>, StoreError> {
     let open = |(id, covered): &(PartitionId, Covered)| {
-        let empty = Presence::for_keys(0);
-        let (snapshot, head) = (Arc::clone(snapshot), covered.head.clone());
-        let partition = Partition::new(*id, Arc::clone(&snapshot), head, empty, Arc::clone(memory));
-        partition.set_presence(presence_of(&snapshot, &partition)?);
-        Ok(partition)
+        let presence = presence_of(snapshot, *id, &covered.head)?;
+        let head = covered.head.clone();
+        Ok(Partition::new(*id, Arc::clone(snapshot), head, presence, Arc::clone(memory)))
     };
     covered.iter().map(open).collect()
 }

@@ -61,11 +61,11 @@ pub(super) struct Below<'a> {
 }
 
 impl Below<'_> {
-    /// Whether the row may be in what lies below; never wrong when it says no.
-    fn may_hold(&self, table: Table, key: &[u8]) -> bool {
-        self.frozen
-            .is_some_and(|frozen| reading(&frozen.data).rows(table).is_some_and(|rows| rows.holds(key)))
-            || self.presence.may_hold(table, key)
+    /// Whether the row, or of a deletion any such row, may be in what lies below; never wrong when it says no.
+    fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
+        let in_frozen =
+            |frozen: &Overlay| reading(&frozen.data).rows(table).is_some_and(|rows| rows.holds(key));
+        self.presence.may_hold(table, key, value) || self.frozen.is_some_and(in_frozen)
     }
 }
 
@@ -177,11 +177,11 @@ impl Data {
         match change {
             Change::Sign(sign) => self.sign(&sign, versions),
             Change::Put { table, key, value } => {
-                let is_born = |key: &Key| cancels_out(table) && !below.may_hold(table, key);
+                let is_born = |key: &Key, value: &[u8]| !below.may_hold(table, key, Some(value));
                 self.rows_mut(table).put(key, value, versions, is_born);
             }
             Change::Delete { table, key } => {
-                let is_below = |key: &Key| !cancels_out(table) || below.may_hold(table, key);
+                let is_below = |key: &Key| below.may_hold(table, key, None);
                 self.rows_mut(table).delete(key, versions, is_below);
             }
             Change::DropDevice(slot) => self.drop_device(slot, versions),
@@ -214,11 +214,6 @@ impl Data {
             pairs.delete(key, versions, |_| true);
         }
     }
-}
-
-/// Tables of rows that mostly come and go; worth knowing whether one was born here.
-fn cancels_out(table: Table) -> bool {
-    matches!(table, Table::Pairs | Table::JobHeads | Table::JobBodies)
 }
 
 #[cfg(test)]

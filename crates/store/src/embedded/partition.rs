@@ -12,9 +12,9 @@ use records::PartitionHead;
 
 use super::change::Prepared;
 use super::locks::locked;
-use super::overlay::{Below, Overlay, OverlayMemory};
+use super::overlay::{Below, Data, Final, Overlay, OverlayMemory};
 use super::presence::Presence;
-use super::tables::{Snapshot, Table};
+use super::tables::Snapshot;
 
 /// One partition.
 #[derive(Debug)]
@@ -131,10 +131,19 @@ impl Partition {
         }
     }
 
-    /// Notes that rows are in the tables from now on.
-    pub(super) fn note_present<'a>(&self, rows: impl Iterator<Item = (Table, &'a [u8])>) {
+    /// Notes that what was frozen is in the tables from now on.
+    pub(super) fn note_written(&self, data: &Data) {
         let mut presence = locked(&self.presence);
-        rows.for_each(|(table, key)| presence.insert(table, key));
+        for table in presence.tables() {
+            let finals = data.rows(*table).into_iter().flat_map(|rows| rows.finals());
+            let mut put = finals.filter(|(_, last)| matches!(last, Final::Put(_))).map(|(key, _)| key);
+            if presence.counts_last_only() {
+                put.next_back().into_iter().for_each(|key| presence.insert(*table, key));
+            } else {
+                put.for_each(|key| presence.insert(*table, key));
+            }
+        }
+        presence.insert_dead_before(data.head().next_dead);
     }
 
     pub(super) fn presence_is_overfull(&self) -> bool {

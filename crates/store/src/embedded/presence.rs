@@ -1,12 +1,14 @@
-//! Which rows may be in the tables: a Bloom filter for each partition, asked before a row is taken for new.
+//! Which rows may be in the tables: asked before a row is taken for new.
 //!
-//! "No" is certain, "perhaps" is wrong about one time in two hundred, and costs a deletion written for nothing. Only
-//! tables whose rows mostly come and go are in it. Rows that leave the tables stay in the filter, so it is made anew
-//! when more went in than it has room for.
+//! "No" is certain. Only tables whose rows mostly come and go are worth asking about; of the others the answer is always
+//! "perhaps", which costs a deletion written for nothing. A partition of queues need not remember what it wrote: what it keeps is numbered as
+//! time goes by, so whatever is behind the last of the tables is new. A partition of devices has a Bloom filter, wrong about one time in
+//! two hundred; rows that leave the tables stay in it, so it is made anew when more went in than it has room for.
 
 use base::hash::derived;
 
 use super::tables::Table;
+use crate::codec::key::{JOB_BYTES, Key, TimedKey};
 
 /// Bits for each key: with [`PROBES`] probes about one wrong "perhaps" in two hundred.
 const BITS_PER_KEY: usize = 12;
@@ -18,13 +20,123 @@ const GROWTH: usize = 2;
 
 /// What may be in the tables of one partition.
 #[derive(Debug)]
-pub(super) struct Presence {
+pub(super) enum Presence {
+    /// Of devices.
+    Filter(Filter),
+    /// Of queues.
+    Marks(Marks),
+}
+
+impl Presence {
+    /// Whether the row may be there, or of a deletion, for which there is no value, whether there may be such a row; never wrong when it
+    /// says no.
+    pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Filter(filter) => !FILTERED.contains(&table) || filter.may_hold(table, key),
+            Self::Marks(marks) => marks.may_hold(table, key, value),
+        }
+    }
+
+    /// Notes a row of one of [`Presence::tables`] that is there from now on.
+    pub(super) fn insert(&mut self, table: Table, key: &[u8]) {
+        match self {
+            Self::Filter(filter) => filter.insert(table, key),
+            Self::Marks(marks) => marks.insert(table, key),
+        }
+    }
+
+    /// Notes that every dead letter before this number may be there.
+    pub(super) fn insert_dead_before(&mut self, number: u64) {
+        if let Self::Marks(marks) = self {
+            marks.next_dead = marks.next_dead.max(number);
+        }
+    }
+
+    /// The tables whose rows must be noted; of a partition of queues the last of each.
+    pub(super) fn tables(&self) -> &'static [Table] {
+        match self {
+            Self::Filter(_) => &FILTERED,
+            Self::Marks(_) => &MARKED,
+        }
+    }
+
+    /// Whether only the last row of each table counts.
+    pub(super) fn counts_last_only(&self) -> bool {
+        matches!(self, Self::Marks(_))
+    }
+
+    /// Whether more went in than it has room for.
+    pub(super) fn is_overfull(&self) -> bool {
+        match self {
+            Self::Filter(filter) => filter.keys > filter.keys_max,
+            Self::Marks(_) => false,
+        }
+    }
+}
+
+const FILTERED: [Table; 3] = [Table::Pairs, Table::JobHeads, Table::JobBodies];
+const MARKED: [Table; 5] =
+    [Table::JobHeads, Table::JobBodies, Table::ParkedJobs, Table::Queues, Table::QueueCounts];
+
+/// The ends of what is in the tables of a partition of queues.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// The last job: no row of a later one is there.
+    job: Option<Key>,
+    /// The last queue.
+    queue: Option<Key>,
+    /// No dead letter from this number on is there.
+    next_dead: u64,
+}
+
+impl Marks {
+    fn insert(&mut self, table: Table, key: &[u8]) {
+        let mark = match table {
+            Table::Queues | Table::QueueCounts => &mut self.queue,
+            _ => &mut self.job,
+        };
+        if mark.as_ref().is_none_or(|last| **last < *key) {
+            *mark = Some(Key::from_slice(key));
+        }
+    }
+
+    fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
+        match table {
+            Table::Queues | Table::QueueCounts => is_up_to(self.queue.as_ref(), key),
+            Table::JobHeads | Table::JobBodies | Table::ParkedJobs => is_up_to(self.job.as_ref(), key),
+            Table::ParkedByTime => {
+                let id = key.get(TimedKey::BUCKET_BYTES..TimedKey::BUCKET_BYTES + JOB_BYTES);
+                id.is_none_or(|id| is_up_to(self.job.as_ref(), id))
+            }
+            Table::ParkedByLine | Table::ParkedAliases => {
+                value.is_none_or(|id| is_up_to(self.job.as_ref(), id))
+            }
+            Table::Dead => key.last_chunk().is_none_or(|number| self.may_hold_dead(*number)),
+            Table::DeadIds => {
+                value.and_then(|value| value.try_into().ok()).is_none_or(|number| self.may_hold_dead(number))
+            }
+            _ => true,
+        }
+    }
+
+    fn may_hold_dead(&self, number: [u8; 8]) -> bool {
+        u64::from_be_bytes(number) < self.next_dead
+    }
+}
+
+fn is_up_to(last: Option<&Key>, key: &[u8]) -> bool {
+    last.is_some_and(|last| *key <= **last)
+}
+
+/// A Bloom filter of what is in the tables of a partition of devices.
+#[derive(Debug)]
+pub(super) struct Filter {
     bits: Vec<u64>,
     keys: usize,
     keys_max: usize,
 }
 
-impl Presence {
+impl Filter {
     /// An empty filter with room for `keys` and as many again.
     pub(super) fn for_keys(keys: usize) -> Self {
         let keys_max = (keys * GROWTH).max(KEYS_MIN);
@@ -38,14 +150,8 @@ impl Presence {
         self.keys += 1;
     }
 
-    /// Whether the row may be there; never wrong when it says no.
-    pub(super) fn may_hold(&self, table: Table, key: &[u8]) -> bool {
+    fn may_hold(&self, table: Table, key: &[u8]) -> bool {
         self.keys > 0 && self.probes(table, key).all(|bit| self.bits[bit / 64] >> (bit % 64) & 1 == 1)
-    }
-
-    /// Whether more went in than it has room for.
-    pub(super) fn is_overfull(&self) -> bool {
-        self.keys > self.keys_max
     }
 
     fn probes(&self, table: Table, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
@@ -60,7 +166,7 @@ impl Presence {
     }
 }
 
-/// A job's head and body come and go together, and only heads are read at a start.
+/// Among devices a job's head and body come and go together, and only heads are read at a start.
 fn seed(table: Table) -> u64 {
     match table {
         Table::JobBodies => Table::JobHeads as u64,
@@ -74,12 +180,12 @@ mod tests {
 
     #[test]
     fn what_went_in_is_held_and_little_else() {
-        let mut presence = Presence::for_keys(10_000);
+        let mut presence = Presence::Filter(Filter::for_keys(10_000));
         let keys = |from: u64| (from..from + 20_000).map(u64::to_be_bytes);
-        assert!(!presence.may_hold(Table::Pairs, b"x"));
+        assert!(!presence.may_hold(Table::Pairs, b"x", None));
         keys(0).for_each(|key| presence.insert(Table::Pairs, &key));
-        assert!(keys(0).all(|key| presence.may_hold(Table::Pairs, &key)));
-        let wrong = keys(1 << 40).filter(|key| presence.may_hold(Table::Pairs, key)).count();
+        assert!(keys(0).all(|key| presence.may_hold(Table::Pairs, &key, None)));
+        let wrong = keys(1 << 40).filter(|key| presence.may_hold(Table::Pairs, key, None)).count();
         assert!(wrong < 20_000 / 100, "{wrong}");
         assert!(!presence.is_overfull());
         presence.insert(Table::Pairs, b"one more");
@@ -88,8 +194,48 @@ mod tests {
 
     #[test]
     fn a_body_is_held_where_its_job_is() {
-        let mut presence = Presence::for_keys(1);
+        let mut presence = Presence::Filter(Filter::for_keys(1));
         presence.insert(Table::JobHeads, b"job");
-        assert!(presence.may_hold(Table::JobBodies, b"job") && !presence.may_hold(Table::Pairs, b"job"));
+        assert!(presence.may_hold(Table::JobBodies, b"job", None));
+        assert!(!presence.may_hold(Table::Pairs, b"job", None));
+    }
+
+    #[test]
+    fn what_nobody_remembers_may_be_there() {
+        for presence in [Presence::Filter(Filter::for_keys(0)), Presence::Marks(Marks::default())] {
+            assert!(presence.may_hold(Table::Answers, b"key", Some(b"value")));
+        }
+    }
+
+    #[test]
+    fn whatever_is_behind_the_last_is_new() {
+        let mut presence = Presence::Marks(Marks::default());
+        let job = |number| [number; JOB_BYTES];
+        let timed = |number| {
+            let id = records::JobId(job(number));
+            TimedKey { clock: records::JobClock::Wall, at: base::Timestamp(5), id }.to_key()
+        };
+        let queue = |number: u64| number.to_be_bytes();
+        assert!(!presence.may_hold(Table::ParkedJobs, &job(0), None));
+        presence.insert(Table::ParkedJobs, &job(7));
+        presence.insert(Table::JobBodies, &job(5));
+        presence.insert(Table::Queues, &queue(7));
+        presence.insert_dead_before(8);
+        for (number, may_hold) in [(6, true), (7, true), (8, false)] {
+            let dead = records::QueueKey(u64::from(number));
+            let rows = [
+                (Table::JobHeads, &job(number)[..], &b""[..]),
+                (Table::ParkedByTime, &timed(number), b""),
+                (Table::ParkedByLine, b"line", &job(number)),
+                (Table::ParkedAliases, b"alias", &job(number)),
+                (Table::QueueCounts, &queue(u64::from(number)), b""),
+                (Table::Dead, &crate::codec::key::dead(dead, u64::from(number)), b""),
+                (Table::DeadIds, b"id", &queue(u64::from(number))),
+            ];
+            for (table, key, value) in rows {
+                assert_eq!(presence.may_hold(table, key, Some(value)), may_hold, "{table:?} {number}");
+            }
+        }
+        assert!(presence.may_hold(Table::ParkedAliases, b"alias", None), "whose it is is not known");
     }
 }

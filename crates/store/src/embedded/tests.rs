@@ -36,7 +36,8 @@ fn small() -> EmbeddedOptions {
     }
 }
 
-const PARTITIONS_OF_TEST: [PartitionId; 3] = [PartitionId(0), PartitionId(1), PartitionId::REGISTRY];
+const PARTITIONS_OF_TEST: [PartitionId; 4] =
+    [PartitionId(0), PartitionId(1), PartitionId::REGISTRY, PartitionId(1 << 15 | 1)];
 
 fn open(disk: &SimulatedDisk) -> Result<EmbeddedStore, StoreError> {
     EmbeddedStore::open(Arc::new(disk.clone()) as Arc<dyn Disk>, small())

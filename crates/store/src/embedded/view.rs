@@ -2,6 +2,7 @@
 
 mod feed;
 mod merged;
+mod queues;
 mod reading_times;
 mod readings;
 
@@ -10,8 +11,10 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Kind, Timestamp};
 use records::{
-    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot,
-    DeviceState, Event, EventKey, JobId, KeptFrom, PartitionHead, QuarantineKey, Quarantined, Reading, Seen,
+    AliasKey, AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey,
+    DeliveryProgress, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, GroupKey, JobClock, JobHead,
+    JobId, KeptAnswer, KeptFrom, ParkedJob, PartitionHead, QuarantineKey, Quarantined, QueueKey, Reading,
+    Seen,
 };
 
 use super::health::Health;
@@ -21,7 +24,7 @@ use super::partition::Moment;
 use super::tables::Table;
 use crate::codec::key::{self, Key};
 use crate::codec::{CodecError, SeenSlice, Stored, decode_seen_slice};
-use crate::port::{Page, ReadingKey, StoreError, View, Whose};
+use crate::port::{Page, ReadingKey, StoreError, StoredJob, TimePlace, View, Whose};
 use feed::Feed;
 use merged::Merged;
 
@@ -83,6 +86,10 @@ impl EmbeddedView {
 
     pub(super) fn damaged(&self, table: Table, key: &[u8], error: &CodecError) -> StoreError {
         damaged_row(self.moment.snapshot.name(), table, key, error)
+    }
+
+    fn damaged_at(&self, table: Table, key: &[u8], what: String) -> StoreError {
+        damaged_at(self.moment.snapshot.name(), table, key, what)
     }
 
     /// Hands out every record of a table.
@@ -350,6 +357,75 @@ impl View for EmbeddedView {
         self.reported(body).map(|body| body.map(Arc::from))
     }
 
+    fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        self.reported(self.job_by_id(id))
+    }
+
+    fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError> {
+        self.reported(self.parked_with_alias(queue, alias))
+    }
+
+    fn parked_by_time(
+        &self,
+        clock: JobClock,
+        after: Option<TimePlace>,
+        limit: usize,
+    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError> {
+        self.reported(self.parked_after(clock, after, limit))
+    }
+
+    fn parked_in_bucket(
+        &self,
+        clock: JobClock,
+        bucket: i64,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        self.reported(self.soonest_of_bucket(clock, bucket, limit))
+    }
+
+    fn parked_line(
+        &self,
+        queue: QueueKey,
+        group: Option<GroupKey>,
+        from_back: bool,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        self.reported(self.line(queue, group, from_back, limit))
+    }
+
+    fn jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        scan_max: usize,
+        limit: usize,
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError> {
+        self.reported(self.jobs_in(queue, after, (scan_max, limit), keep))
+    }
+
+    fn dead(
+        &self,
+        queue: QueueKey,
+        after: Option<u64>,
+        ascending: bool,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        self.reported(self.dead_of(queue, after, ascending, limit))
+    }
+
+    fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Result<Option<DeadJob>, StoreError> {
+        self.reported(self.dead_letter(queue, id))
+    }
+
+    fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError> {
+        self.reported(self.kept_answer(key))
+    }
+
+    fn answers_before(&self, at: Timestamp, limit: usize) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError> {
+        self.reported(self.answers_given_before(at, limit))
+    }
+
     fn clients(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError> {
         let range = KeyRange::all().after(after.map(key::client));
         self.reported(self.records(Table::Clients, &range, limit))
@@ -358,6 +434,10 @@ impl View for EmbeddedView {
 
 /// What an operator is told of a row that makes no sense.
 pub(super) fn damaged_row(file: &str, table: Table, key: &[u8], error: &CodecError) -> StoreError {
+    damaged_at(file, table, key, error.to_string())
+}
+
+fn damaged_at(file: &str, table: Table, key: &[u8], what: String) -> StoreError {
     let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    StoreError::Damaged { file: file.to_owned(), at: format!("{table:?} {key}"), what: error.to_string() }
+    StoreError::Damaged { file: file.to_owned(), at: format!("{table:?} {key}"), what }
 }

@@ -5,6 +5,7 @@
 //! a test decides when a batch is durable.
 
 mod partition;
+mod queues;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -88,7 +89,8 @@ impl MemoryStore {
     }
 
     fn check(&self, partition: PartitionId) {
-        let exists = partition == PartitionId::REGISTRY || partition.0 < self.partitions;
+        let index = partition.queues_index().unwrap_or(partition.0);
+        let exists = partition == PartitionId::REGISTRY || index < self.partitions;
         assert!(exists, "there is no partition {partition}");
     }
 }

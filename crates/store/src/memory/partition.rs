@@ -10,6 +10,7 @@ use records::{
     ReportIds, Seen, Sign,
 };
 
+use super::queues::MemoryQueues;
 use crate::port::{ReadingKey, Resident};
 
 /// Everything kept of a partition.
@@ -31,6 +32,7 @@ pub(super) struct MemoryPartition {
     pub(super) report_ids: BTreeMap<DeviceSlot, ReportIds>,
     pub(super) counts: BTreeMap<CountsKey, Counts>,
     pub(super) quarantine: BTreeMap<QuarantineKey, Quarantined>,
+    pub(super) queues: MemoryQueues,
 }
 
 impl MemoryPartition {
@@ -76,7 +78,21 @@ impl MemoryPartition {
                 self.jobs.remove(&id);
                 self.job_bodies.remove(&id);
             }
+            Op::DeleteJobHead(id) => drop(self.jobs.remove(&id)),
+            Op::DeleteJobBody(id) => drop(self.job_bodies.remove(&id)),
             Op::PutJobBody(id, body) => drop(self.job_bodies.insert(id, body)),
+            Op::ParkJob(job) => {
+                self.jobs.remove(&job.head.id);
+                self.queues.park(*job);
+            }
+            Op::UnparkJob(key) => self.queues.unpark(&key),
+            Op::PutQueue(queue) => self.queues.put(*queue),
+            Op::DeleteQueue(queue) => self.queues.delete(queue),
+            Op::PutQueueCounts(queue, counts) => self.queues.count(queue, counts),
+            Op::PutDead(dead) => self.queues.put_dead(*dead),
+            Op::DeleteDead(queue, number, id) => self.queues.delete_dead(queue, number, id),
+            Op::PutAnswer(answer) => self.queues.put_answer(*answer),
+            Op::DeleteAnswer(key, at) => self.queues.delete_answer(key, at),
             Op::PutReportIds(slot, ids) => drop(self.report_ids.insert(slot, *ids)),
             Op::PutCounts(key, counts) => drop(self.counts.insert(key, *counts)),
             Op::PutQuarantined(report) => drop(self.quarantine.insert(report.id.into(), *report)),
@@ -126,6 +142,7 @@ impl MemoryPartition {
         }
         self.quarantine.iter().for_each(|(key, report)| resident(Resident::Quarantined(*key, report.cost())));
         self.pairs.values().for_each(|pair| resident(Resident::Pair(Box::new(pair.clone()))));
+        self.queues.load(resident);
         self.jobs.values().for_each(|job| resident(Resident::Job(Box::new(job.clone()))));
         self.clients.values().for_each(|client| resident(Resident::Client(Box::new(client.clone()))));
     }

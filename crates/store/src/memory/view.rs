@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Kind, Timestamp};
 use records::{
-    Attempt, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState, Event,
-    EventKey, JobId, KeptFrom, QuarantineKey, Quarantined, Reading, Seen,
+    AliasKey, AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey, DeviceProfile,
+    DeviceSlot, DeviceState, Event, EventKey, GroupKey, JobClock, JobHead, JobId, KeptAnswer, KeptFrom,
+    ParkedJob, QuarantineKey, Quarantined, QueueKey, Reading, Seen,
 };
 
 use super::partition::{FeedKey, MemoryPartition};
-use crate::port::{Page, ReadingKey, StoreError, View, Whose};
+use crate::port::{Page, ReadingKey, StoreError, StoredJob, TimePlace, View, Whose};
 
 pub(super) struct MemoryView(pub(super) Arc<MemoryPartition>);
 
@@ -178,6 +179,75 @@ impl View for MemoryView {
 
     fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {
         Ok(self.0.job_bodies.get(&job).cloned())
+    }
+
+    fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        Ok(self.0.job(id))
+    }
+
+    fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError> {
+        Ok(self.0.queues.parked_alias(queue, alias))
+    }
+
+    fn parked_by_time(
+        &self,
+        clock: JobClock,
+        after: Option<TimePlace>,
+        limit: usize,
+    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError> {
+        Ok(self.0.queues.parked_by_time(clock, after, limit))
+    }
+
+    fn parked_in_bucket(
+        &self,
+        clock: JobClock,
+        bucket: i64,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        Ok(self.0.queues.parked_in_bucket(clock, bucket, limit))
+    }
+
+    fn parked_line(
+        &self,
+        queue: QueueKey,
+        group: Option<GroupKey>,
+        from_back: bool,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        Ok(self.0.queues.parked_line((queue, group), from_back, limit))
+    }
+
+    fn jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        scan_max: usize,
+        limit: usize,
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError> {
+        Ok(self.0.jobs_of(queue, after, (scan_max, limit), keep))
+    }
+
+    fn dead(
+        &self,
+        queue: QueueKey,
+        after: Option<u64>,
+        ascending: bool,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        Ok(self.0.queues.dead(queue, after, ascending, limit))
+    }
+
+    fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Result<Option<DeadJob>, StoreError> {
+        Ok(self.0.queues.dead_by_id(queue, id))
+    }
+
+    fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError> {
+        Ok(self.0.queues.answer(key))
+    }
+
+    fn answers_before(&self, at: Timestamp, limit: usize) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError> {
+        Ok(self.0.queues.answers_before(at, limit))
     }
 
     fn clients(&self, last: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError> {

@@ -11,6 +11,7 @@ use records::{
     Counts, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, QuarantineKey, Quarantined, ReportIds,
 };
 
+use super::queues::OF_QUEUES;
 use super::rows::{RowCheck, Within, Wrong, same_key, slot_in};
 use crate::codec::key::{self, Key, Moment};
 use crate::codec::{Stored, decode_seen_slice};
@@ -42,8 +43,9 @@ impl Prefix {
 }
 
 impl RowCheck<'_, '_> {
-    /// Everything of a partition.
-    pub(super) fn partition(&mut self, within: &mut Within) {
+    /// Everything of a partition of devices, or of the registry.
+    pub(super) fn partition_of_devices(&mut self, within: &mut Within) {
+        self.no_rows(within.partition, OF_QUEUES.into_iter());
         self.devices(within);
         for (index, prefix) in INDEXES {
             self.index(within, index, prefix);

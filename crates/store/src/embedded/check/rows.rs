@@ -125,7 +125,10 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.clients(&within);
             }
             self.heads(&within);
-            self.partition(&mut within);
+            match partition.queues_index() {
+                Some(_) => self.partition_of_queues(&within),
+                None => self.partition_of_devices(&mut within),
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::history::{Sealed, day_of, seal};
 use crate::port::StoreError;
 
 /// Tables whose rows are written as the overlay has them.
-const PLAIN: [Table; 16] = [
+const PLAIN: [Table; 26] = [
     Table::States,
     Table::Pairs,
     Table::Events,
@@ -34,6 +34,16 @@ const PLAIN: [Table; 16] = [
     Table::Counts,
     Table::Quarantine,
     Table::Deleted,
+    Table::Queues,
+    Table::QueueCounts,
+    Table::ParkedJobs,
+    Table::ParkedByTime,
+    Table::ParkedByLine,
+    Table::ParkedAliases,
+    Table::Dead,
+    Table::DeadIds,
+    Table::Answers,
+    Table::AnswersByTime,
 ];
 
 /// What a checkpoint wrote.
@@ -56,15 +66,6 @@ pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) ->
     writing.seen(data)?;
     writing.readings(data, &deleted)?;
     Ok(writing.written)
-}
-
-/// Rows that the tables hold from now on and that the filter must know of.
-pub(super) fn present(data: &Data) -> impl Iterator<Item = (Table, &[u8])> {
-    let tables = [Table::Pairs, Table::JobHeads, Table::JobBodies];
-    tables.into_iter().flat_map(|table| {
-        let finals = data.rows(table).into_iter().flat_map(|rows| rows.finals());
-        finals.filter(|(_, last)| matches!(last, Final::Put(_))).map(move |(key, _)| (table, &**key))
-    })
 }
 
 struct Writing<'a> {

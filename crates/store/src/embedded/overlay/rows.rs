@@ -118,14 +118,14 @@ impl Rows {
         key: Key,
         value: Box<[u8]>,
         versions: &Versions,
-        is_born: impl FnOnce(&Key) -> bool,
+        is_born: impl FnOnce(&Key, &[u8]) -> bool,
     ) {
         self.value_bytes += value.len();
         if let Some(row) = self.rows.get_mut(&key) {
             self.value_bytes -= row.push(Some(value), versions);
             return;
         }
-        let is_born_here = is_born(&key);
+        let is_born_here = is_born(&key, &value);
         let version = Version { seq: versions.seq, value: Some(value) };
         self.rows.insert(key, RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
     }
@@ -179,7 +179,7 @@ impl Rows {
     }
 
     /// Every row as it is at the end, in order of key; those that leave nothing behind are left out.
-    pub(crate) fn finals(&self) -> impl Iterator<Item = (&Key, Final<'_>)> {
+    pub(crate) fn finals(&self) -> impl DoubleEndedIterator<Item = (&Key, Final<'_>)> {
         self.rows.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
             Found::Value(value) => Some((key, Final::Put(value))),
             Found::Deleted if row.is_born_here => None,

@@ -5,6 +5,7 @@ use base::{Value, WayIn};
 use records::{Reading, Seen};
 
 use super::*;
+use crate::embedded::presence::Filter;
 use base::Attended;
 use std::collections::BTreeMap;
 
@@ -14,6 +15,11 @@ fn key(number: u8) -> Key {
 
 fn put(table: Table, number: u8, value: u64) -> Change {
     Change::Put { table, key: key(number), value: Box::from(value.to_be_bytes()) }
+}
+
+/// Nothing is in the tables.
+fn none() -> Presence {
+    Presence::Filter(Filter::for_keys(0))
 }
 
 fn batch(seq: u64, changes: Vec<Change>) -> Prepared {
@@ -67,7 +73,7 @@ fn seeing(overlay: &Overlay, seq: u64) -> Seeing {
 
 #[test]
 fn a_view_sees_the_same_for_as_long_as_it_is_open() {
-    let presence = Presence::for_keys(0);
+    let presence = none();
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let overlay = Overlay::default();
@@ -110,10 +116,10 @@ fn a_view_sees_the_same_for_as_long_as_it_is_open() {
 
 #[test]
 fn a_deletion_cancels_out_only_what_was_born_here() {
-    let mut presence = Presence::for_keys(0);
+    let mut presence = none();
     presence.insert(Table::JobHeads, &key(1));
     let frozen = Overlay::default();
-    apply(&frozen, 1, vec![put(Table::JobHeads, 2, 1)], &Presence::for_keys(0));
+    apply(&frozen, 1, vec![put(Table::JobHeads, 2, 1)], &none());
     let overlay = Overlay::default();
     let below = Below { frozen: Some(&frozen), presence: &presence };
     let delete = |number| Change::Delete { table: Table::JobHeads, key: key(number) };
@@ -132,7 +138,7 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
 
 #[test]
 fn without_views_nothing_is_kept_twice() {
-    let presence = Presence::for_keys(0);
+    let presence = none();
     let overlay = Overlay::default();
     for seq in 1..100 {
         apply(&overlay, seq, vec![put(Table::JobHeads, 1, seq), sign(1, seq as u32)], &presence);
@@ -146,7 +152,7 @@ fn without_views_nothing_is_kept_twice() {
 #[test]
 fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
     let memory = Arc::new(OverlayMemory::default());
-    let presence = Presence::for_keys(0);
+    let presence = none();
     let (one, other) = (Overlay::new(&memory), Overlay::new(&memory));
     apply(&one, 1, (0..100).map(|number| put(Table::JobHeads, number, 7)).collect(), &presence);
     let rows = memory.bytes();

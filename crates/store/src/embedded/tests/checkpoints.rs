@@ -1,6 +1,6 @@
 //! When a checkpoint is due, what it writes, and what becomes of the log.
 
-use records::{JobHead, JobId, JobState, Op, PartitionHead, QueueKey, Sign};
+use records::{JobHead, JobId, JobState, Op, PartitionHead, QueueKey, Sign, Terms};
 
 use super::*;
 use base::WayIn;
@@ -39,6 +39,7 @@ fn job(number: u64) -> JobHead {
         tries: 1,
         state: JobState::Waiting,
         alias: None,
+        terms: Terms::default(),
         successor: None,
     }
 }

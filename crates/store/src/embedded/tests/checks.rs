@@ -9,8 +9,10 @@ use blocklog::RealDisk;
 use records::{
     AliasKey, Attempt, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, JobHead,
-    JobId, JobState, Metric, Op, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading,
+    JobId, JobState, Metric, Op, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading, Terms,
 };
+
+mod queues;
 
 use super::*;
 use crate::codec::key;
@@ -102,6 +104,7 @@ fn told() -> Vec<Op> {
         tries: 10,
         state: JobState::Waiting,
         alias: Some(AliasKey(u128::from(SLOT.0))),
+        terms: Terms::default(),
         successor: None,
     };
     let attempt = Attempt {
@@ -177,6 +180,7 @@ fn put(store: &EmbeddedStore, partition: PartitionId, seq: u64, ops: Vec<Op>) {
         now: Timestamp(2_000),
         next_slot: 3,
         next_incarnation: 3,
+        next_dead: 2,
         ..PartitionHead::default()
     };
     let outcome = give(store, Batch { partition, head, ops });
@@ -190,6 +194,7 @@ fn directory() -> tempfile::TempDir {
     let store = open_real(directory.path()).expect("opens");
     put(&store, PartitionId::REGISTRY, 1, vec![Op::PutClient(Box::new(client()))]);
     put(&store, PARTITION, 1, everything());
+    put(&store, queues::PARTITION, 1, queues::everything());
     store.checkpoint_all().expect("writes");
     put(&store, PARTITION, 2, vec![sign(0, 301)]);
     store.idle_step();
@@ -248,6 +253,15 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
     drop(server);
     let empty = tempfile::tempdir().expect("a directory");
     assert!(refused(empty.path()).contains("no data directory"));
+}
+
+/// A partition that has rows in the table.
+fn partition_of(table: Table) -> PartitionId {
+    match table {
+        Table::Clients => PartitionId::REGISTRY,
+        table if queues::TABLES_OF_QUEUES.contains(&table) => queues::PARTITION,
+        _ => PARTITION,
+    }
 }
 
 /// Changes the tables behind the store's back.
@@ -331,6 +345,8 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
         Table::DeliveriesByClient,
         Table::DeliveriesByDevice,
         Table::Deleted,
+        Table::ParkedByTime,
+        Table::AnswersByTime,
         // told by the row of their blob
         Table::Blobs,
         // bytes as they were given
@@ -338,7 +354,7 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
     ];
     for table in Table::ALL.into_iter().filter(|table| *table != Table::Directory && !marks.contains(table)) {
         let directory = directory();
-        let partition = if table == Table::Clients { PartitionId::REGISTRY } else { PARTITION };
+        let partition = partition_of(table);
         let mut place = String::new();
         change(directory.path(), |writer| {
             let mut rows = writer.table(table)?;

@@ -130,7 +130,7 @@ fn run(seed: u64, lives: u64, sync: SyncMode) -> Account {
             trouble(&disk, &mut random);
             match random.below(11) {
                 0..=4 => {
-                    let index = random.below(3) as usize;
+                    let index = random.below(PARTITIONS_OF_TEST.len() as u64) as usize;
                     given[index].give(&store, 1 + random.below(80));
                     order.push((index, given[index].batches.len() as u64));
                 }

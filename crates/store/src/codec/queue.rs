@@ -1,0 +1,125 @@
+//! Stored forms of a queue, its counts and its dead letters.
+
+use base::Timestamp;
+use compact_str::CompactString;
+use records::{
+    DeadJob, DeadReason, GroupKey, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings,
+};
+
+use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
+use super::{CodecError, Stored};
+
+const PAUSED: u8 = 1 << 0;
+const DELETED: u8 = 1 << 1;
+const FLAGS_END: u8 = 1 << 2;
+
+const ORDERS: [QueueOrder; 2] = [QueueOrder::Fifo, QueueOrder::Lifo];
+const REASONS: [DeadReason; 2] = [DeadReason::Released, DeadReason::TimedOut];
+
+/// Version 1: the fields in order, paused and deleted in one byte.
+impl Stored for Queue {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a queue";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.key.0);
+        put_bytes(out, self.namespace.as_bytes());
+        put_bytes(out, self.name.as_bytes());
+        let paused = if self.paused { PAUSED } else { 0 };
+        out.push(paused | if self.deleted { DELETED } else { 0 });
+        put_settings(out, &self.settings);
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        let key = QueueKey(reader.u64("a queue's key")?);
+        let namespace = CompactString::new(reader.text("a namespace")?);
+        let name = CompactString::new(reader.text("a queue's name")?);
+        let flags = reader.u8(Self::NAME)?;
+        if flags >= FLAGS_END {
+            return Err(reader.invalid(Self::NAME));
+        }
+        let (deleted, paused) = (flags & DELETED != 0, flags & PAUSED != 0);
+        Ok(Self { key, namespace, name, deleted, paused, settings: get_settings(reader)? })
+    }
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
+    out.push(match settings.order {
+        QueueOrder::Fifo => 0,
+        QueueOrder::Lifo => 1,
+    });
+    put_option(out, settings.concurrency.as_ref(), |out, most| put_u64(out, u64::from(*most)));
+    put_option(out, settings.rate.as_ref(), |out, rate| out.extend_from_slice(&rate.to_bits().to_le_bytes()));
+    for most in [settings.jobs_max, settings.dead_max, settings.dead_max_age_ms] {
+        put_option(out, most.as_ref(), |out, most| put_u64(out, *most));
+    }
+}
+
+fn get_settings(reader: &mut Reader<'_>) -> Result<QueueSettings, CodecError> {
+    let order = reader.choice("an order", &ORDERS)?;
+    let concurrency = reader.option("a concurrency", |reader| reader.u32("a concurrency"))?;
+    let rate = reader.option("a rate", get_rate)?;
+    let jobs_max = reader.option("a count", |reader| reader.u64("a count"))?;
+    let dead_max = reader.option("a count", |reader| reader.u64("a count"))?;
+    let dead_max_age_ms = reader.option("an age", |reader| reader.u64("an age"))?;
+    Ok(QueueSettings { order, concurrency, rate, jobs_max, dead_max, dead_max_age_ms })
+}
+
+fn get_rate(reader: &mut Reader<'_>) -> Result<f64, CodecError> {
+    let rate = f64::from_bits(u64::from_le_bytes(reader.array("a rate")?));
+    if rate.is_finite() { Ok(rate) } else { Err(reader.invalid("a rate")) }
+}
+
+/// Version 1: the fields in order.
+impl Stored for QueueCounts {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a queue's counts";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        [self.parked_scheduled, self.parked_ready, self.dead].iter().for_each(|count| put_u64(out, *count));
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        Ok(Self {
+            parked_scheduled: reader.u64("a count")?,
+            parked_ready: reader.u64("a count")?,
+            dead: reader.u64("a count")?,
+        })
+    }
+}
+
+/// Version 1: the fields in order.
+impl Stored for DeadJob {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "a dead letter";
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_u64(out, self.queue.0);
+        put_u64(out, self.number);
+        out.extend_from_slice(&self.id.0);
+        put_u64(out, u64::from(self.attempt));
+        put_u64(out, u64::from(self.tries));
+        out.push(match self.reason {
+            DeadReason::Released => 0,
+            DeadReason::TimedOut => 1,
+        });
+        put_option(out, self.error.as_ref(), |out, error| put_bytes(out, error.as_bytes()));
+        put_i64(out, self.died_at.0);
+        put_option(out, self.group.as_ref(), |out, group| out.extend_from_slice(&group.0.to_le_bytes()));
+    }
+
+    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+        Ok(Self {
+            queue: QueueKey(reader.u64("a queue")?),
+            number: reader.u64("a number")?,
+            id: JobId(reader.array("a job id")?),
+            attempt: reader.u32("a count")?,
+            tries: reader.u32("a count")?,
+            reason: reader.choice("a reason", &REASONS)?,
+            error: reader.option("an error", |reader| Ok(CompactString::new(reader.text("an error")?)))?,
+            died_at: Timestamp(reader.i64("a time")?),
+            group: reader
+                .option("a group", |reader| Ok(GroupKey(u64::from_le_bytes(reader.array("a group")?))))?,
+        })
+    }
+}

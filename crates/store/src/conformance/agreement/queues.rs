@@ -1,0 +1,89 @@
+//! What two stores show of queues.
+
+use base::Timestamp;
+use base::random::Random;
+use records::{JobClock, JobHead, JobId, QueueKey};
+
+use super::read;
+use crate::conformance::traffic::Traffic;
+use crate::port::{TimePlace, View};
+
+pub(super) fn agree(
+    view: &dyn View,
+    model: &dyn View,
+    traffic: &Traffic,
+    random: &mut Random,
+    context: &str,
+) {
+    for (queue, id) in traffic.jobs_in_queues() {
+        assert_eq!(read(view.job(id)), read(model.job(id)), "{context} {id:?}");
+        assert_eq!(read(view.job_body(id)), read(model.job_body(id)), "{context} {id:?}");
+        assert_eq!(read(view.dead_by_id(queue, id)), read(model.dead_by_id(queue, id)), "{context} {id:?}");
+    }
+    for queue in traffic.queues() {
+        of_queue(view, model, queue, random, context);
+    }
+    for clock in [JobClock::Engine, JobClock::Wall] {
+        by_time(view, model, clock, random, context);
+    }
+    for key in traffic.answers() {
+        assert_eq!(read(view.answer(key)), read(model.answer(key)), "{context} {key:?}");
+    }
+    let (start, end) = traffic.times();
+    for _ in 0..4 {
+        let at = Timestamp(start.0 + random.below((end.0 - start.0) as u64) as i64);
+        let limit = random.below(10) as usize;
+        let before = |view: &dyn View| read(view.answers_before(at, limit));
+        assert_eq!(before(view), before(model), "{context} {at:?}");
+    }
+}
+
+fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Random, context: &str) {
+    for alias in Traffic::aliases() {
+        let of = |view: &dyn View| read(view.parked_alias(queue, alias));
+        assert_eq!(of(view), of(model), "{context} {queue:?} {alias:?}");
+    }
+    for group in Traffic::groups() {
+        let (from_back, limit) = (random.below(2) == 0, random.below(10) as usize);
+        let line = |view: &dyn View| read(view.parked_line(queue, group, from_back, limit));
+        assert_eq!(line(view), line(model), "{context} {queue:?} {group:?} {from_back} {limit}");
+    }
+    let (after, limit) = ((random.below(2) == 0).then(|| random.below(20)), random.below(10) as usize);
+    for ascending in [true, false] {
+        let dead = |view: &dyn View| read(view.dead(queue, after, ascending, limit));
+        assert_eq!(dead(view), dead(model), "{context} {queue:?} {after:?} {ascending} {limit}");
+    }
+    let (scan_max, limit) = (1 + random.below(20) as usize, 1 + random.below(5) as usize);
+    let is_even = |job: &JobHead| job.number.is_multiple_of(2);
+    let mut after = None;
+    loop {
+        let jobs = |view: &dyn View| read(view.jobs_of(queue, after, scan_max, limit, &is_even));
+        let found = jobs(view);
+        assert_eq!(found, jobs(model), "{context} {queue:?} {after:?} {scan_max} {limit}");
+        if found.1.is_none() {
+            break;
+        }
+        assert!(found.1 > after, "{context}: it goes on");
+        after = found.1;
+    }
+}
+
+fn by_time(view: &dyn View, model: &dyn View, clock: JobClock, random: &mut Random, context: &str) {
+    let all = read(model.parked_by_time(clock, None, usize::MAX));
+    assert_eq!(read(view.parked_by_time(clock, None, usize::MAX)), all, "{context} {clock:?}");
+    let some =
+        |random: &mut Random| all.get(random.below(all.len() as u64 + 1) as usize).map(|(place, _)| *place);
+    for _ in 0..6 {
+        let after = some(random).map(|place| match random.below(3) {
+            0 => TimePlace { id: JobId([0; 16]), ..place },
+            1 => TimePlace { bucket: place.bucket + 1, ..place },
+            _ => place,
+        });
+        let limit = random.below(20) as usize;
+        let page = |view: &dyn View| read(view.parked_by_time(clock, after, limit));
+        assert_eq!(page(view), page(model), "{context} {clock:?} {after:?} {limit}");
+        let bucket = some(random).map_or(0, |place| place.bucket) + random.below(2) as i64;
+        let soonest = |view: &dyn View| read(view.parked_in_bucket(clock, bucket, limit));
+        assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {bucket} {limit}");
+    }
+}

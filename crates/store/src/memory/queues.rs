@@ -1,0 +1,202 @@
+//! What queues keep of a partition in memory: parked jobs, dead letters and kept answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use base::Timestamp;
+use records::{
+    AliasKey, AnswerKey, DeadJob, GroupKey, JobClock, JobHead, JobId, KeptAnswer, ParkedJob, ParkedKey,
+    Parking, Queue, QueueCounts, QueueKey,
+};
+
+use super::partition::MemoryPartition;
+use crate::port::{Resident, StoredJob, TimePlace};
+
+/// A line of jobs that wait for a worker, and a place in it.
+type InLine = ((QueueKey, Option<GroupKey>), (Timestamp, u64));
+
+/// What is kept of queues.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MemoryQueues {
+    queues: BTreeMap<QueueKey, Queue>,
+    counts: BTreeMap<QueueKey, QueueCounts>,
+    parked: BTreeMap<JobId, ParkedJob>,
+    by_time: BTreeSet<(JobClock, TimePlace)>,
+    by_line: BTreeMap<InLine, JobId>,
+    aliases: BTreeMap<(QueueKey, AliasKey), JobId>,
+    dead: BTreeMap<(QueueKey, u64), DeadJob>,
+    dead_ids: BTreeMap<(QueueKey, JobId), u64>,
+    answers: BTreeMap<AnswerKey, KeptAnswer>,
+    answers_by_time: BTreeSet<(Timestamp, AnswerKey)>,
+}
+
+fn in_line(key: &ParkedKey) -> Option<InLine> {
+    match key.parking {
+        Parking::Time => None,
+        Parking::Worker => Some(((key.queue, key.group), (key.visible_at, key.number))),
+    }
+}
+
+impl MemoryQueues {
+    pub(super) fn put(&mut self, queue: Queue) {
+        self.queues.insert(queue.key, queue);
+    }
+
+    pub(super) fn delete(&mut self, queue: QueueKey) {
+        self.queues.remove(&queue);
+        self.counts.remove(&queue);
+    }
+
+    pub(super) fn count(&mut self, queue: QueueKey, counts: QueueCounts) {
+        self.counts.insert(queue, counts);
+    }
+
+    pub(super) fn park(&mut self, job: ParkedJob) {
+        let key = job.key();
+        self.by_time.extend(TimePlace::of(&key));
+        self.by_line.extend(in_line(&key).map(|place| (place, key.id)));
+        self.aliases.extend(key.alias.map(|alias| ((key.queue, alias), key.id)));
+        self.parked.insert(key.id, job);
+    }
+
+    pub(super) fn unpark(&mut self, key: &ParkedKey) {
+        if let Some(place) = TimePlace::of(key) {
+            self.by_time.remove(&place);
+        }
+        if let Some(place) = in_line(key) {
+            self.by_line.remove(&place);
+        }
+        if let Some(alias) = key.alias {
+            self.aliases.remove(&(key.queue, alias));
+        }
+        self.parked.remove(&key.id);
+    }
+
+    pub(super) fn put_dead(&mut self, dead: DeadJob) {
+        self.dead_ids.insert((dead.queue, dead.id), dead.number);
+        self.dead.insert((dead.queue, dead.number), dead);
+    }
+
+    pub(super) fn delete_dead(&mut self, queue: QueueKey, number: u64, id: JobId) {
+        self.dead.remove(&(queue, number));
+        self.dead_ids.remove(&(queue, id));
+    }
+
+    pub(super) fn put_answer(&mut self, answer: KeptAnswer) {
+        self.answers_by_time.insert((answer.at, answer.key));
+        self.answers.insert(answer.key, answer);
+    }
+
+    pub(super) fn delete_answer(&mut self, key: AnswerKey, at: Timestamp) {
+        self.answers.remove(&key);
+        self.answers_by_time.remove(&(at, key));
+    }
+
+    pub(super) fn load(&self, resident: &mut dyn FnMut(Resident)) {
+        for (key, queue) in &self.queues {
+            let counts = self.counts.get(key).copied().unwrap_or_default();
+            resident(Resident::Queue(Box::new(queue.clone()), counts));
+        }
+    }
+
+    fn parked(&self, id: JobId) -> Option<ParkedJob> {
+        self.parked.get(&id).cloned()
+    }
+
+    pub(super) fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Option<ParkedJob> {
+        self.aliases.get(&(queue, alias)).and_then(|id| self.parked(*id))
+    }
+
+    pub(super) fn parked_by_time(
+        &self,
+        clock: JobClock,
+        after: Option<TimePlace>,
+        limit: usize,
+    ) -> Vec<(TimePlace, ParkedJob)> {
+        let first = TimePlace { bucket: i64::MIN, id: JobId([0; 16]) };
+        let low = after.map_or(Bound::Included((clock, first)), |after| Bound::Excluded((clock, after)));
+        let of_clock = self.by_time.range((low, Bound::Unbounded)).take_while(|(other, _)| *other == clock);
+        of_clock.filter_map(|(_, place)| Some((*place, self.parked(place.id)?))).take(limit).collect()
+    }
+
+    pub(super) fn parked_in_bucket(&self, clock: JobClock, bucket: i64, limit: usize) -> Vec<ParkedJob> {
+        let place = |byte| (clock, TimePlace { bucket, id: JobId([byte; 16]) });
+        let jobs = self.by_time.range(place(0)..=place(u8::MAX));
+        let mut jobs: Vec<_> = jobs.filter_map(|(_, place)| self.parked(place.id)).collect();
+        jobs.sort_by_key(|job| (TimePlace::time_of(&job.key()), job.head.id));
+        jobs.truncate(limit);
+        jobs
+    }
+
+    pub(super) fn parked_line(
+        &self,
+        line: (QueueKey, Option<GroupKey>),
+        from_back: bool,
+        limit: usize,
+    ) -> Vec<ParkedJob> {
+        let place = |at, number| (line, (Timestamp(at), number));
+        let ids = self.by_line.range(place(i64::MIN, 0)..=place(i64::MAX, u64::MAX)).map(|(_, id)| *id);
+        let jobs = ids.filter_map(|id| self.parked(id));
+        if from_back { jobs.rev().take(limit).collect() } else { jobs.take(limit).collect() }
+    }
+
+    pub(super) fn dead(
+        &self,
+        queue: QueueKey,
+        after: Option<u64>,
+        ascending: bool,
+        limit: usize,
+    ) -> Vec<DeadJob> {
+        let dead = self.dead.range((queue, 0)..=(queue, u64::MAX)).map(|(_, dead)| dead.clone());
+        if ascending {
+            dead.filter(|dead| after.is_none_or(|after| dead.number > after)).take(limit).collect()
+        } else {
+            dead.rev().filter(|dead| after.is_none_or(|after| dead.number < after)).take(limit).collect()
+        }
+    }
+
+    pub(super) fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Option<DeadJob> {
+        self.dead_ids.get(&(queue, id)).and_then(|number| self.dead.get(&(queue, *number)).cloned())
+    }
+
+    pub(super) fn answer(&self, key: AnswerKey) -> Option<KeptAnswer> {
+        self.answers.get(&key).cloned()
+    }
+
+    pub(super) fn answers_before(&self, at: Timestamp, limit: usize) -> Vec<(Timestamp, AnswerKey)> {
+        self.answers_by_time.range(..(at, AnswerKey(0))).take(limit).copied().collect()
+    }
+}
+
+impl MemoryPartition {
+    pub(super) fn job(&self, id: JobId) -> Option<StoredJob> {
+        let resident = self.jobs.get(&id).cloned().map(StoredJob::Resident);
+        resident.or_else(|| self.queues.parked(id).map(StoredJob::Parked))
+    }
+
+    /// Every job behind an id, in order.
+    pub(super) fn jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        (scan_max, limit): (usize, usize),
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> (Vec<JobHead>, Option<JobId>) {
+        let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let resident = self.jobs.range(range).map(|(id, head)| (*id, head));
+        let parked = self.queues.parked.range(range).map(|(id, job)| (*id, &job.head));
+        let all: BTreeMap<_, _> = resident.chain(parked).collect();
+        let mut found = Vec::new();
+        let mut last = after;
+        for (scanned, (id, head)) in all.into_iter().enumerate() {
+            if scanned >= scan_max || found.len() >= limit {
+                return (found, last);
+            }
+            last = Some(id);
+            if head.queue == queue && keep(head) {
+                found.push(head.clone());
+            }
+        }
+        (found, None)
+    }
+}
