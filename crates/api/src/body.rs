@@ -78,9 +78,22 @@ async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<Bytes
     }
 }
 
-async fn read(mut body: Body, large_bodies: &LargeBodies) -> Result<String, Problem> {
-    if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
-        return Err(too_large());
+async fn read(body: Body, large_bodies: &LargeBodies) -> Result<String, Problem> {
+    let bytes = whole(body, JSON_BODY_BYTES_MAX, large_bodies).await?;
+    String::from_utf8(bytes.into()).map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))
+}
+
+/// A whole body of at most `bytes_max`; one that comes in one piece is not copied.
+///
+/// # Errors
+/// `body_too_large`, `body_too_slow`, or `unreadable` when the sender breaks off.
+pub(crate) async fn whole(
+    mut body: Body,
+    bytes_max: usize,
+    large_bodies: &LargeBodies,
+) -> Result<Bytes, Problem> {
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large(bytes_max));
     }
     let mut bytes = Vec::new();
     let mut place = None;
@@ -91,23 +104,26 @@ async fn read(mut body: Body, large_bodies: &LargeBodies) -> Result<String, Prob
         let Some(data) = next_within(&mut body, left).await? else { break };
         // What we wait for a place is not the sender's fault.
         waited += began.elapsed();
-        if bytes.len() + data.len() > JSON_BODY_BYTES_MAX {
-            return Err(too_large());
+        if bytes.len() + data.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        if bytes.is_empty() && body.is_end_stream() {
+            return Ok(data);
         }
         if bytes.len() + data.len() > SMALL_BODY_BYTES_MAX && place.is_none() {
             place = Some(large_bodies.0.acquire().await.expect("the places are never closed"));
         }
         bytes.extend_from_slice(&data);
     }
-    String::from_utf8(bytes).map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))
+    Ok(bytes.into())
 }
 
 fn broken_off(error: &axum::Error) -> Problem {
     Problem::unreadable(format!("the body broke off: {error}"))
 }
 
-fn too_large() -> Problem {
-    let detail = format!("the body is larger than {JSON_BODY_BYTES_MAX} bytes, the most that is read");
+fn too_large(bytes_max: usize) -> Problem {
+    let detail = format!("the body is larger than {bytes_max} bytes, the most that is read");
     Problem::new(413, "body_too_large", detail)
 }
 

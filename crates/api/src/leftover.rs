@@ -39,15 +39,22 @@ impl Default for Leftovers {
     }
 }
 
-/// Whatever a handler leaves of the body is thrown away.
-///
-/// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.
-pub(crate) async fn read_to_the_end(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
-        return next.run(request).await;
+impl Leftovers {
+    /// Whatever is left of the body will be thrown away.
+    ///
+    /// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.
+    pub(crate) fn watching(&self, request: Request) -> Request {
+        if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
+            return request;
+        }
+        let places = Arc::clone(&self.0);
+        request.map(|body| Body::new(Watched { body, places }))
     }
-    let places = Arc::clone(&api.shared.leftovers.0);
-    next.run(request.map(|body| Body::new(Watched { body, places }))).await
+}
+
+/// Whatever a handler leaves of the body is thrown away.
+pub(crate) async fn read_to_the_end(State(api): State<ApiState>, request: Request, next: Next) -> Response {
+    next.run(api.shared.leftovers.watching(request)).await
 }
 
 /// A body that is not simply dropped where it is not read to its end.

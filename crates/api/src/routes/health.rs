@@ -1,23 +1,20 @@
 //! `/healthz`, `/readyz` and `/metrics`: for those who keep the server running. They answer when nothing else does.
 
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError};
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use base::Problem;
-use prometheus_client::encoding::text::encode;
 
 use super::Routes;
 use crate::ApiState;
+use crate::figures::{self, METRICS_TYPE};
 use crate::openapi::Call;
 use crate::problem::Refused;
 
 /// What plain text is answered as.
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
-/// The text form that Prometheus reads, by its name in content types.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) fn routes() -> Routes {
     let alive_told = Call::new("The process lives").gives_text(TEXT_TYPE, "it does");
@@ -49,18 +46,7 @@ async fn ready(State(api): State<ApiState>) -> Result<Cow<'static, str>, Refused
     })
 }
 
-/// Collectors look at the store, so this is a read too; but it waits for no other.
 async fn metrics(State(api): State<ApiState>) -> Result<impl IntoResponse, Refused> {
-    let registry = Arc::clone(&api.shared.metrics);
-    let encoding = tokio::task::spawn_blocking(move || {
-        let mut text = String::new();
-        let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
-        encode(&mut text, &registry).expect("a String takes every write");
-        text
-    });
-    match encoding.await {
-        Ok(text) => Ok(([(CONTENT_TYPE, METRICS_TYPE)], text)),
-        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-        Err(_) => Err(Problem::unavailable("the server is stopping").into()),
-    }
+    let text = figures::text(&api.shared.metrics).await?;
+    Ok(([(CONTENT_TYPE, METRICS_TYPE)], text))
 }
