@@ -163,6 +163,8 @@ impl Machine for QueuePartition {
         };
         self.jobs.set_wall(turn.wall);
         turn.batch.ops.append(&mut self.opening);
+        // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
+        self.advance_jobs(&mut turn)?;
         while turn.has_room() {
             let Some(input) = inputs.next() else { break };
             self.apply(input, &mut turn)?;

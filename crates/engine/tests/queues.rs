@@ -1,0 +1,415 @@
+//! Queues as the edges hold them, over a store in memory and a clock that the test moves.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base::{Clock, Lineage, Timestamp};
+use engine::queues::{
+    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Once, Payload, QueueName, Queues, Recurs,
+    Retry, Want,
+};
+use engine::settings::{Settings, UnknownDevice};
+use engine::{Engine, records};
+use records::{AnswerKey, QueueOrder, QueueSettings};
+use store::MemoryStore;
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOON: i64 = 1_795_219_200_000;
+
+/// Engine and wall clock, apart by what the test says.
+struct TestClock {
+    now: AtomicI64,
+    wall: AtomicI64,
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(self.wall.load(Ordering::SeqCst))
+    }
+}
+
+struct Rig {
+    store: Arc<MemoryStore>,
+    clock: Arc<TestClock>,
+    engine: Mutex<Engine>,
+}
+
+fn settings() -> Settings {
+    let hour = 3_600 * SECOND;
+    Settings {
+        device_id_chars_max: 16,
+        unknown: UnknownDevice::Reject,
+        report_interval: hour,
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [true, false, false],
+        retry: engine::settings::Retry { base: SECOND, max: hour, attempts_max: 10 },
+        attempt_timeout: SECOND,
+        stale_probe: hour,
+        keep: engine::settings::Keep::default(),
+        jobs_resident_max: 1_024,
+        allow_private: true,
+        render: Arc::new(|_| Vec::new()),
+    }
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let clock = Arc::new(TestClock { now: AtomicI64::new(NOON), wall: AtomicI64::new(NOON) });
+        let store = Arc::new(MemoryStore::new(Lineage(7), 2));
+        let engine = Mutex::new(open(&store, &clock).await);
+        Self { store, clock, engine }
+    }
+
+    fn queues(&self) -> Queues {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner).queues()
+    }
+
+    /// Moves both clocks on. What then comes due is noticed by the next call.
+    fn pass(&self, span: Duration) {
+        let ms = span.as_millis() as i64;
+        self.clock.now.fetch_add(ms, Ordering::SeqCst);
+        self.clock.wall.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    async fn restart(&self) {
+        let old = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        old.stop().await;
+        let engine = open(&self.store, &self.clock).await;
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
+    }
+
+    async fn publish(&self, job: NewJob) -> records::JobId {
+        self.queues().publish(&orders(), vec![job], None).await.expect("published")[0].id
+    }
+
+    /// Payloads and attempts of what is leased now for ten seconds.
+    async fn consume(&self, max: usize) -> Vec<(String, engine::queues::Held, u32)> {
+        let (jobs, hand_over) = self.queues().consume(&[orders()], want(max)).await.expect("asked");
+        hand_over.done();
+        jobs.into_iter().map(|job| (text(&job.payload), job.held, job.attempt)).collect()
+    }
+
+    async fn payloads(&self, max: usize) -> Vec<String> {
+        self.consume(max).await.into_iter().map(|(payload, ..)| payload).collect()
+    }
+
+    /// Scheduled, ready, reserved, dead.
+    async fn counts(&self) -> [u64; 4] {
+        let figures = self.queues().figures(&orders()).await.expect("asked");
+        [figures.scheduled, figures.ready, figures.reserved, figures.dead]
+    }
+}
+
+async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
+    let store = Arc::clone(store) as Arc<dyn engine::Store>;
+    Engine::start(settings(), store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads")
+}
+
+fn orders() -> QueueName {
+    QueueName::new("shop", "orders").expect("a name")
+}
+
+fn job(text: &str) -> NewJob {
+    NewJob::new(Payload::Json(Arc::from(text)))
+}
+
+fn later(text: &str, delay: Duration) -> NewJob {
+    NewJob { due: Some(Due::After(delay)), ..job(text) }
+}
+
+fn want(max: usize) -> Want {
+    Want { max, ttr: 10 * SECOND, wait: Duration::ZERO, process: None }
+}
+
+fn text(payload: &Payload) -> String {
+    match payload {
+        Payload::Json(text) => text.to_string(),
+        Payload::Bytes(bytes) => format!("{bytes:?}"),
+    }
+}
+
+#[tokio::test]
+async fn jobs_come_in_their_time_and_are_done_when_acknowledged() {
+    let rig = Rig::start().await;
+    rig.publish(later("\"late\"", 5 * SECOND)).await;
+    rig.publish(job("1")).await;
+    rig.publish(job("2")).await;
+    assert_eq!(rig.counts().await, [1, 2, 0, 0]);
+    let taken = rig.consume(10).await;
+    assert_eq!(taken.iter().map(|(payload, ..)| &**payload).collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(rig.counts().await, [1, 0, 2, 0]);
+    let held: Vec<_> = taken.iter().map(|(_, held, _)| *held).collect();
+    let acked = rig.queues().ack(&orders(), vec![held[0], held[0], held[1]]).await.expect("asked");
+    assert_eq!((acked.acked, acked.stale), (2, vec![1]));
+    rig.pass(5 * SECOND);
+    assert_eq!(rig.payloads(1).await, ["\"late\""]);
+}
+
+#[tokio::test]
+async fn reservations_attempts_and_pauses_survive_a_restart() {
+    let rig = Rig::start().await;
+    rig.publish(NewJob { tries: 3, ..job("1") }).await;
+    rig.publish(job("2")).await;
+    let (_, held, attempt) = rig.consume(1).await.remove(0);
+    assert_eq!(attempt, 1);
+    rig.queues().pause(&orders(), true).await.expect("paused");
+    rig.restart().await;
+    assert_eq!(rig.counts().await, [0, 1, 1, 0]);
+    assert!(rig.payloads(1).await.is_empty(), "it is paused");
+    rig.pass(Duration::from_millis(1));
+    rig.queues().release(&orders(), held, Retry::default()).await.expect("it still holds");
+    rig.queues().pause(&orders(), false).await.expect("goes on");
+    let taken = rig.consume(2).await;
+    let attempts: Vec<_> = taken.iter().map(|(payload, _, attempt)| (&**payload, *attempt)).collect();
+    assert_eq!(attempts, [("2", 1), ("1", 2)]);
+}
+
+#[tokio::test]
+async fn the_last_try_leaves_a_dead_letter_that_can_be_respawned() {
+    let rig = Rig::start().await;
+    let id = rig.publish(NewJob { alias: Some("a".into()), ..job("1") }).await;
+    let (_, held, _) = rig.consume(1).await.remove(0);
+    let retry = Retry { error: Some("no paper".into()), ..Retry::default() };
+    rig.queues().release(&orders(), held, retry).await.expect("released");
+    rig.publish(job("2")).await;
+    rig.consume(1).await;
+    rig.pass(10 * SECOND);
+    assert_eq!(rig.counts().await, [0, 0, 0, 2]);
+    rig.restart().await;
+    let dead = rig.queues().dead(&orders(), None, 10).await.expect("asked");
+    let seen: Vec<_> = dead
+        .iter()
+        .map(|it| (text(&it.payload), it.dead.reason.as_str(), it.dead.error.as_deref(), it.dead.attempt))
+        .collect();
+    assert_eq!(
+        seen,
+        [("1".to_owned(), "released", Some("no paper"), 1), ("2".to_owned(), "timed_out", None, 1)]
+    );
+    let respawned = rig.queues().respawn(&orders(), Dead::Ids(vec![id, id]), None).await.expect("asked");
+    assert_eq!((respawned, rig.counts().await), (1, [0, 1, 0, 1]));
+    let again = rig.queues().job(&orders(), JobRef::Alias("a".into())).await.expect("it has its alias");
+    assert_eq!((again.id, again.attempt, again.state), (id, 0, JobState::Ready));
+    assert_eq!(rig.queues().delete_dead(&orders(), None).await.expect("asked"), 1);
+    assert_eq!(rig.counts().await, [0, 1, 0, 0]);
+}
+
+#[tokio::test]
+async fn an_alias_is_rejected_kept_or_replaced() {
+    let rig = Rig::start().await;
+    let named = |text, on_conflict| NewJob { alias: Some("a".into()), on_conflict, ..job(text) };
+    let first = rig.publish(named("1", OnConflict::Reject)).await;
+    let refused = rig.queues().publish(&orders(), vec![job("x"), named("2", OnConflict::Reject)], None).await;
+    assert_eq!(refused.expect_err("it is held").code, "alias_taken");
+    assert_eq!(rig.counts().await, [0, 1, 0, 0], "all or none");
+    assert_eq!(rig.publish(named("3", OnConflict::Keep)).await, first);
+    assert_eq!(rig.publish(named("4", OnConflict::Replace)).await, first);
+    let (payload, held, _) = rig.consume(1).await.remove(0);
+    assert_eq!(payload, "4");
+    let successor = rig.publish(named("5", OnConflict::Replace)).await;
+    assert_ne!(successor, first);
+    rig.queues().ack(&orders(), vec![held]).await.expect("asked");
+    assert_eq!(rig.payloads(5).await, ["5"]);
+    let twice = vec![named("6", OnConflict::Keep), named("7", OnConflict::Keep)];
+    let refused = rig.queues().publish(&orders(), twice, None).await;
+    assert_eq!(refused.expect_err("twice").code, "alias_repeated");
+}
+
+#[tokio::test]
+async fn what_waits_can_be_looked_at_changed_and_cancelled() {
+    let rig = Rig::start().await;
+    let id = rig.publish(later("1", 60 * SECOND)).await;
+    let seen = rig.queues().job(&orders(), JobRef::Id(id)).await.expect("it is there");
+    assert_eq!((seen.state, text(&seen.payload)), (JobState::Scheduled, "1".to_owned()));
+    let change = JobChange {
+        payload: Some(Payload::Bytes(Arc::from(*b"\x07"))),
+        due: Some(Due::After(Duration::ZERO)),
+    };
+    let seen = rig.queues().change(&orders(), JobRef::Id(id), change.clone()).await.expect("it waits");
+    assert_eq!((seen.state, text(&seen.payload)), (JobState::Ready, "[7]".to_owned()));
+    let (jobs, next) = rig.queues().jobs(&orders(), Some(JobState::Ready), None, 10).await.expect("listed");
+    assert_eq!((jobs.len(), jobs[0].id, next), (1, id, None));
+    let (_, held, _) = rig.consume(1).await.remove(0);
+    let refused = rig.queues().change(&orders(), JobRef::Id(id), change).await;
+    assert_eq!(refused.expect_err("reserved").code, "job_reserved");
+    rig.queues().cancel(&orders(), JobRef::Id(id)).await.expect("wherever it stands");
+    let stale = rig.queues().extend(&orders(), held, SECOND).await;
+    assert_eq!(stale.expect_err("it is gone").code, "stale_reservation");
+    assert_eq!(rig.queues().job(&orders(), JobRef::Id(id)).await.expect_err("gone").code, "unknown_job");
+}
+
+#[tokio::test]
+async fn a_repeat_is_answered_with_what_the_first_made() {
+    let rig = Rig::start().await;
+    let once = Some(Once { key: AnswerKey(5), body: 6 });
+    let first = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("published");
+    let again = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
+    rig.restart().await;
+    let later = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
+    assert_eq!((&again, &later, rig.counts().await), (&first, &first, [0, 1, 0, 0]));
+    let other = Some(Once { key: AnswerKey(5), body: 7 });
+    let refused = rig.queues().publish(&orders(), vec![job("2")], other).await;
+    assert_eq!(refused.expect_err("another body").code, "idempotency_key_reused");
+    rig.pass(24 * 3_600 * SECOND);
+    let anew = rig.queues().publish(&orders(), vec![job("2")], other).await.expect("forgotten by now");
+    assert_ne!(anew, first);
+}
+
+#[tokio::test]
+async fn a_consumer_that_waits_is_given_the_job_that_comes() {
+    let rig = Rig::start().await;
+    let queues = rig.queues();
+    let waiting = tokio::spawn(async move {
+        let want = Want { wait: 60 * SECOND, ..want(1) };
+        let (jobs, hand_over) = queues.consume(&[orders()], want).await.expect("asked");
+        hand_over.done();
+        jobs.into_iter().map(|job| text(&job.payload)).collect::<Vec<_>>()
+    });
+    let queues = rig.queues();
+    let urgent = QueueName::new("shop", "urgent").expect("a name");
+    let both = [urgent.clone(), QueueName::new("shop", "slow").expect("a name")];
+    let of_two = tokio::spawn(async move {
+        let want = Want { wait: 60 * SECOND, ..want(1) };
+        let (jobs, hand_over) = queues.consume(&both, want).await.expect("asked");
+        hand_over.done();
+        jobs.into_iter().map(|job| (job.queue, text(&job.payload))).collect::<Vec<_>>()
+    });
+    tokio::task::yield_now().await;
+    rig.publish(job("1")).await;
+    rig.queues().publish(&urgent, vec![job("2")], None).await.expect("published");
+    assert_eq!(waiting.await.expect("ends"), ["1"]);
+    assert_eq!(of_two.await.expect("ends"), [(0, "2".to_owned())]);
+}
+
+#[tokio::test]
+async fn leases_that_do_not_reach_their_consumer_are_returned_uncounted() {
+    let rig = Rig::start().await;
+    rig.publish(job("1")).await;
+    let (jobs, hand_over) = rig.queues().consume(&[orders()], want(1)).await.expect("asked");
+    assert_eq!(jobs.len(), 1);
+    drop(hand_over);
+    let taken = rig.consume(1).await;
+    assert_eq!(taken.first().map(|(_, _, attempt)| *attempt), Some(1), "as if it had not been leased");
+}
+
+#[tokio::test]
+async fn a_stop_sends_waiting_consumers_home_with_nothing() {
+    let rig = Rig::start().await;
+    let queues = rig.queues();
+    let waiting = tokio::spawn(async move {
+        let want = Want { wait: 600 * SECOND, ..want(1) };
+        queues.consume(&[orders()], want).await.map(|(jobs, _)| jobs.len())
+    });
+    tokio::task::yield_now().await;
+    rig.restart().await;
+    assert_eq!(waiting.await.expect("ends"), Ok(0));
+}
+
+#[tokio::test]
+async fn a_recurring_job_comes_again_and_a_dead_run_does_not_end_it() {
+    let rig = Rig::start().await;
+    let recurs = Some(Recurs::Every { interval: 60 * SECOND, executions: Some(3) });
+    let id = rig.publish(NewJob { recurs, ..job("1") }).await;
+    assert!(rig.payloads(1).await.is_empty(), "one interval from now");
+    rig.pass(60 * SECOND);
+    let (_, held, _) = rig.consume(1).await.remove(0);
+    rig.queues().ack(&orders(), vec![held]).await.expect("asked");
+    assert_eq!(rig.counts().await, [1, 0, 0, 0]);
+    rig.restart().await;
+    rig.pass(150 * SECOND);
+    let (_, held, attempt) = rig.consume(1).await.remove(0);
+    assert_eq!(attempt, 1);
+    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    assert_eq!(rig.counts().await, [0, 1, 0, 1], "a dead letter, and a run for the one that was missed");
+    let dead = rig.queues().dead(&orders(), None, 1).await.expect("asked");
+    assert_ne!(dead[0].dead.id, id);
+    let (_, held, _) = rig.consume(1).await.remove(0);
+    rig.queues().ack(&orders(), vec![held]).await.expect("asked");
+    assert_eq!(rig.counts().await, [0, 0, 0, 1], "three runs were asked for");
+}
+
+#[tokio::test]
+async fn a_calendar_follows_the_wall_clock() {
+    let rig = Rig::start().await;
+    let recurs = Recurs::Cron { expression: "0 13 * * *".into(), zone: None, executions: None };
+    rig.publish(NewJob { recurs: Some(recurs), ..job("1") }).await;
+    let seen = rig.queues().jobs(&orders(), None, None, 1).await.expect("listed").0.remove(0);
+    assert_eq!(seen.run_at, Timestamp(NOON - NOON % 86_400_000 + 13 * 3_600_000).max(seen.run_at));
+    let wait = seen.run_at.since(Timestamp(NOON));
+    // The wall clock is put forward: the calendar follows it, a delay does not.
+    rig.publish(later("2", wait)).await;
+    rig.clock.wall.fetch_add(wait.as_millis() as i64, Ordering::SeqCst);
+    assert_eq!(rig.payloads(5).await, ["1"]);
+    let wrong = Recurs::Cron { expression: "0 13 30 2 *".into(), zone: None, executions: None };
+    let refused =
+        rig.queues().publish(&orders(), vec![NewJob { recurs: Some(wrong), ..job("1") }], None).await;
+    assert_eq!(refused.expect_err("it never comes").code, "invalid_schedule");
+}
+
+#[tokio::test]
+async fn settings_hold_and_survive() {
+    let rig = Rig::start().await;
+    let settings = QueueSettings {
+        order: QueueOrder::Lifo,
+        concurrency: Some(1),
+        jobs_max: Some(2),
+        dead_max: Some(1),
+        ..QueueSettings::default()
+    };
+    rig.queues().set(&orders(), settings).await.expect("set");
+    rig.restart().await;
+    rig.publish(job("1")).await;
+    rig.publish(job("2")).await;
+    let refused = rig.queues().publish(&orders(), vec![job("3")], None).await;
+    assert_eq!(refused.expect_err("two at most").code, "queue_full");
+    let (payload, held, _) = rig.consume(5).await.remove(0);
+    assert_eq!(payload, "2", "the newest first, one at a time");
+    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    let (payload, held, _) = rig.consume(5).await.remove(0);
+    assert_eq!(payload, "1");
+    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    let dead = rig.queues().dead(&orders(), None, 5).await.expect("asked");
+    assert_eq!(dead.iter().map(|it| text(&it.payload)).collect::<Vec<_>>(), ["1"], "the oldest went");
+    let wrong = QueueSettings { rate: Some(0.0), ..settings };
+    assert_eq!(rig.queues().set(&orders(), wrong).await.expect_err("no rate").code, "invalid_settings");
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_gone_at_once_and_its_jobs_soon() {
+    let rig = Rig::start().await;
+    for n in 0..3 {
+        let jobs = (0..1_000).map(|_| later(&n.to_string(), 60 * SECOND)).collect();
+        rig.queues().publish(&orders(), jobs, None).await.expect("published");
+    }
+    rig.publish(job("1")).await;
+    let (_, held, _) = rig.consume(1).await.remove(0);
+    rig.queues().delete(&orders()).await.expect("deleted");
+    assert_eq!(rig.counts().await, [0; 4]);
+    let acked = rig.queues().ack(&orders(), vec![held]).await.expect("asked");
+    assert_eq!(acked.stale, [0]);
+    rig.publish(job("2")).await;
+    assert_eq!(rig.payloads(5).await, ["2"]);
+    let listed = rig.queues().list(Some("shop"), None, 10).await.expect("listed");
+    assert_eq!(listed.iter().map(|it| it.name.to_string()).collect::<Vec<_>>(), ["shop/orders"]);
+    rig.restart().await;
+    rig.pass(61 * SECOND);
+    assert!(rig.payloads(5).await.is_empty(), "nothing of the old queue comes again");
+}
+
+#[tokio::test]
+async fn what_is_not_done_in_time_expires() {
+    let rig = Rig::start().await;
+    rig.publish(NewJob { ttl: Some(5 * SECOND), alias: Some("a".into()), ..job("1") }).await;
+    let never = NewJob { ttl: Some(5 * SECOND), ..later("2", 6 * SECOND) };
+    let refused = rig.queues().publish(&orders(), vec![never], None).await;
+    assert_eq!(refused.expect_err("it would never run").code, "invalid_ttl");
+    rig.pass(5 * SECOND);
+    assert_eq!(rig.counts().await, [0; 4]);
+    rig.publish(NewJob { alias: Some("a".into()), ..job("3") }).await;
+    assert_eq!(rig.payloads(5).await, ["3"]);
+}
