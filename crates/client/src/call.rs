@@ -1,0 +1,118 @@
+//! What is asked again when it fails, and when.
+//!
+//! A call whose outcome is unknown is repeated only where a second time changes nothing; one that was certainly not
+//! carried out is repeated always. The waits double, are spread by chance, and end with the call's deadline.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+
+use crate::error::Error;
+use crate::transport::{Call, Transport};
+
+/// The wait after the first failure.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait that is chosen here; the server may ask for more.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Whether a call may be carried out twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// The second time changes nothing.
+    Harmless,
+    /// The second time would be another call.
+    Harmful,
+}
+
+/// A good answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) body: Bytes,
+    /// An earlier try of it may have been carried out.
+    pub(crate) perhaps_twice: bool,
+}
+
+/// A call that failed for good.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: Error,
+    /// An earlier try of it may have been carried out.
+    pub(crate) perhaps_done: bool,
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.error
+    }
+}
+
+/// Asks until there is an answer that another try would not change, or until there is no time for another try.
+pub(crate) async fn ask(
+    transport: &Transport,
+    call: &Call,
+    repeat: Repeat,
+    until: Instant,
+) -> Result<Answered, Failed> {
+    let mut perhaps_done = false;
+    let mut waits = Waits::new();
+    loop {
+        let error = match transport.exchange(call).await {
+            Ok(body) => return Ok(Answered { body, perhaps_twice: perhaps_done }),
+            Err(error) => error,
+        };
+        let may_repeat = error.may_pass() && (error.is_undone() || repeat == Repeat::Harmless);
+        let wait = waits.next(&error);
+        if !may_repeat || Instant::now() + wait >= until {
+            return Err(Failed { error, perhaps_done });
+        }
+        perhaps_done |= !error.is_undone();
+        sleep(wait).await;
+    }
+}
+
+/// How long to wait after each failure in a row.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    next: Duration,
+}
+
+impl Waits {
+    pub(crate) fn new() -> Self {
+        Self { next: FIRST_WAIT }
+    }
+
+    /// The wait after this failure: half of it certain, half by chance, and never shorter than the server asks for.
+    pub(crate) fn next(&mut self, error: &Error) -> Duration {
+        let wait = self.next;
+        self.next = (wait * 2).min(LONGEST_WAIT);
+        let spread = wait / 2 + (wait / 2).mul_f64(chance());
+        spread.max(error.retry_after().unwrap_or_default())
+    }
+}
+
+/// A number from 0 to 1. Without a source of chance the waits are only less spread.
+pub(crate) fn chance() -> f64 {
+    f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_heed_the_server() {
+        let error = Error::TimedOut { server: String::new(), limit: Duration::ZERO };
+        let mut waits = Waits::new();
+        let mut longest = FIRST_WAIT;
+        for _ in 0..12 {
+            let wait = waits.next(&error);
+            assert!(wait >= longest / 2 && wait <= longest, "{wait:?} of {longest:?}");
+            longest = (longest * 2).min(LONGEST_WAIT);
+        }
+        let hour = Duration::from_secs(3_600);
+        let refusal = Refusal::read(429, Some(hour), b"");
+        assert_eq!(Waits::new().next(&Error::Refused(Box::new(refusal))), hour);
+    }
+}

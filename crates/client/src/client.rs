@@ -1,0 +1,189 @@
+//! The way to a server: how it is reached, how long it is waited for, and the queues that it has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::call::{self, Answered, Failed, Repeat};
+use crate::consumer::Consumer;
+use crate::error::{Error, SetupError};
+use crate::figures::{Cursor, Figures, Page};
+use crate::line::Line;
+use crate::path::Path;
+use crate::queue::Queue;
+use crate::transport::{Call, Transport};
+
+/// How long an answer is waited for, unless it is said otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call is tried again, unless it is said otherwise.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+/// The longest answer but for consumers: a list of a thousand jobs with payloads of some kilobytes.
+const ANSWER_BYTES_MAX: usize = 256 * 1_024 * 1_024;
+
+/// A server. Cheap to clone; clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    transport: Transport,
+    timeout: Duration,
+    retry_for: Duration,
+}
+
+/// A [`Client`] in the making.
+#[derive(Clone)]
+pub struct Builder {
+    url: String,
+    token: Option<String>,
+    timeout: Duration,
+    retry_for: Duration,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("timeout", &self.timeout).field("retry_for", &self.retry_for).finish()
+    }
+}
+
+impl Builder {
+    /// The token that the server asks for.
+    #[must_use]
+    pub fn token(self, token: impl Into<String>) -> Self {
+        Self { token: Some(token.into()), ..self }
+    }
+
+    /// How long an answer is waited for: 10 seconds unless it is said here. A consumer's own wait comes on top.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// How long a call is tried again that failed and may pass: 30 seconds unless it is said here; zero is not at all.
+    #[must_use]
+    pub fn retry_for(self, retry_for: Duration) -> Self {
+        Self { retry_for, ..self }
+    }
+
+    /// The client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the URL leads to no server, no header can carry the token, or TLS cannot be set up.
+    pub fn build(self) -> Result<Client, SetupError> {
+        let transport = Transport::new(&self.url, self.token.as_deref())?;
+        Ok(Client { inner: Arc::new(Inner { transport, timeout: self.timeout, retry_for: self.retry_for }) })
+    }
+}
+
+impl Client {
+    /// A client of the server at a URL such as `http://127.0.0.1:8080`, which may have a path.
+    #[must_use]
+    pub fn builder(url: impl Into<String>) -> Builder {
+        Builder { url: url.into(), token: None, timeout: TIMEOUT, retry_for: RETRY_FOR }
+    }
+
+    /// A queue. It need not be there yet.
+    #[must_use]
+    pub fn queue(&self, namespace: impl Into<String>, queue: impl Into<String>) -> Queue {
+        Queue::new(self.clone(), namespace.into(), queue.into())
+    }
+
+    /// A consumer of several queues of a namespace, which takes from earlier ones first.
+    #[must_use]
+    pub fn consumer<Q: Into<String>>(
+        &self,
+        namespace: impl Into<String>,
+        queues: impl IntoIterator<Item = Q>,
+    ) -> Consumer {
+        let queues = queues.into_iter().map(Into::into).collect();
+        Consumer::new(self.clone(), namespace.into(), queues)
+    }
+
+    /// The queues that there are, in order of namespace and name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn queues(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&Cursor>,
+    ) -> Result<Page<Figures>, Error> {
+        let mut path = Path::of(&["queues"]);
+        for (name, value) in [("namespace", namespace), ("cursor", after.map(Cursor::as_str))] {
+            if let Some(value) = value {
+                path = path.with(name, value);
+            }
+        }
+        self.fetch(&self.call(Method::GET, path), Repeat::Harmless).await
+    }
+
+    /// A call without a body.
+    pub(crate) fn call(&self, method: Method, path: Path) -> Call {
+        Call {
+            method,
+            path,
+            body: Bytes::new(),
+            idempotency_key: None,
+            timeout: self.inner.timeout,
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        }
+    }
+
+    /// A call with one.
+    pub(crate) fn call_with(&self, method: Method, path: Path, body: &impl Serialize) -> Result<Call, Error> {
+        let body = Bytes::from(serde_json::to_vec(body)?);
+        Ok(Call { body, ..self.call(method, path) })
+    }
+
+    /// For how long a call is tried.
+    pub(crate) fn retry_for(&self) -> Duration {
+        self.inner.retry_for
+    }
+
+    /// Asks, for as long as calls are tried.
+    pub(crate) async fn ask(&self, call: &Call, repeat: Repeat) -> Result<Answered, Failed> {
+        self.ask_until(call, repeat, Instant::now() + self.inner.retry_for).await
+    }
+
+    /// Asks, and not again after `until`.
+    pub(crate) async fn ask_until(
+        &self,
+        call: &Call,
+        repeat: Repeat,
+        until: Instant,
+    ) -> Result<Answered, Failed> {
+        call::ask(&self.inner.transport, call, repeat, until).await
+    }
+
+    /// Asks once, on a connection of one's own.
+    pub(crate) async fn ask_on(&self, line: &mut Line, call: &Call) -> Result<Bytes, Error> {
+        line.exchange(&self.inner.transport, call).await
+    }
+
+    /// Asks for a document.
+    pub(crate) async fn fetch<T: DeserializeOwned>(&self, call: &Call, repeat: Repeat) -> Result<T, Error> {
+        self.read(&self.ask(call, repeat).await?.body)
+    }
+
+    /// Asks for something to be done.
+    pub(crate) async fn order(&self, call: &Call, repeat: Repeat) -> Result<(), Error> {
+        self.ask(call, repeat).await?;
+        Ok(())
+    }
+
+    pub(crate) fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Error> {
+        let foreign = |error| self.foreign(&format!("its answer is not what was asked for: {error}"));
+        serde_json::from_slice(body).map_err(foreign)
+    }
+
+    pub(crate) fn foreign(&self, what: &str) -> Error {
+        self.inner.transport.foreign(what.to_owned())
+    }
+}

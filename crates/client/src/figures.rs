@@ -1,0 +1,100 @@
+//! How a queue stands, and what is set for it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::span::maybe_span;
+
+/// How a queue stands.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name there.
+    pub queue: String,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that wait for a consumer.
+    pub ready: u64,
+    /// Jobs that are with a consumer.
+    pub reserved: u64,
+    /// Jobs that failed for good.
+    pub dead: u64,
+    /// For how long the first of the ready jobs has been ready, in milliseconds.
+    pub oldest_ready_ms: Option<u64>,
+    /// Whether nothing is handed out.
+    pub paused: bool,
+    /// What is set for it.
+    pub settings: Settings,
+}
+
+/// What is set for a queue. `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Which of the ready jobs is first.
+    pub order: Order,
+    /// Most jobs that are with consumers at the same time.
+    pub concurrency: Option<u32>,
+    /// Most jobs that are handed out in a second.
+    pub rate: Option<f64>,
+    /// Most jobs; one more is refused with 409.
+    pub jobs_max: Option<u64>,
+    /// Most dead jobs; then the oldest are dropped.
+    pub dead_max: Option<u64>,
+    /// How long a dead job is kept.
+    #[serde(with = "maybe_span")]
+    pub dead_max_age: Option<Duration>,
+}
+
+/// Which of the ready jobs is first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// The one that became available first.
+    #[default]
+    Fifo,
+    /// The one that became available last.
+    Lifo,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// What it holds, in the list's order.
+    pub items: Vec<T>,
+    /// Where to go on; `None` at the end.
+    #[serde(rename = "next_cursor", default)]
+    pub next: Option<Cursor>,
+}
+
+/// A place in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Cursor(String);
+
+impl Cursor {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_written_as_they_are_read() {
+        let text = r#"{"order":"lifo","concurrency":4,"rate":2.5,"jobs_max":null,"dead_max":10,"dead_max_age":"7d"}"#;
+        let settings: Settings = serde_json::from_str(text).expect("settings");
+        assert_eq!(settings.dead_max_age, Some(Duration::from_secs(7 * 86_400)));
+        let written = serde_json::to_string(&settings).expect("JSON");
+        assert_eq!(written, text.replace("7d", "604800000ms"));
+        assert_eq!(serde_json::from_str::<Settings>("{}").expect("settings"), Settings::default());
+    }
+}

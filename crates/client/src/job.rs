@@ -1,0 +1,358 @@
+//! Jobs as they come: what a consumer gets, and what one sees who only looks.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::span::moment;
+
+/// A job's id: in the order of publishing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct JobId(String);
+
+impl JobId {
+    /// The id with this text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a job carries.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// A JSON value, its numbers as they were published.
+    Json(Box<RawValue>),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Payload {
+    /// Reads the value.
+    ///
+    /// # Errors
+    /// When the value has another shape, or when these are bytes.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        match self {
+            Self::Json(value) => serde_json::from_str(value.get()),
+            Self::Bytes(_) => Err(serde_json::Error::custom("the payload is bytes, not JSON")),
+        }
+    }
+
+    /// The bytes that were published, or the text of the JSON value.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(value) => value.get().as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A payload's two fields, of which a job has one.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(default, deserialize_with = "present")]
+    payload: Option<Box<RawValue>>,
+    #[serde(default)]
+    payload_base64: Option<String>,
+}
+
+/// `null` is a payload like any other.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Fields {
+    fn payload<E: serde::de::Error>(self) -> Result<Payload, E> {
+        match (self.payload, self.payload_base64) {
+            (Some(value), None) => Ok(Payload::Json(value)),
+            (None, Some(text)) => BASE64_STANDARD.decode(text).map(Payload::Bytes).map_err(E::custom),
+            _ => Err(E::custom("a job has either payload or payload_base64")),
+        }
+    }
+}
+
+/// A reservation: what shows that a job is with this consumer. It holds until its ttr is over, and can be kept as text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// The job's queue.
+    pub queue: String,
+    /// The job.
+    pub id: JobId,
+    /// What the server wants to be shown.
+    pub reservation: String,
+}
+
+/// A job that is with this consumer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Job<T = Payload> {
+    /// Its id.
+    pub id: JobId,
+    /// The queue that it came from.
+    pub queue: String,
+    /// What it carries.
+    pub payload: T,
+    /// Which attempt this is, from 1 on.
+    pub attempt: u32,
+    /// How many it has.
+    pub tries: u32,
+    /// When it was published.
+    pub published_at: SystemTime,
+    /// When it was due.
+    pub run_at: SystemTime,
+    /// The publisher's own id for it.
+    pub alias: Option<String>,
+    /// What shows that it is with this consumer.
+    pub held: Held,
+}
+
+impl<T> Job<T> {
+    /// Whether it is dead if this attempt fails.
+    #[must_use]
+    pub fn is_last_try(&self) -> bool {
+        self.attempt >= self.tries
+    }
+
+    /// The same job with its payload read.
+    ///
+    /// # Errors
+    /// What `read` says, and the job as it was.
+    pub fn read<U, E>(self, read: impl FnOnce(&T) -> Result<U, E>) -> Result<Job<U>, (Box<Self>, E)> {
+        let payload = match read(&self.payload) {
+            Ok(payload) => payload,
+            Err(error) => return Err((Box::new(self), error)),
+        };
+        let Self { id, queue, attempt, tries, published_at, run_at, alias, held, .. } = self;
+        Ok(Job { id, queue, payload, attempt, tries, published_at, run_at, alias, held })
+    }
+}
+
+impl<'de> Deserialize<'de> for Job {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            id: JobId,
+            queue: String,
+            #[serde(default, deserialize_with = "present")]
+            payload: Option<Box<RawValue>>,
+            #[serde(default)]
+            payload_base64: Option<String>,
+            attempt: u32,
+            tries: u32,
+            reservation: String,
+            #[serde(with = "moment")]
+            published_at: SystemTime,
+            #[serde(with = "moment")]
+            run_at: SystemTime,
+            #[serde(default)]
+            alias: Option<String>,
+        }
+        let wire = Wire::deserialize(deserializer)?;
+        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        let held = Held { queue: wire.queue.clone(), id: wire.id.clone(), reservation: wire.reservation };
+        Ok(Self {
+            id: wire.id,
+            queue: wire.queue,
+            payload: fields.payload()?,
+            attempt: wire.attempt,
+            tries: wire.tries,
+            published_at: wire.published_at,
+            run_at: wire.run_at,
+            alias: wire.alias,
+            held,
+        })
+    }
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It waits for its time.
+    Scheduled,
+    /// It can be consumed.
+    Ready,
+    /// It is with a consumer.
+    Reserved,
+}
+
+impl State {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Ready => "ready",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+/// A job, looked at without taking it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Its id.
+    pub id: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Where it stands.
+    pub state: State,
+    /// What it carries.
+    pub payload: Payload,
+    /// When it is, or was, due.
+    pub run_at: SystemTime,
+    /// When it was published.
+    pub published_at: SystemTime,
+    /// How many attempts have begun.
+    pub attempt: u32,
+    /// How many it has.
+    pub tries: u32,
+    /// The publisher's own id for it.
+    pub alias: Option<String>,
+    /// The jobs among which it keeps its order.
+    pub group: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            id: JobId,
+            queue: String,
+            state: State,
+            #[serde(default, deserialize_with = "present")]
+            payload: Option<Box<RawValue>>,
+            #[serde(default)]
+            payload_base64: Option<String>,
+            #[serde(with = "moment")]
+            run_at: SystemTime,
+            #[serde(with = "moment")]
+            published_at: SystemTime,
+            attempt: u32,
+            tries: u32,
+            #[serde(default)]
+            alias: Option<String>,
+            #[serde(default)]
+            group: Option<String>,
+        }
+        let wire = Wire::deserialize(deserializer)?;
+        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        Ok(Self {
+            id: wire.id,
+            queue: wire.queue,
+            state: wire.state,
+            payload: fields.payload()?,
+            run_at: wire.run_at,
+            published_at: wire.published_at,
+            attempt: wire.attempt,
+            tries: wire.tries,
+            alias: wire.alias,
+            group: wire.group,
+        })
+    }
+}
+
+/// A job that failed for good.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DeadJob {
+    /// Its id.
+    pub id: JobId,
+    /// What it carried.
+    pub payload: Payload,
+    /// How many attempts were made.
+    pub attempt: u32,
+    /// How many it had.
+    pub tries: u32,
+    /// `released` or `timed_out`: what ended its last attempt.
+    pub reason: String,
+    /// What its last consumer said of it.
+    pub error: Option<String>,
+    /// When.
+    pub died_at: SystemTime,
+}
+
+impl<'de> Deserialize<'de> for DeadJob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            id: JobId,
+            #[serde(default, deserialize_with = "present")]
+            payload: Option<Box<RawValue>>,
+            #[serde(default)]
+            payload_base64: Option<String>,
+            attempt: u32,
+            tries: u32,
+            reason: String,
+            #[serde(default)]
+            error: Option<String>,
+            #[serde(with = "moment")]
+            died_at: SystemTime,
+        }
+        let wire = Wire::deserialize(deserializer)?;
+        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        Ok(Self {
+            id: wire.id,
+            payload: fields.payload()?,
+            attempt: wire.attempt,
+            tries: wire.tries,
+            reason: wire.reason,
+            error: wire.error,
+            died_at: wire.died_at,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: &str = r#"{"id":"01J","queue":"mail","payload":PAYLOAD,"attempt":2,"tries":2,"reservation":"R",
+        "published_at":"2026-11-21T01:02:03.456Z","run_at":"2026-11-21T01:02:04.000Z","later":1}"#;
+
+    fn job(payload: &str) -> Result<Job, serde_json::Error> {
+        serde_json::from_str(&JOB.replace("\"payload\":PAYLOAD", payload))
+    }
+
+    #[test]
+    fn a_payload_is_a_value_or_bytes_and_never_both() {
+        let carries = |payload: &str| job(payload).expect("a job").payload;
+        assert_eq!(carries(r#""payload":{"n":1.50}"#).as_bytes(), br#"{"n":1.50}"#);
+        assert_eq!(carries(r#""payload":null"#).as_bytes(), b"null");
+        let bytes = carries(r#""payload_base64":"AP8=""#);
+        assert_eq!(bytes.as_bytes(), [0, 255]);
+        assert!(bytes.json::<Option<u8>>().is_err());
+        for wrong in [r#""x":1"#, r#""payload":1,"payload_base64":"""#, r#""payload_base64":"%""#] {
+            assert!(job(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_job_shows_what_it_is_held_by() {
+        let job = job(r#""payload":7"#).expect("a job");
+        assert!(job.is_last_try());
+        assert_eq!((job.held.queue.as_str(), job.held.reservation.as_str()), ("mail", "R"));
+        let (job, _) = job.read(Payload::json::<String>).expect_err("a number is no text");
+        let job = job.read(Payload::json::<u8>).expect("a number");
+        assert_eq!((job.payload, job.alias, job.id.as_str()), (7, None, "01J"));
+    }
+}

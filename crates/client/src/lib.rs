@@ -1,0 +1,30 @@
+//! Typed jobs and a worker loop for Fieldpost's delay queues.
+//!
+//! It knows the server only by its REST API, like any other program. The page below is the guide of the docs; its examples are
+//! compiled.
+#![doc = include_str!("../../../docs/client-rust.md")]
+
+mod call;
+mod client;
+mod consumer;
+mod error;
+mod figures;
+mod job;
+mod line;
+mod path;
+mod publish;
+mod queue;
+mod span;
+mod transport;
+mod worker;
+
+pub use client::{Builder, Client};
+pub use consumer::{Acked, Consumer, Retry, Want};
+pub use error::{Error, Refusal, SetupError};
+pub use figures::{Cursor, Figures, Order, Page, Settings};
+pub use job::{DeadJob, Held, Job, JobId, Payload, Seen, State};
+pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
+pub use queue::{Alias, Queue, Which};
+/// What tells a handler that its job is lost.
+pub use tokio_util::sync::CancellationToken;
+pub use worker::{Event, Failure, Worker};

@@ -1,0 +1,58 @@
+//! What a worker tells of what it does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::job::Held;
+
+/// Something that happened at a worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A job was taken, and its handler begins.
+    Begun {
+        /// The job.
+        job: Held,
+        /// Which attempt it is.
+        attempt: u32,
+    },
+    /// Its handler ended well, and the server knows.
+    Done {
+        /// The job.
+        job: Held,
+    },
+    /// Its handler did not, and the job was given back.
+    Failed {
+        /// The job.
+        job: Held,
+        /// What was wrong.
+        error: String,
+        /// When it may be tried again; if it has tries left.
+        delay: Duration,
+    },
+    /// Its reservation holds no longer: it could not be kept, or the job was cancelled. What its handler does is in vain.
+    Lost {
+        /// The job.
+        job: Held,
+    },
+    /// The server could not be told how the handler ended; the job comes back when its ttr is over.
+    Untold {
+        /// The job.
+        job: Held,
+        /// Why not.
+        error: Arc<Error>,
+    },
+    /// The server gave no answer to the question for jobs.
+    Away {
+        /// Why not.
+        error: Arc<Error>,
+        /// When it is asked again.
+        again_in: Duration,
+    },
+    /// No more jobs are taken.
+    Stopping {
+        /// So many handlers are waited for.
+        running: usize,
+    },
+}

@@ -1,0 +1,136 @@
+//! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those that run.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::Worker;
+use super::event::Event;
+use super::failure::Failure;
+use super::polling::Polling;
+use super::settling::Acks;
+use super::tending::Tending;
+use crate::consumer::Want;
+use crate::error::Error;
+use crate::job::Job;
+
+/// A worker at work.
+pub(super) struct Shift<T, H> {
+    tending: Arc<Tending<T, H>>,
+    concurrency: usize,
+    stop_limit: std::time::Duration,
+    /// A task for each job, from taken to settled.
+    jobs: JoinSet<()>,
+    /// The task that sends acknowledgements.
+    acks: JoinSet<()>,
+    /// What handlers that still run are dropped by.
+    give_up: CancellationToken,
+}
+
+impl<T, H, F> Shift<T, H>
+where
+    T: Send + Sync + 'static,
+    H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    pub(super) fn new(worker: Worker<T>, handler: H) -> Self {
+        let (concurrency, stop_limit) = (worker.concurrency, worker.stop_limit);
+        let (acks, sending) = Acks::new(worker.consumer.clone(), concurrency, worker.ttr);
+        let mut sender = JoinSet::new();
+        sender.spawn(sending);
+        let give_up = CancellationToken::new();
+        let tending = Arc::new(Tending { worker, handler, acks, give_up: give_up.clone() });
+        Self { tending, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
+    }
+
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let ended = self.take(stop).await;
+        self.tending.tell(&Event::Stopping { running: self.jobs.len() });
+        if timeout(self.stop_limit, drain(&mut self.jobs)).await.is_err() {
+            self.give_up.cancel();
+            drain(&mut self.jobs).await;
+        }
+        // The last of those who hand acknowledgements in.
+        drop(self.tending);
+        drain(&mut self.acks).await;
+        ended
+    }
+
+    /// Takes jobs until it is to stop, or can take no more for good.
+    async fn take(&mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let mut stop = std::pin::pin!(stop);
+        let worker = &self.tending.worker;
+        let want = Want::one().ttr(worker.ttr).wait(worker.wait);
+        let mut idle = Some(Polling::new(worker.consumer.clone(), want));
+        let mut asking = None;
+        loop {
+            let free = self.concurrency - self.jobs.len();
+            if free > 0
+                && let Some(polling) = idle.take()
+            {
+                asking = Some((polling.hang_up(), Box::pin(polling.ask(free))));
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => break,
+                Some(ended) = self.jobs.join_next() => settled(ended),
+                (polling, answer) = answer_to(asking.as_mut()), if asking.is_some() => {
+                    asking = None;
+                    idle = Some(self.heed(polling, answer)?);
+                }
+            }
+        }
+        if let Some((hang_up, asking)) = asking {
+            hang_up.cancel();
+            // What was on its way is here, or the question was taken back: an error tells no more than that.
+            if let (_, Ok(jobs)) = asking.await {
+                self.begin(jobs);
+            }
+        }
+        Ok(())
+    }
+
+    fn heed(&mut self, mut polling: Polling, answer: Result<Vec<Job>, Error>) -> Result<Polling, Error> {
+        match answer {
+            Ok(jobs) => self.begin(jobs),
+            Err(error) if error.may_pass() => {
+                let again_in = polling.hold_back(&error);
+                self.tending.tell(&Event::Away { error: Arc::new(error), again_in });
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(polling)
+    }
+
+    fn begin(&mut self, jobs: Vec<Job>) {
+        for job in jobs {
+            let tending = Arc::clone(&self.tending);
+            self.jobs.spawn(async move { tending.tend(job).await });
+        }
+    }
+}
+
+/// The answer to a question that is under way.
+async fn answer_to<A: Future + Unpin>(asking: Option<&mut (CancellationToken, A)>) -> A::Output {
+    match asking {
+        Some((_, asking)) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn drain(tasks: &mut JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        settled(ended);
+    }
+}
+
+/// What handlers do wrong is caught where they run; a panic here is one of the worker itself.
+fn settled(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
+    }
+}
