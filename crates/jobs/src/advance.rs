@@ -112,7 +112,10 @@ impl Jobs {
     fn come_due(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
             self.unfile(job);
-            self.file(job, turn);
+            match self.parking_of(job, turn) {
+                Some(parking) => self.park(job, parking, turn.batch),
+                None => self.file(job, turn),
+            }
             return None;
         };
         let charge = match holder {

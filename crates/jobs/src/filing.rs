@@ -40,8 +40,12 @@ impl Jobs {
         self.move_up(queue, group, turn);
     }
 
-    /// Stores a job that has changed, and has it wait.
+    /// Stores a job that has changed, and has it wait: here, or where only the store has it.
     fn settle(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        if let Some(parking) = self.parking_of(job, turn) {
+            self.park(job, parking, turn.batch);
+            return;
+        }
         self.put(job, turn.batch);
         self.file(job, turn);
     }
@@ -142,10 +146,12 @@ impl Jobs {
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
     /// at again when that allows it.
     pub(crate) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
-        let record = &mut self.queues[queue];
-        if record.ready.first().is_none() {
+        self.watch_line(queue, None);
+        let first = self.queues[queue].ready.first();
+        if first.is_none_or(|first| self.is_blocked(first)) {
             return false;
         }
+        let record = &mut self.queues[queue];
         let Some(rules) = &mut record.rules else { return true };
         if !rules.allow(record.reserved) {
             return false;

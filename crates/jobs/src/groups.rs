@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use base::{Timestamp, hash};
 use hashbrown::HashTable;
-use records::GroupKey;
+use records::{GroupKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::{Jobs, Turn};
+use crate::parking::Horizon;
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::is_sparse;
@@ -23,6 +24,8 @@ pub(crate) struct Group {
     active: Option<Handle<Entry>>,
     /// By when they were first due, and by publish number.
     behind: BTreeMap<(Timestamp, u64), Handle<Entry>>,
+    /// How far those that are due are resident; `None` if all of them are.
+    line: Option<Horizon>,
 }
 
 /// The groups of all queues.
@@ -34,13 +37,14 @@ impl Groups {
         self.0.find_mut(hash_of(queue, key), |group| group.queue == queue && group.key == key)
     }
 
-    fn enter(&mut self, queue: Handle<Queue>, key: GroupKey) -> &mut Group {
+    /// The group, made if need be: then this is how far it is resident.
+    fn enter(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> &mut Group {
         let place = self.0.entry(
             hash_of(queue, key),
             |group| group.queue == queue && group.key == key,
             |group| hash_of(group.queue, group.key),
         );
-        place.or_insert_with(|| Group { queue, key, active: None, behind: BTreeMap::new() }).into_mut()
+        place.or_insert_with(|| Group { queue, key, active: None, behind: BTreeMap::new(), line }).into_mut()
     }
 
     fn forget(&mut self, queue: Handle<Queue>, key: GroupKey) {
@@ -50,6 +54,13 @@ impl Groups {
         }
         if is_sparse(&self.0) {
             self.0.shrink_to(2 * self.0.len(), |group| hash_of(group.queue, group.key));
+        }
+    }
+
+    /// Drops what is kept of a group, if no job of it is due or started.
+    pub(crate) fn forget_if_empty(&mut self, queue: Handle<Queue>, key: GroupKey) {
+        if self.find(queue, key).is_some_and(|group| group.active.is_none() && group.behind.is_empty()) {
+            self.forget(queue, key);
         }
     }
 
@@ -66,6 +77,25 @@ impl Groups {
     pub(crate) fn remove_behind(&mut self, queue: Handle<Queue>, key: GroupKey, order: (Timestamp, u64)) {
         let removed = self.find(queue, key).and_then(|group| group.behind.remove(&order));
         debug_assert!(removed.is_some(), "who is behind is known to its group");
+    }
+
+    /// How far a group is resident; `None` if nothing is known of it.
+    pub(crate) fn line(&self, queue: Handle<Queue>, key: GroupKey) -> Option<Option<Horizon>> {
+        let is_it = |group: &Group| group.queue == queue && group.key == key;
+        self.0.find(hash_of(queue, key), is_it).map(|group| group.line)
+    }
+
+    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) {
+        if let Some(group) = self.find(queue, key) {
+            group.line = line;
+        }
+    }
+
+    /// Whether fewer than `low` jobs are behind the active one, or there is none of these.
+    pub(crate) fn is_short(&self, queue: Handle<Queue>, key: GroupKey, low: usize) -> bool {
+        let is_it = |group: &Group| group.queue == queue && group.key == key;
+        let group = self.0.find(hash_of(queue, key), is_it);
+        group.is_some_and(|group| group.active.is_none() || group.behind.len() < low)
     }
 
     #[cfg(test)]
@@ -85,7 +115,8 @@ impl Jobs {
     ) {
         let queue = self.table.entries[job].queue;
         if self.table.entries[job].is_started() {
-            let before = self.groups.enter(queue, key).active.replace(job);
+            let line = self.line(queue, Some(key));
+            let before = self.groups.enter(queue, key, line).active.replace(job);
             debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
             self.file_alone(job, is_due, turn);
         } else if is_due {
@@ -98,33 +129,39 @@ impl Jobs {
 
     /// Makes the first of a group active if none is, or if one was due before the active one, which never started.
     pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
+        let line = self.line(queue, Some(key));
         let Some(group) = self.groups.find(queue, key) else { return };
-        let active = group.active;
-        let Some((order, first)) = group.behind.first_key_value().map(|(order, job)| (*order, *job)) else {
-            if active.is_none() {
+        let (active, is_alone) = (group.active, group.behind.is_empty());
+        let first = group.behind.first_key_value().map(|(order, job)| (*order, *job));
+        // One that is parked may come before it.
+        let is_resident = |order| line.is_none_or(|line: Horizon| !line.is_before(order, QueueOrder::Fifo));
+        let Some((order, first)) = first.filter(|(order, _)| is_resident(*order)) else {
+            if active.is_none() && is_alone && line.is_none() {
                 self.groups.forget(queue, key);
             }
+            self.watch_line(queue, Some(key));
             return;
         };
         let gives_way = |active: Handle<Entry>| {
             let entry = &self.table.entries[active];
             !entry.is_started() && order < entry.order_in_group()
         };
-        if !active.is_none_or(gives_way) {
-            return;
+        if active.is_none_or(gives_way) {
+            group.active = Some(first);
+            self.withdraw(first);
+            self.make_ready(first, turn);
+            if let Some(before) = active {
+                self.withdraw(before);
+                self.put_behind(before, key);
+            }
         }
-        group.active = Some(first);
-        self.withdraw(first);
-        self.make_ready(first, turn);
-        if let Some(before) = active {
-            self.withdraw(before);
-            self.put_behind(before, key);
-        }
+        self.watch_line(queue, Some(key));
     }
 
     fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {
         let entry = &self.table.entries[job];
-        self.groups.enter(entry.queue, key).behind.insert(entry.order_in_group(), job);
+        let line = self.line(entry.queue, Some(key));
+        self.groups.enter(entry.queue, key, line).behind.insert(entry.order_in_group(), job);
         self.queues.make_due(&mut self.table.entries, job, Place::Behind);
     }
 }

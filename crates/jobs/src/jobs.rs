@@ -5,7 +5,8 @@ use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, 
 
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::groups::Groups;
-use crate::queues::Queues;
+use crate::parking::Lot;
+use crate::queues::{Queue, Queues};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 use crate::table::{Found, Table};
@@ -19,6 +20,7 @@ pub struct Jobs {
     pub(crate) queues: Queues,
     pub(crate) timers: Timers,
     pub(crate) groups: Groups,
+    pub(crate) lot: Lot,
     keeps_dead_letters: bool,
     /// The wall clock of this step; `None` is the engine clock.
     wall: Option<Timestamp>,
@@ -127,6 +129,7 @@ impl Jobs {
             queues: Queues::default(),
             timers: Timers::default(),
             groups: Groups::default(),
+            lot: Lot::default(),
             keeps_dead_letters: false,
             wall: None,
             wall_ahead_ms: 0,
@@ -182,19 +185,27 @@ impl Jobs {
     /// How many jobs of a queue could be leased at once, if its rules allowed it.
     #[must_use]
     pub fn ready(&self, queue: QueueKey) -> usize {
-        self.queues.get(queue).map_or(0, |queue| queue.ready.len())
+        self.queues
+            .get(queue)
+            .filter(|queue| self.first(queue).is_some())
+            .map_or(0, |queue| queue.ready.len())
     }
 
     /// The job of a queue that is leased next.
     #[must_use]
     pub fn peek(&self, queue: QueueKey) -> Option<JobHead> {
-        self.queues.get(queue)?.ready.first().map(|job| self.head(job))
+        self.first(self.queues.get(queue)?).map(|job| self.head(job))
+    }
+
+    fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
+        queue.ready.first().filter(|first| !self.is_blocked(*first))
     }
 
     /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.timers.next(&self.table.entries, self.wall_ahead_ms)
+        let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
+        due.into_iter().chain(self.lot.next(self.wall_ahead_ms)).min()
     }
 
     /// A job, or a successor as the waiting job that it will be.
@@ -276,6 +287,27 @@ impl Jobs {
             }),
         }
         Ok(())
+    }
+
+    /// Takes resident jobs of a queue that is deleted out of the world, with their successors, `max` of them: whether there are
+    /// more. Nobody is told.
+    pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, batch: &mut Batch) -> bool {
+        let Some(queue) = self.queues.find(queue) else { return false };
+        let of_queue = self.table.entries.iter().filter(|(_, entry)| entry.queue == queue);
+        let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
+        for job in gone {
+            self.name_next(job, Next::Nobody, batch);
+            self.unfile(job);
+            self.end_lease(job);
+            if let Some(group) = self.table.group(job) {
+                self.groups.forget_if_empty(queue, group);
+            }
+            batch.ops.push(Op::DeleteJob(self.table.remove(job).entry.id));
+            self.queues[queue].jobs -= 1;
+        }
+        let more = self.queues[queue].jobs > 0;
+        self.queues.leave(queue);
+        more
     }
 
     /// Ends a job for good and starts its successor, whose id it answers.

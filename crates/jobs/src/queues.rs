@@ -8,6 +8,7 @@ use records::{QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
+use crate::parking::Parked;
 use crate::rules::Rules;
 use crate::slab::{Handle, Slab};
 use crate::table::is_sparse;
@@ -26,6 +27,7 @@ pub(crate) struct Queue {
     /// And those with a worker.
     pub(crate) reserved: u32,
     pub(crate) rules: Option<Box<Rules>>,
+    pub(crate) parked: Option<Box<Parked>>,
 }
 
 impl Queue {
@@ -39,6 +41,7 @@ impl Queue {
             behind: 0,
             reserved: 0,
             rules: None,
+            parked: None,
         }
     }
 
@@ -101,8 +104,8 @@ impl Queues {
     /// Drops the record of a queue if nothing needs it any more: whether it is gone.
     pub(crate) fn leave(&mut self, queue: Handle<Queue>) -> bool {
         let Self { records, index, .. } = self;
-        let Queue { key, jobs, ref rules, .. } = records[queue];
-        if jobs > 0 || rules.is_some() {
+        let Queue { key, jobs, ref rules, ref parked, .. } = records[queue];
+        if jobs > 0 || rules.is_some() || parked.is_some() {
             return false;
         }
         let found = index.find_entry(hash_of(key), |place| *place == queue);
@@ -139,13 +142,19 @@ impl Queues {
         self.due -= 1;
     }
 
-    /// Has a queue's ready jobs be in another order from now on.
-    pub(crate) fn reorder(&mut self, entries: &mut Slab<Entry>, queue: Handle<Queue>, order: QueueOrder) {
+    /// Has a queue's ready jobs be in another order from now on: whether it is another.
+    pub(crate) fn reorder(
+        &mut self,
+        entries: &mut Slab<Entry>,
+        queue: Handle<Queue>,
+        order: QueueOrder,
+    ) -> bool {
         let queue = &mut self.records[queue];
         let from = std::mem::replace(&mut queue.order, order);
         if from != order {
             queue.ready.reorder(entries, from, order);
         }
+        from != order
     }
 }
 

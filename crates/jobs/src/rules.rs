@@ -62,7 +62,9 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         let queue = self.queues.enter(queue);
-        self.queues.reorder(&mut self.table.entries, queue, rules.order);
+        if self.queues.reorder(&mut self.table.entries, queue, rules.order) {
+            self.line_is_reordered(queue);
+        }
         let before = self.queues[queue].rules.take();
         if let Some(at) = before.as_ref().and_then(|before| before.refill_at) {
             self.timers.forget_refill(at, queue);

@@ -87,6 +87,11 @@ impl<T> Slab<T> {
         self.len
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle<T>, &T)> {
+        let places = self.chunks.iter().flatten().enumerate();
+        places.filter_map(|(place, record)| Some((Handle::at(place), record.as_ref()?)))
+    }
+
     pub(crate) fn insert(&mut self, record: T) -> Handle<T> {
         self.len += 1;
         if let Some(handle) = self.free.pop() {

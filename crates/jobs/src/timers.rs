@@ -59,6 +59,14 @@ impl Timers {
         [first(&self.engine), by_wall, expiry, refill].into_iter().flatten().min()
     }
 
+    /// How many jobs wait for a time of a clock, the ends of leases included.
+    pub(crate) fn len(&self, clock: JobClock) -> usize {
+        match clock {
+            JobClock::Engine => self.engine.len(),
+            JobClock::Wall => self.wall.len(),
+        }
+    }
+
     /// Has a job wait for its `visible_at`.
     pub(crate) fn time(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>) {
         debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one place at a time");

@@ -1,0 +1,448 @@
+//! Jobs that are not resident: only the store has them, in the order of their time or of their line.
+//!
+//! What is parked is behind a [`Horizon`]: of a clock's scheduled jobs, everything up to its horizon is resident, and of a
+//! line - the jobs of a queue, or of a group, whose time has come - everything up to the line's. Whoever publishes behind a
+//! horizon that is there parks at once. Horizons move out when the caller has read in what was [`Jobs::wanted`], and in
+//! when [`Jobs::shrink`] makes room. A resident job may also be behind a horizon; then it waits until all before it is
+//! resident.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::Timestamp;
+use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+
+use crate::entry::{Entry, Next};
+use crate::jobs::{Jobs, Turn};
+use crate::queues::Queue;
+use crate::recurrence::NoCalendar;
+use crate::slab::Handle;
+
+/// A parked job is read in this long before its time, at least.
+pub(crate) const AHEAD: Duration = Duration::from_secs(1);
+/// A line is read in when fewer jobs of it than this are resident.
+const LINE_LOW: usize = 64;
+
+/// A place in the order of `visible_at` and publish number: everything up to it, itself included, is resident. In a queue
+/// that gives the newest first, everything from it on is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Horizon {
+    /// The `visible_at` of the last resident job.
+    pub at: Timestamp,
+    /// Its publish number.
+    pub number: u64,
+}
+
+impl Horizon {
+    const LEAST: Self = Self { at: Timestamp(i64::MIN), number: 0 };
+    const GREATEST: Self = Self { at: Timestamp::MAX, number: u64::MAX };
+
+    /// Just before everything: nothing is known to be resident.
+    fn unknown(order: QueueOrder) -> Self {
+        match order {
+            QueueOrder::Fifo => Self::LEAST,
+            QueueOrder::Lifo => Self::GREATEST,
+        }
+    }
+
+    pub(crate) fn is_before(self, (at, number): (Timestamp, u64), order: QueueOrder) -> bool {
+        let place = Self { at, number };
+        match order {
+            QueueOrder::Fifo => self < place,
+            QueueOrder::Lifo => self > place,
+        }
+    }
+
+    /// The place just before another.
+    fn just_before((at, number): (Timestamp, u64)) -> Self {
+        match number.checked_sub(1) {
+            Some(number) => Self { at, number },
+            None => Self { at: Timestamp(at.0.saturating_sub(1)), number: u64::MAX },
+        }
+    }
+}
+
+/// What the store should be read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The soonest of the jobs that wait for their time on this clock, or that expire while they wait for a worker.
+    Time {
+        /// The clock.
+        clock: JobClock,
+        /// None are due before.
+        from: Timestamp,
+    },
+    /// The first that wait for a worker in this line, in the queue's order; those of a group in the order of their time.
+    Line {
+        /// The queue.
+        queue: QueueKey,
+        /// The group; `None` is the jobs without one.
+        group: Option<GroupKey>,
+    },
+}
+
+/// What is parked of a queue.
+#[derive(Default)]
+pub(crate) struct Parked {
+    pub(crate) scheduled: u64,
+    pub(crate) ready: u64,
+    /// How far the jobs without a group are resident; `None` if all of them are.
+    pub(crate) line: Option<Horizon>,
+    /// Whether groups that nothing is known of may have parked jobs.
+    pub(crate) groups_unknown: bool,
+    /// Whether the counts have changed since they were taken.
+    is_changed: bool,
+}
+
+impl Parked {
+    fn is_empty(&self) -> bool {
+        self.scheduled == 0 && self.ready == 0
+    }
+
+    /// What holds before anything is known of a group.
+    pub(crate) fn unknown_group(&self) -> Option<Horizon> {
+        (self.ready > 0 && self.groups_unknown).then_some(Horizon::LEAST)
+    }
+}
+
+/// What is parked of all queues.
+pub(crate) struct Lot {
+    pub(crate) resident_max: usize,
+    scheduled: u64,
+    ready: u64,
+    engine: Option<Horizon>,
+    wall: Option<Horizon>,
+    /// Lines to be read.
+    short: BTreeSet<(QueueKey, Option<GroupKey>)>,
+    /// Queues whose counts have changed.
+    changed: Vec<Handle<Queue>>,
+    /// Jobs that shrinking parks, the last first.
+    pub(crate) leaving: Vec<(JobId, Parking)>,
+    /// Shrinking found nothing to park when so many were resident.
+    pub(crate) stuck_at: usize,
+}
+
+impl Default for Lot {
+    fn default() -> Self {
+        Self {
+            resident_max: usize::MAX,
+            scheduled: 0,
+            ready: 0,
+            engine: None,
+            wall: None,
+            short: BTreeSet::new(),
+            changed: Vec::new(),
+            leaving: Vec::new(),
+            stuck_at: 0,
+        }
+    }
+}
+
+impl Lot {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.scheduled == 0 && self.ready == 0
+    }
+
+    /// When something should be read in, on the engine clock.
+    pub(crate) fn next(&self, wall_ahead_ms: i64) -> Option<Timestamp> {
+        let engine = self.engine.map(|horizon| horizon.at);
+        let wall = self.wall.map(|horizon| Timestamp(horizon.at.0.saturating_sub(wall_ahead_ms)));
+        let next = engine.into_iter().chain(wall).min().filter(|_| !self.is_empty());
+        next.map(|at| at.before(AHEAD))
+    }
+
+    /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
+    fn horizon(&self, clock: JobClock) -> Option<Horizon> {
+        match clock {
+            JobClock::Engine => self.engine,
+            JobClock::Wall => self.wall,
+        }
+    }
+
+    fn set_horizon(&mut self, clock: JobClock, to: Option<Horizon>) {
+        match clock {
+            JobClock::Engine => self.engine = to,
+            JobClock::Wall => self.wall = to,
+        }
+    }
+
+    /// Has jobs of a clock be resident no further than to just before this place.
+    pub(crate) fn draw_in(&mut self, clock: JobClock, place: (Timestamp, u64)) {
+        let before = Horizon::just_before(place);
+        let horizon = self.horizon(clock).map_or(before, |horizon| horizon.min(before));
+        self.set_horizon(clock, Some(horizon));
+    }
+}
+
+impl Jobs {
+    /// Most jobs that are resident before some are parked. Without it none are.
+    pub fn set_resident_max(&mut self, max: usize) {
+        self.lot.resident_max = max;
+    }
+
+    /// Whether any job is parked.
+    #[must_use]
+    pub fn has_parked(&self) -> bool {
+        !self.lot.is_empty()
+    }
+
+    /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.
+    #[must_use]
+    pub fn parked(&self, queue: QueueKey) -> (u64, u64) {
+        let parked = self.queues.get(queue).and_then(|queue| queue.parked.as_ref());
+        parked.map_or((0, 0), |parked| (parked.scheduled, parked.ready))
+    }
+
+    /// Says how many jobs of a queue are parked, before its jobs are loaded.
+    pub fn load_counts(&mut self, queue: QueueKey, scheduled: u64, ready: u64) {
+        if scheduled == 0 && ready == 0 {
+            return;
+        }
+        let record = self.queues.enter(queue);
+        let line = Some(Horizon::unknown(self.queues[record].order));
+        self.queues[record].parked =
+            Some(Box::new(Parked { scheduled, ready, line, groups_unknown: true, is_changed: false }));
+        self.lot.scheduled += scheduled;
+        self.lot.ready += ready;
+        self.lot.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
+        self.lot.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
+        if ready > 0 {
+            self.lot.short.insert((queue, None));
+        }
+    }
+
+    /// The queues whose counts have changed since this was last asked: how many jobs of each are parked that wait for their
+    /// time, and that wait for a worker.
+    pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
+        for queue in std::mem::take(&mut self.lot.changed) {
+            let record = &mut self.queues[queue];
+            let Some(parked) = &mut record.parked else { continue };
+            parked.is_changed = false;
+            changed.push((record.key, parked.scheduled, parked.ready));
+            if parked.is_empty() {
+                record.parked = None;
+                self.queues.leave(queue);
+            }
+        }
+    }
+
+    /// What should be read from the store now: [`Jobs::unpark`] each job that is found, then [`Jobs::read_to`]. Asked until
+    /// there is nothing more, in the same step, because a group with parked jobs keeps one that is resident.
+    pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
+        if self.lot.is_empty() {
+            self.lot.short.clear();
+            return None;
+        }
+        let is_roomy = self.is_roomy();
+        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, self.wall(now))] {
+            let Some(horizon) = self.lot.horizon(clock) else { continue };
+            let is_near = horizon.at <= time.after(AHEAD);
+            let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
+            if is_near || (is_short && is_roomy) {
+                return Some(Want::Time { clock, from: horizon.at });
+            }
+        }
+        while let Some((key, group)) = self.lot.short.first().copied() {
+            if let Some(queue) = self.queues.find(key)
+                && self.line(queue, group).is_some()
+                && self.is_short(queue, group)
+            {
+                return Some(Want::Line { queue: key, group });
+            }
+            self.lot.short.pop_first();
+        }
+        None
+    }
+
+    /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.
+    pub fn read_to(
+        &mut self,
+        now: Timestamp,
+        want: Want,
+        to: Option<Horizon>,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        match want {
+            Want::Time { clock, .. } => self.lot.set_horizon(clock, to),
+            Want::Line { queue: key, group } => {
+                let Some(queue) = self.queues.find(key) else { return };
+                self.lot.short.remove(&(key, group));
+                self.set_line(queue, group, to);
+                let wall = self.wall(now);
+                let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+                self.move_up(queue, group, &mut turn);
+            }
+        }
+    }
+
+    /// Makes a parked job resident, wherever the horizons are.
+    pub fn unpark(
+        &mut self,
+        now: Timestamp,
+        parked: &ParkedJob,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        let job = self.enter(&parked.head);
+        let queue = self.table.entries[job].queue;
+        self.count_less(queue, parked.parking);
+        self.put(job, batch);
+        let wall = self.wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        self.file(job, &mut turn);
+    }
+
+    /// Takes a parked job out of the world, with what it carries.
+    pub fn drop_parked(&mut self, parked: &ParkedJob, batch: &mut Batch) {
+        batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        batch.ops.push(Op::DeleteJobBody(parked.head.id));
+        let queue = self.queues.enter(parked.head.queue);
+        self.count_less(queue, parked.parking);
+        self.queues.leave(queue);
+    }
+
+    /// What a job that is in no place, and is to wait, waits for in the store; `None` if it stays resident.
+    pub(crate) fn parking_of(&self, job: Handle<Entry>, turn: &Turn<'_>) -> Option<Parking> {
+        if self.lot.is_empty() || !self.can_be_parked(job) {
+            return None;
+        }
+        let entry = &self.table.entries[job];
+        if turn.wakes.is_some() && entry.visible_at <= turn.time(entry.clock) {
+            self.is_behind_line(job).then_some(Parking::Worker)
+        } else {
+            self.is_behind_time(job).then_some(Parking::Time)
+        }
+    }
+
+    /// Whether a job is one that the store alone can have: not started, and nothing waits for it. The store keeps a group's
+    /// line by `visible_at`, which is then the time that its order goes by.
+    pub(crate) fn can_be_parked(&self, job: Handle<Entry>) -> bool {
+        let entry = &self.table.entries[job];
+        let follows = self.table.claim(job).is_some_and(|claim| !matches!(claim.next, Next::Nobody));
+        let keeps_order = entry.visible_at == entry.run_at || self.table.group(job).is_none();
+        !entry.is_started() && !follows && keeps_order
+    }
+
+    pub(crate) fn is_behind_time(&self, job: Handle<Entry>) -> bool {
+        let entry = &self.table.entries[job];
+        let horizon = self.lot.horizon(entry.clock);
+        horizon.is_some_and(|horizon| horizon.is_before(entry.order(), QueueOrder::Fifo))
+    }
+
+    pub(crate) fn is_behind_line(&self, job: Handle<Entry>) -> bool {
+        let (entry, group) = (&self.table.entries[job], self.table.group(job));
+        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[entry.queue].order };
+        let line = self.line(entry.queue, group);
+        line.is_some_and(|line| line.is_before(entry.order(), order))
+    }
+
+    /// How far a line is resident; `None` if all of it is.
+    pub(crate) fn line(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<Horizon> {
+        let parked = self.queues[queue].parked.as_ref().filter(|parked| parked.ready > 0)?;
+        match group {
+            None => parked.line,
+            Some(group) => self.groups.line(queue, group).unwrap_or_else(|| parked.unknown_group()),
+        }
+    }
+
+    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, to: Option<Horizon>) {
+        match group {
+            Some(group) => self.groups.set_line(queue, group, to),
+            None => self.parked_mut(queue).line = to,
+        }
+    }
+
+    /// Has a job be in the store only, where a horizon is before it, or is drawn in to be.
+    pub(crate) fn park(&mut self, job: Handle<Entry>, parking: Parking, batch: &mut Batch) {
+        let head = self.head(job);
+        let queue = self.table.entries[job].queue;
+        let expiry = head.terms.expires_at.filter(|_| parking == Parking::Worker);
+        if let Some(at) = expiry {
+            self.lot.draw_in(JobClock::Engine, (at, 0));
+        }
+        self.table.remove(job);
+        let parked = self.parked_mut(queue);
+        match parking {
+            Parking::Time => parked.scheduled += 1,
+            Parking::Worker => parked.ready += 1,
+        }
+        match parking {
+            Parking::Time => self.lot.scheduled += 1,
+            Parking::Worker => self.lot.ready += 1,
+        }
+        self.queues[queue].jobs -= 1;
+        batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
+    }
+
+    /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.
+    fn count_less(&mut self, queue: Handle<Queue>, parking: Parking) {
+        let of_all = match parking {
+            Parking::Time => &mut self.lot.scheduled,
+            Parking::Worker => &mut self.lot.ready,
+        };
+        *of_all = of_all.saturating_sub(1);
+        let parked = self.parked_mut(queue);
+        let of_queue = match parking {
+            Parking::Time => &mut parked.scheduled,
+            Parking::Worker => &mut parked.ready,
+        };
+        debug_assert!(*of_queue > 0, "what is parked is counted");
+        *of_queue = of_queue.saturating_sub(1);
+        if parked.ready == 0 {
+            (parked.line, parked.groups_unknown) = (None, false);
+        }
+        if self.lot.is_empty() {
+            (self.lot.engine, self.lot.wall) = (None, None);
+        }
+    }
+
+    /// What is parked of a queue, about to be changed.
+    fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut Parked {
+        let parked = self.queues[queue].parked.get_or_insert_default();
+        if !std::mem::replace(&mut parked.is_changed, true) {
+            self.lot.changed.push(queue);
+        }
+        parked
+    }
+
+    /// Notes that a line should be read if little of it is resident; nobody looks at it again before something happens to it.
+    pub(crate) fn watch_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+        if self.line(queue, group).is_some() && self.is_short(queue, group) {
+            self.lot.short.insert((self.queues[queue].key, group));
+        }
+    }
+
+    /// Whether a line, of which some is parked, gives consumers little or nothing before it is read.
+    fn is_short(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> bool {
+        let low = if self.is_roomy() { LINE_LOW.min(self.lot.resident_max / 8).max(1) } else { 1 };
+        match group {
+            Some(group) => self.groups.is_short(queue, group, low),
+            None => {
+                let first = self.queues[queue].ready.first();
+                self.queues[queue].ready.len() < low || first.is_some_and(|first| self.is_blocked(first))
+            }
+        }
+    }
+
+    /// Whether a ready job must wait because one that is parked may come before it.
+    pub(crate) fn is_blocked(&self, ready: Handle<Entry>) -> bool {
+        let entry = &self.table.entries[ready];
+        let line = self.line(entry.queue, None);
+        line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
+    }
+
+    /// Whether reading in some jobs does not have others parked soon.
+    fn is_roomy(&self) -> bool {
+        self.table.entries.len() < self.lot.resident_max / 2
+    }
+
+    /// The line of a queue goes by another order from now on: what was known of it says nothing any more.
+    pub(crate) fn line_is_reordered(&mut self, queue: Handle<Queue>) {
+        let order = self.queues[queue].order;
+        if let Some(line) = self.queues[queue].parked.as_mut().and_then(|parked| parked.line.as_mut()) {
+            *line = Horizon::unknown(order);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Makes room: parks what is needed last.
+
+use std::collections::BTreeMap;
+
+use base::Timestamp;
+use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
+
+use crate::entry::{Entry, Place};
+use crate::jobs::Jobs;
+use crate::parking::{AHEAD, Horizon};
+use crate::queues::Queue;
+use crate::slab::Handle;
+use crate::table::Found;
+
+/// Jobs parked at once.
+const PARKED_AT_A_TIME: usize = 1_000;
+/// Jobs that stay at the front of each line, if there is room for so many.
+const FRONT: usize = 64;
+
+/// A job in the order of its line or clock.
+type Placed = ((Timestamp, u64), JobId);
+
+impl Jobs {
+    /// Parks some jobs if more than the most are resident, and goes on until a quarter of these is left: first those whose
+    /// time comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
+    pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
+        if self.lot.leaving.is_empty() && !self.plan(now) {
+            return false;
+        }
+        for _ in 0..PARKED_AT_A_TIME {
+            let Some((id, parking)) = self.lot.leaving.pop() else { break };
+            self.park_if_behind(id, parking, batch);
+        }
+        !self.lot.leaving.is_empty()
+    }
+
+    /// Chooses what leaves: whether anything does.
+    fn plan(&mut self, now: Timestamp) -> bool {
+        let resident = self.table.entries.len();
+        if resident <= self.lot.resident_max.max(self.lot.stuck_at) {
+            return false;
+        }
+        let excess = resident - self.lot.resident_max / 4;
+        // The last of the list leaves first.
+        let mut leaving = self.plan_scheduled(now, excess);
+        if leaving.len() < excess {
+            let mut of_lines = self.plan_lines(excess - leaving.len());
+            of_lines.append(&mut leaving);
+            leaving = of_lines;
+        }
+        // With nothing to park, looking again is worth it only when there are many more.
+        self.lot.stuck_at = if leaving.len() < excess / 4 { resident + resident / 4 } else { 0 };
+        self.lot.leaving = leaving;
+        !self.lot.leaving.is_empty()
+    }
+
+    /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many.
+    fn plan_scheduled(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
+        let ahead = |clock| match clock {
+            JobClock::Engine => now.after(AHEAD),
+            JobClock::Wall => self.wall(now).after(AHEAD),
+        };
+        let (engine, wall) = (ahead(JobClock::Engine), ahead(JobClock::Wall));
+        let mut scheduled: Vec<(Placed, JobClock)> = Vec::new();
+        for (job, entry) in self.table.entries.iter() {
+            let soon = if entry.clock == JobClock::Engine { engine } else { wall };
+            if entry.place == Place::Timed && entry.visible_at > soon && self.can_be_parked(job) {
+                scheduled.push(((entry.order(), entry.id), entry.clock));
+            }
+        }
+        scheduled.sort_unstable_by_key(|((order, _), _)| *order);
+        let kept = scheduled.len().saturating_sub(excess);
+        let gone = scheduled.split_off(kept);
+        for clock in [JobClock::Engine, JobClock::Wall] {
+            if let Some(((order, _), _)) = gone.iter().find(|(_, of)| *of == clock) {
+                self.lot.draw_in(clock, *order);
+            }
+        }
+        gone.into_iter().map(|((_, id), _)| (id, Parking::Time)).collect()
+    }
+
+    /// Draws the horizons of lines in, so that few stay of each.
+    fn plan_lines(&mut self, excess: usize) -> Vec<(JobId, Parking)> {
+        let mut lines: BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>> = BTreeMap::new();
+        for (job, entry) in self.table.entries.iter() {
+            let group = self.table.group(job);
+            // The active job of a group stays.
+            let may_leave = match entry.place {
+                Place::Ready => group.is_none(),
+                Place::Behind => true,
+                Place::Nowhere | Place::Timed => false,
+            };
+            if may_leave && self.can_be_parked(job) {
+                lines.entry((entry.queue, group)).or_default().push((entry.order(), entry.id));
+            }
+        }
+        let front = (self.lot.resident_max / 4 / lines.len().max(1)).clamp(1, FRONT);
+        let mut leaving = Vec::new();
+        for ((queue, group), mut line) in lines {
+            let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
+            line.sort_unstable_by_key(|(order, _)| *order);
+            if order == QueueOrder::Lifo {
+                line.reverse();
+            }
+            let room = excess - leaving.len();
+            let kept = front.max(line.len().saturating_sub(room));
+            if line.len() <= kept {
+                continue;
+            }
+            let ((at, number), _) = line[kept - 1];
+            self.draw_line_in(queue, group, Horizon { at, number }, order);
+            leaving.extend(line.drain(kept..).map(|(_, id)| (id, Parking::Worker)));
+            if leaving.len() == excess {
+                break;
+            }
+        }
+        leaving
+    }
+
+    /// Has a line be resident no further than to this place.
+    fn draw_line_in(
+        &mut self,
+        queue: Handle<Queue>,
+        group: Option<GroupKey>,
+        to: Horizon,
+        order: QueueOrder,
+    ) {
+        let before = self.line(queue, group);
+        let is_nearer = before.is_none_or(|before| to.is_before((before.at, before.number), order));
+        if is_nearer {
+            self.set_line(queue, group, Some(to));
+        }
+    }
+
+    /// Parks a job if it can still be, and a horizon is still before it.
+    fn park_if_behind(&mut self, id: JobId, parking: Parking, batch: &mut Batch) {
+        let Some(Found::Job(job)) = self.table.find(id) else { return };
+        let Entry { place, .. } = self.table.entries[job];
+        let group = self.table.group(job);
+        let is_behind = self.can_be_parked(job)
+            && match (parking, place) {
+                (Parking::Time, Place::Timed) => self.is_behind_time(job),
+                (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, group),
+                (Parking::Worker, Place::Behind) => self.is_behind_planned_line(job, group),
+                _ => false,
+            };
+        if is_behind {
+            self.unfile(job);
+            self.park(job, parking, batch);
+        }
+    }
+
+    /// Whether a line is drawn in so far that the job is behind; also where nothing of it is parked yet.
+    fn is_behind_planned_line(&self, job: Handle<Entry>, group: Option<GroupKey>) -> bool {
+        let entry = &self.table.entries[job];
+        let queue = &self.queues[entry.queue];
+        let (line, order) = match group {
+            Some(group) => (self.groups.line(entry.queue, group).flatten(), QueueOrder::Fifo),
+            None => (queue.parked.as_ref().and_then(|parked| parked.line), queue.order),
+        };
+        line.is_some_and(|line| line.is_before(entry.order(), order))
+    }
+}
