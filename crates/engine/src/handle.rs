@@ -411,7 +411,11 @@ impl Engine {
         registry.register_collector(Box::new(Figures {
             store: Arc::clone(&self.shared.outside.store),
             inbox_inputs: Box::new(move || engine.inbox_inputs()),
-            stale_clients: Box::new(move || outside.stale.len()),
+            stale_clients: Box::new({
+                let outside = Arc::clone(&outside);
+                move || outside.stale.len()
+            }),
+            queues: Box::new(move || outside.standings().sum()),
         }));
     }
 

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use records::{Batch, Op};
 use store::Store;
 
-use crate::queues::JobsCounted;
+use crate::queues::{JobsCounted, Standing};
 
 /// Counters of what batches hold.
 #[derive(Debug, Default)]
@@ -128,6 +128,7 @@ pub(crate) struct Figures {
     pub store: Arc<dyn Store>,
     pub inbox_inputs: Box<dyn Fn() -> usize + Send + Sync>,
     pub stale_clients: Box<dyn Fn() -> usize + Send + Sync>,
+    pub queues: Box<dyn Fn() -> Standing + Send + Sync>,
 }
 
 impl std::fmt::Debug for Figures {
@@ -157,6 +158,19 @@ impl Collector for Figures {
                     gauge.metric_type(),
                 )?)?;
             }
+        }
+        let Standing { queues, scheduled, ready, reserved, dead, parked, waiting } = (self.queues)();
+        for (name, help, value) in [
+            ("fieldpost_engine_queues", "Queues that have jobs, dead letters or settings", queues),
+            ("fieldpost_engine_jobs_scheduled", "Jobs of queues that wait for their time", scheduled),
+            ("fieldpost_engine_jobs_ready", "Jobs of queues that can be consumed", ready),
+            ("fieldpost_engine_jobs_reserved", "Jobs of queues that consumers have", reserved),
+            ("fieldpost_engine_jobs_parked", "Scheduled and ready jobs that are in the store only", parked),
+            ("fieldpost_engine_dead_letters", "Dead letters of queues", dead),
+            ("fieldpost_engine_waiting_consumers", "Consumers that wait for jobs", waiting),
+        ] {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         for (name, help, value) in [
             ("fieldpost_engine_inbox_inputs", "Inputs that wait for a partition", (self.inbox_inputs)()),

@@ -7,7 +7,9 @@ mod answers;
 mod body;
 mod calendar;
 mod calls;
+mod checks;
 mod consuming;
+pub mod driving;
 mod effect;
 mod id;
 mod input;
@@ -18,7 +20,8 @@ mod recent;
 
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
-pub use effect::{JobsCounted, QueueEffect};
+pub(crate) use effect::Standings;
+pub use effect::{JobsCounted, QueueEffect, Standing};
 pub use id::{Held, id_from_text, id_text};
 pub use input::{Dead, Once, QueueInput};
 pub use job::{

@@ -14,6 +14,7 @@ use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
 use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
+use crate::queues::Standings;
 use crate::stale::StaleClients;
 use crate::unsettled::FromStore;
 use crate::{Directory, DueLanes, Settings};
@@ -34,6 +35,7 @@ pub struct Outside {
     /// Clients to be told again.
     pub stale: StaleClients,
     metrics: Metrics,
+    standings: Standings,
     feed_clock: FeedClock,
     failure: OnceLock<Arc<StoreError>>,
 }
@@ -49,6 +51,7 @@ impl Outside {
             directory: Directory::new(),
             lanes: DueLanes::default(),
             metrics: Metrics::default(),
+            standings: Standings::default(),
             feed_clock: FeedClock::default(),
             failure: OnceLock::new(),
         }
@@ -81,6 +84,10 @@ impl Outside {
 
     pub(crate) fn feed_clock(&self) -> &FeedClock {
         &self.feed_clock
+    }
+
+    pub(crate) fn standings(&self) -> &Standings {
+        &self.standings
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

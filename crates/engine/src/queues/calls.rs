@@ -2,31 +2,24 @@
 
 use std::time::Duration;
 
-use base::limits::{
-    JOB_ERROR_BYTES_MAX, JOB_NAME_BYTES_MAX, JOB_PAYLOAD_BYTES_MAX, JOB_TRIES_MAX, JOBS_PER_CALL_MAX,
-    QUEUES_PER_CONSUME_MAX,
-};
-use base::{Problem, Timestamp, hash};
+use base::limits::JOBS_PER_CALL_MAX;
+use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use records::{AliasKey, GroupKey, JobId, QueueSettings, Rule};
+use records::{JobId, QueueSettings};
 use tokio::sync::oneshot;
 
+use super::checks::{check_payload, check_settings, check_ttr, check_want, cut, to_publish};
 use super::consuming::{Back, HandOver, LeasedJob, Leases};
-use super::input::{Asking, Dead, Seen, ToPublish};
+use super::input::{Asking, Dead, QueueCall, Seen};
 use super::partition::{DeadView, Figures};
 use super::{
-    Consumed, Due, Held, JobChange, JobRef, JobState, JobView, NewJob, Once, Payload, PublishedJob,
-    QueueInput, QueueName, Recurs, Retry, Want, body, calendar, id,
+    Consumed, Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName,
+    Retry, Want, body, id,
 };
 use crate::Engine;
+use crate::effect::Reply;
 use crate::handle::{Door, ask, send};
-
-/// Shortest interval of a recurring job.
-const INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Rates that a queue may be held to, in jobs per second.
-const RATES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
-/// Shortest reservation.
-const TTR_MIN: Duration = Duration::from_millis(1);
+use crate::intake::NotAccepting;
 
 /// The calls about queues. Cheap to clone.
 ///
@@ -243,7 +236,7 @@ impl Queues {
     /// # Errors
     /// 503 only; the same for every call below that names nothing else.
     pub async fn figures(&self, queue: &QueueName) -> Result<Figures, Problem> {
-        Ok(ask(self.door(queue), |reply| QueueInput::Figures(queue.clone(), reply)).await?)
+        Ok(self.ask_queue(queue, |reply| QueueCall::Figures(queue.clone(), reply)).await?)
     }
 
     /// Queues in order of namespace and name.
@@ -259,7 +252,10 @@ impl Queues {
         let mut all = Vec::new();
         for door in self.engine.queue_doors() {
             let (namespace, after) = (namespace.map(CompactString::new), after.cloned());
-            all.extend(ask(door, |reply| QueueInput::List { namespace, after, limit, reply }).await?);
+            all.extend(
+                ask(door, |reply| QueueInput::Queue(QueueCall::List { namespace, after, limit, reply }))
+                    .await?,
+            );
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.truncate(limit);
@@ -272,7 +268,7 @@ impl Queues {
     /// 422 for what is out of range.
     pub async fn set(&self, queue: &QueueName, settings: QueueSettings) -> Result<(), Problem> {
         check_settings(&settings)?;
-        ask(self.door(queue), |reply| QueueInput::Set(queue.clone(), settings, reply)).await?
+        self.ask_queue(queue, |reply| QueueCall::Set(queue.clone(), settings, reply)).await?
     }
 
     /// Stops leasing jobs of a queue, or goes on.
@@ -280,7 +276,7 @@ impl Queues {
     /// # Errors
     /// See [`Queues::figures`].
     pub async fn pause(&self, queue: &QueueName, paused: bool) -> Result<(), Problem> {
-        ask(self.door(queue), |reply| QueueInput::Pause(queue.clone(), paused, reply)).await?
+        self.ask_queue(queue, |reply| QueueCall::Pause(queue.clone(), paused, reply)).await?
     }
 
     /// Deletes a queue with its jobs, dead letters and settings.
@@ -288,7 +284,7 @@ impl Queues {
     /// # Errors
     /// See [`Queues::figures`].
     pub async fn delete(&self, queue: &QueueName) -> Result<(), Problem> {
-        ask(self.door(queue), |reply| QueueInput::Delete(queue.clone(), reply)).await?
+        self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
 
     /// Dead letters, oldest first.
@@ -345,6 +341,14 @@ impl Queues {
         Ok(deleted)
     }
 
+    async fn ask_queue<T>(
+        &self,
+        queue: &QueueName,
+        make: impl FnOnce(Reply<T>) -> QueueCall,
+    ) -> Result<T, NotAccepting> {
+        ask(self.door(queue), |reply| QueueInput::Queue(make(reply))).await
+    }
+
     fn door(&self, queue: &QueueName) -> &Door<QueueInput> {
         let doors = self.engine.queue_doors();
         let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
@@ -380,14 +384,14 @@ impl Drop for Told<'_> {
     }
 }
 
-fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
+pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
     let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
     let (jobs, hand_over) = leases.take();
-    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(job, held, queue));
+    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(&job, held, queue));
     Ok((jobs.collect::<Result<_, _>>()?, hand_over))
 }
 
-fn told(job: LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
+fn told(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
     let body = body::read(&job.body)?;
     Ok(Consumed {
         queue,
@@ -421,125 +425,4 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
         group: body.group,
         attributes: body.attributes,
     })
-}
-
-fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<ToPublish, Problem> {
-    let wrong = |field: &str, code, detail: String| {
-        Problem::not_allowed(code, format!("{field} of job {} {detail}", place + 1))
-    };
-    check_payload(&format!("payload of job {}", place + 1), &job.payload)?;
-    if !(1..=JOB_TRIES_MAX).contains(&job.tries) {
-        let detail = format!("must be 1 to {JOB_TRIES_MAX}, not {}", job.tries);
-        return Err(wrong("tries", "invalid_tries", detail));
-    }
-    for (field, name) in [("alias", &job.alias), ("group", &job.group)] {
-        let fits = name.as_ref().is_none_or(|name| (1..=JOB_NAME_BYTES_MAX).contains(&name.len()));
-        if !fits {
-            let detail = format!("must be 1 to {JOB_NAME_BYTES_MAX} bytes of text");
-            return Err(wrong(field, "invalid_name", detail));
-        }
-    }
-    let recurs = job.recurs.as_ref().map(|recurs| rule(place, recurs)).transpose()?;
-    Ok(ToPublish {
-        body: body::write(job).into(),
-        due: job.due.or_else(|| first_by_calendar(job, wall)),
-        ttl: job.ttl,
-        tries: job.tries,
-        alias: job.alias.as_deref().map(alias_key),
-        on_conflict: job.on_conflict,
-        group: job.group.as_deref().map(|group| GroupKey(hash::derived(0, group.as_bytes()))),
-        recurs,
-    })
-}
-
-fn first_by_calendar(job: &NewJob, wall: Timestamp) -> Option<Due> {
-    let Some(Recurs::Cron { expression, zone, .. }) = &job.recurs else { return None };
-    calendar::first(expression, zone.as_deref(), wall).map(Due::At)
-}
-
-fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
-    let place = place + 1;
-    let (rule, executions) = match recurs {
-        Recurs::Every { interval, executions } if *interval >= INTERVAL_MIN => {
-            (Rule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
-        }
-        Recurs::Every { .. } => {
-            let detail = format!("every of job {place} must be at least 1s");
-            return Err(Problem::not_allowed("invalid_schedule", detail));
-        }
-        Recurs::Cron { expression, zone, executions } => {
-            calendar::check(expression, zone.as_deref())
-                .map_err(|why| Problem::not_allowed("invalid_schedule", format!("job {place}: {why}")))?;
-            (Rule::Calendar, *executions)
-        }
-    };
-    if executions == Some(0) {
-        let detail = format!("executions of job {place} must be at least 1");
-        return Err(Problem::not_allowed("invalid_schedule", detail));
-    }
-    Ok((rule, executions))
-}
-
-pub(super) fn alias_key(alias: &str) -> AliasKey {
-    AliasKey(hash::wide(alias.as_bytes()))
-}
-
-fn check_payload(what: &str, payload: &Payload) -> Result<(), Problem> {
-    let bytes = match payload {
-        Payload::Json(text) => text.len(),
-        Payload::Bytes(bytes) => bytes.len(),
-    };
-    if bytes > JOB_PAYLOAD_BYTES_MAX {
-        let detail = format!("{what} must be at most {JOB_PAYLOAD_BYTES_MAX} bytes, not {bytes}");
-        return Err(Problem::not_allowed("payload_too_large", detail));
-    }
-    Ok(())
-}
-
-fn check_want(queues: &[QueueName], want: &Want) -> Result<(), Problem> {
-    if !(1..=QUEUES_PER_CONSUME_MAX).contains(&queues.len()) {
-        let detail =
-            format!("1 to {QUEUES_PER_CONSUME_MAX} queues are asked in a call, not {}", queues.len());
-        return Err(Problem::not_allowed("too_many_queues", detail));
-    }
-    if !(1..=JOBS_PER_CALL_MAX).contains(&want.max) {
-        let detail = format!("max must be 1 to {JOBS_PER_CALL_MAX}, not {}", want.max);
-        return Err(Problem::not_allowed("too_many_jobs", detail));
-    }
-    check_ttr(want.ttr)
-}
-
-fn check_settings(settings: &QueueSettings) -> Result<(), Problem> {
-    let QueueSettings { order: _, concurrency, rate, jobs_max, dead_max: _, dead_max_age_ms } = settings;
-    let wrong = match () {
-        () if *concurrency == Some(0) => {
-            "concurrency must be at least 1; pause the queue to have nothing consumed"
-        }
-        () if rate.is_some_and(|rate| !RATES.contains(&rate)) => {
-            "rate must be a number of jobs per second from 0.001 to 1000000"
-        }
-        () if *jobs_max == Some(0) => "jobs_max must be at least 1",
-        () if *dead_max_age_ms == Some(0) => {
-            "dead_max_age must be at least 1ms; dead_max 0 keeps no dead letters"
-        }
-        () => return Ok(()),
-    };
-    Err(Problem::not_allowed("invalid_settings", wrong))
-}
-
-fn check_ttr(ttr: Duration) -> Result<(), Problem> {
-    if ttr < TTR_MIN {
-        return Err(Problem::not_allowed("invalid_ttr", "ttr must be at least 1ms, such as \"2m\""));
-    }
-    Ok(())
-}
-
-/// What a consumer says, cut to what is kept.
-fn cut(mut error: CompactString) -> CompactString {
-    let mut end = error.len().min(JOB_ERROR_BYTES_MAX);
-    while !error.is_char_boundary(end) {
-        end -= 1;
-    }
-    error.truncate(end);
-    error
 }

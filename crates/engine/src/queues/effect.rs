@@ -1,6 +1,8 @@
 //! What the outside sees of a step of a partition of queues.
 
-use base::Timestamp;
+use std::sync::{Mutex, PoisonError};
+
+use base::{PartitionId, Timestamp};
 
 use super::PublishedJob;
 use super::consuming::Leases;
@@ -38,6 +40,27 @@ pub enum QueueEffect {
     DeadDeleted(Reply<usize>, usize),
     /// So many jobs went their way.
     Counted(JobsCounted),
+    /// A partition stands like this.
+    Stands(PartitionId, Standing),
+}
+
+/// How a partition stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Queues.
+    pub queues: u64,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that can be consumed.
+    pub ready: u64,
+    /// Jobs that consumers have.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Jobs that are in the store only; they are scheduled or ready.
+    pub parked: u64,
+    /// Consumers that wait.
+    pub waiting: u64,
 }
 
 /// What became of jobs in a step.
@@ -82,6 +105,36 @@ impl QueueEffect {
             Self::Respawned(reply, answer) => reply.send(answer),
             Self::DeadDeleted(reply, count) => reply.send(count),
             Self::Counted(counted) => outside.metrics().jobs(&counted),
+            Self::Stands(partition, standing) => outside.standings().set(partition, standing),
         }
+    }
+}
+
+/// How all partitions stand, for figures only.
+#[derive(Debug, Default)]
+pub(crate) struct Standings(Mutex<Vec<Standing>>);
+
+impl Standings {
+    fn set(&self, partition: PartitionId, standing: Standing) {
+        let Some(index) = partition.queues_index().map(usize::from) else { return };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= index {
+            all.resize(index + 1, Standing::default());
+        }
+        all[index] = standing;
+    }
+
+    /// All together.
+    pub(crate) fn sum(&self) -> Standing {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().fold(Standing::default(), |sum, one| Standing {
+            queues: sum.queues + one.queues,
+            scheduled: sum.scheduled + one.scheduled,
+            ready: sum.ready + one.ready,
+            reserved: sum.reserved + one.reserved,
+            dead: sum.dead + one.dead,
+            parked: sum.parked + one.parked,
+            waiting: sum.waiting + one.waiting,
+        })
     }
 }

@@ -116,25 +116,8 @@ pub enum QueueInput {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
-    /// A queue's figures.
-    Figures(QueueName, Reply<Figures>),
-    /// Queues in order of name.
-    List {
-        /// Of this namespace only.
-        namespace: Option<CompactString>,
-        /// Behind this one.
-        after: Option<QueueName>,
-        /// At most so many.
-        limit: usize,
-        /// Gets them.
-        reply: Reply<Vec<Figures>>,
-    },
-    /// Set what a queue does.
-    Set(QueueName, QueueSettings, Reply<Answered<()>>),
-    /// Stop leasing, or go on.
-    Pause(QueueName, bool, Reply<Answered<()>>),
-    /// Delete a queue with all that it holds.
-    Delete(QueueName, Reply<Answered<()>>),
+    /// A call about a queue as a whole.
+    Queue(QueueCall),
     /// Dead letters, oldest first.
     Dead {
         /// Where.
@@ -159,6 +142,30 @@ pub enum QueueInput {
     },
     /// Delete dead letters, the oldest first; at most so many.
     DeleteDead(QueueName, usize, Reply<usize>),
+}
+
+/// A call about a queue, or queues, as a whole.
+#[derive(Debug)]
+pub enum QueueCall {
+    /// A queue's figures.
+    Figures(QueueName, Reply<Figures>),
+    /// Queues in order of name.
+    List {
+        /// Of this namespace only.
+        namespace: Option<CompactString>,
+        /// Behind this one.
+        after: Option<QueueName>,
+        /// At most so many.
+        limit: usize,
+        /// Gets them.
+        reply: Reply<Vec<Figures>>,
+    },
+    /// Set what a queue does.
+    Set(QueueName, QueueSettings, Reply<Answered<()>>),
+    /// Stop leasing, or go on.
+    Pause(QueueName, bool, Reply<Answered<()>>),
+    /// Delete a queue with all that it holds.
+    Delete(QueueName, Reply<Answered<()>>),
 }
 
 /// A consumer's question.

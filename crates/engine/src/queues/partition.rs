@@ -20,12 +20,13 @@ use std::time::Duration;
 use base::{Lineage, PartitionId, Timestamp};
 use jobs::Jobs;
 use records::{
-    AliasKey, AnswerKey, Batch, DeadJob, JobId, KeptAnswer, Op, ParkedJob, PartitionHead, Process, QueueKey,
+    AliasKey, AnswerKey, Batch, DeadJob, JobId, KeptAnswer, Op, ParkedJob, PartitionHead, QueueKey,
     QueueSettings,
 };
 use store::StoreError;
 
-use super::effect::{JobsCounted, QueueEffect};
+use super::effect::{JobsCounted, QueueEffect, Standing};
+use super::input::QueueCall;
 use super::recent::Recent;
 use super::{QueueInput, QueueName};
 use crate::effect::Effect;
@@ -49,7 +50,6 @@ const RECORDS_MAX: usize = 1_000;
 pub struct QueuePartition {
     id: PartitionId,
     lineage: Lineage,
-    process: Process,
     head: PartitionHead,
     jobs: Jobs,
     names: BTreeMap<QueueName, QueueKey>,
@@ -68,6 +68,10 @@ pub struct QueuePartition {
     parked_aliases: Recent<(QueueKey, AliasKey), JobId>,
     dead: Recent<(QueueKey, u64), DeadJob>,
     answers: Recent<AnswerKey, KeptAnswer>,
+    /// Dead letters of all queues.
+    dead_total: u64,
+    /// How it stood after the step before.
+    stood: Standing,
     /// The latest batch that is durable.
     settled: u64,
     /// What loading found to be written; the first batch begins with it.
@@ -240,24 +244,6 @@ impl QueuePartition {
             QueueInput::Cancel { queue, job, reply } => {
                 QueueEffect::Done(reply, answered(self.cancel(&queue, &job, turn))?)
             }
-            QueueInput::Figures(queue, reply) => {
-                QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
-            }
-            QueueInput::List { namespace, after, limit, reply } => {
-                QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
-            }
-            QueueInput::Set(queue, settings, reply) => {
-                self.set(&queue, settings, turn);
-                QueueEffect::Done(reply, Ok(()))
-            }
-            QueueInput::Pause(queue, paused, reply) => {
-                self.pause(&queue, paused, turn);
-                QueueEffect::Done(reply, Ok(()))
-            }
-            QueueInput::Delete(queue, reply) => {
-                self.delete(&queue, turn);
-                QueueEffect::Done(reply, Ok(()))
-            }
             QueueInput::Dead { queue, after, limit, reply } => {
                 QueueEffect::DeadListed(reply, self.dead_page(&queue, after, limit, turn)?)
             }
@@ -267,9 +253,33 @@ impl QueuePartition {
             QueueInput::DeleteDead(queue, most, reply) => {
                 QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, most, turn)?)
             }
+            QueueInput::Queue(call) => self.apply_to_queue(call, turn),
         };
         turn.tell(effect);
         Ok(())
+    }
+
+    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> QueueEffect {
+        match call {
+            QueueCall::Figures(queue, reply) => {
+                QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
+            }
+            QueueCall::List { namespace, after, limit, reply } => {
+                QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
+            }
+            QueueCall::Set(queue, settings, reply) => {
+                self.set(&queue, settings, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+            QueueCall::Pause(queue, paused, reply) => {
+                self.pause(&queue, paused, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+            QueueCall::Delete(queue, reply) => {
+                self.delete(&queue, turn);
+                QueueEffect::Done(reply, Ok(()))
+            }
+        }
     }
 
     /// What the passing of time brings. Whether there is more of it now.
@@ -302,10 +312,28 @@ impl QueuePartition {
             turn.batch.head = self.head.clone();
             turn.batch
         });
+        let standing = self.standing();
+        if standing != self.stood {
+            self.stood = standing;
+            turn.effects.push(Effect::Queue(QueueEffect::Stands(self.id, standing)));
+        }
         if turn.counted != JobsCounted::default() {
             turn.effects.push(Effect::Queue(QueueEffect::Counted(turn.counted)));
         }
         Step { batch, effects: turn.effects, more }
+    }
+
+    fn standing(&self) -> Standing {
+        let jobs = self.jobs.counts();
+        Standing {
+            queues: self.queues.len() as u64,
+            scheduled: jobs.scheduled as u64,
+            ready: jobs.ready as u64,
+            reserved: jobs.reserved as u64,
+            dead: self.dead_total,
+            parked: 0,
+            waiting: self.waiting.len() as u64,
+        }
     }
 
     fn key_of(&self, queue: &QueueName) -> Option<QueueKey> {

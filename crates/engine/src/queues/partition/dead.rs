@@ -11,7 +11,7 @@ use store::StoreError;
 use super::ending::Ended;
 use super::{QueuePartition, RECORDS_MAX, Turn};
 use crate::queues::input::Dead;
-use crate::queues::{Payload, QueueName, body, calls, id};
+use crate::queues::{Payload, QueueName, body, checks, id};
 
 /// Dead letters that a queue keeps when its users set nothing.
 const DEAD_MAX: u64 = 1_000_000;
@@ -62,7 +62,9 @@ impl QueuePartition {
 
     fn count_dead(&mut self, key: QueueKey, turn: &mut Turn<'_>, change: impl FnOnce(u64) -> u64) {
         let Some(queue) = self.queues.get_mut(&key) else { return };
+        self.dead_total -= queue.dead;
         queue.dead = change(queue.dead);
+        self.dead_total += queue.dead;
         turn.touched.push(key);
         turn.recounted.insert(key);
     }
@@ -190,15 +192,13 @@ impl QueuePartition {
     ) -> Result<(), StoreError> {
         let stored = self.body(dead.id, turn)?;
         let mut body = body::read(&stored).ok();
-        let mut alias = body.as_ref().and_then(|body| body.alias.as_deref()).map(calls::alias_key);
-        if let Some(held) = alias {
-            if self.jobs.by_alias(dead.queue, held).is_some() {
-                alias = None;
-                if let Some(body) = &mut body {
-                    body.alias = None;
-                    let bytes = body.write().into();
-                    self.put_body(dead.id, bytes, turn);
-                }
+        let mut alias = body.as_ref().and_then(|body| body.alias.as_deref()).map(checks::alias_key);
+        if alias.is_some_and(|alias| self.jobs.by_alias(dead.queue, alias).is_some()) {
+            alias = None;
+            if let Some(body) = &mut body {
+                body.alias = None;
+                let bytes = body.write().into();
+                self.put_body(dead.id, bytes, turn);
             }
         }
         let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl));

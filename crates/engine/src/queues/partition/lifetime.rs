@@ -87,6 +87,7 @@ impl QueuePartition {
     pub(super) fn delete(&mut self, name: &QueueName, turn: &mut Turn<'_>) {
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
+        self.dead_total -= queue.dead;
         turn.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
         self.sweeps.insert(key, Sweep::from(turn.seq));

@@ -13,6 +13,7 @@ use super::{Queue, QueuePartition};
 use crate::hashed::HashMap;
 use crate::machine::Moment;
 use crate::queues::QueueName;
+use crate::queues::effect::Standing;
 use crate::queues::recent::Recent;
 use crate::unsettled::Unsettled;
 
@@ -40,7 +41,6 @@ impl QueuePartition {
         let mut partition = Self {
             id,
             lineage: store.lineage(),
-            process,
             jobs: rules_of_jobs,
             names: BTreeMap::new(),
             queues: HashMap::default(),
@@ -54,6 +54,8 @@ impl QueuePartition {
             parked_aliases: Recent::default(),
             dead: Recent::default(),
             answers: Recent::default(),
+            dead_total: 0,
+            stood: Standing::default(),
             settled: head.seq,
             opening: Vec::new(),
             closing: false,
@@ -61,7 +63,7 @@ impl QueuePartition {
         };
         let now = moment.now.max(partition.head.now);
         for (queue, counts) in queues {
-            partition.load_queue(*queue, counts, now);
+            partition.load_queue(&queue, counts, now);
         }
         partition.load_jobs(&jobs, now);
         let answers = store.view(id)?.answers_before(Timestamp::MAX, 1)?;
@@ -69,7 +71,7 @@ impl QueuePartition {
         Ok(partition)
     }
 
-    fn load_queue(&mut self, stored: records::Queue, counts: QueueCounts, now: Timestamp) {
+    fn load_queue(&mut self, stored: &records::Queue, counts: QueueCounts, now: Timestamp) {
         let key = stored.key;
         if stored.deleted {
             self.sweeps.insert(key, Sweep::from(0));
@@ -83,6 +85,7 @@ impl QueuePartition {
             dead: counts.dead,
             lingers: true,
         };
+        self.dead_total += counts.dead;
         self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());
         self.names.insert(name, key);
         self.queues.insert(key, queue);

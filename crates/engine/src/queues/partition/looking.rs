@@ -12,7 +12,7 @@ use super::{QueuePartition, Turn};
 use crate::Engine;
 use crate::partition::Stop;
 use crate::queues::input::Seen;
-use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls};
+use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks};
 
 /// Rows that one page of a list looks at: jobs of other queues are among them.
 const SCANNED_MAX: usize = 20_000;
@@ -75,7 +75,7 @@ impl QueuePartition {
         let head = match job {
             JobRef::Id(id) => self.jobs.get(*id),
             JobRef::Alias(alias) => {
-                let alias = calls::alias_key(alias);
+                let alias = checks::alias_key(alias);
                 self.jobs.by_alias(queue, alias)
             }
         };
@@ -108,7 +108,7 @@ impl QueuePartition {
             debug_assert!(moved.is_ok(), "it waits, as was just seen");
         }
         if let Some(payload) = payload {
-            let mut body = body::read(&*self.body(head.id, turn)?)?;
+            let mut body = body::read(&self.body(head.id, turn)?)?;
             body.payload = payload;
             self.put_body(head.id, Arc::from(body.write()), turn);
         }

@@ -1,0 +1,51 @@
+//! Inputs of a partition of queues, and its answers, for whoever runs partitions without an [`crate::Engine`]: the simulation.
+//!
+//! What [`super::Queues`] makes of a call and of its answer, without a door to a task in between.
+
+use base::{Problem, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::consuming::Back;
+use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks};
+use crate::effect::Reply;
+
+pub use super::input::{Asking, Seen, ToPublish};
+pub use super::{Dead, HandOver, Leases};
+
+/// Jobs as they go into a partition; a calendar begins behind `wall`.
+///
+/// # Errors
+/// 422 for what no job may be.
+pub fn to_publish(jobs: &[NewJob], wall: Timestamp) -> Result<Vec<ToPublish>, Problem> {
+    jobs.iter().enumerate().map(|(place, job)| checks::to_publish(place, job, wall)).collect()
+}
+
+/// A consumer's question, and where its answer arrives. What the consumer lets go of comes back through `inbox`.
+#[must_use]
+pub fn consume(
+    queue: QueueName,
+    want: &Want,
+    until: Timestamp,
+    inbox: &mpsc::Sender<QueueInput>,
+) -> (QueueInput, oneshot::Receiver<Leases>) {
+    let (reply, receiver) = Reply::new();
+    let Want { max, ttr, process, .. } = *want;
+    let asking = Asking { queue, max, ttr, until, process, reply, back: Back::to(inbox) };
+    (QueueInput::Consume(asking), receiver)
+}
+
+/// The jobs of an answer, and what gives them back unless it is told that they have arrived.
+///
+/// # Errors
+/// When what a job carries cannot be read.
+pub fn consumed(leases: Leases) -> Result<(Vec<Consumed>, HandOver), Problem> {
+    calls::consumed(leases, 0)
+}
+
+/// A job that was looked at.
+///
+/// # Errors
+/// When what it carries cannot be read.
+pub fn view(seen: Seen) -> Result<JobView, Problem> {
+    calls::view(seen)
+}
