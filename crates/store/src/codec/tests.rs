@@ -1,18 +1,26 @@
 //! Every record and frame survives its stored form; anything else is refused without a panic.
 
+mod versions;
+
 use base::random::Random;
 use base::{PartitionId, WayIn};
 use records::{
-    Batch, CountedOf, CountsKey, DeviceSlot, KeptFrom, Metric, Op, PartitionHead, Seen, Sign, SignReading,
+    Batch, CountedOf, CountsKey, DeviceSlot, GroupKey, JobClock, JobId, KeptFrom, Metric, Op, PartitionHead,
+    QueueKey, Seen, Sign, SignReading,
 };
 
-use super::key::{self, BlobKey, Moment};
+use super::key::{self, BlobKey, Moment, TimedKey};
 use super::*;
 use crate::conformance::traffic::Traffic;
+use crate::port::TimePlace;
 use base::{Attended, Incarnation, Kind, Timestamp, Value};
 
 fn batches(seed: u64) -> impl Iterator<Item = Batch> {
-    let partition = if seed.is_multiple_of(5) { PartitionId::REGISTRY } else { PartitionId(seed as u16) };
+    let partition = match seed % 5 {
+        0 => PartitionId::REGISTRY,
+        1 | 2 => PartitionId::of_queues(seed as u16),
+        _ => PartitionId(seed as u16),
+    };
     let mut traffic = Traffic::new(seed, partition);
     std::iter::repeat_with(move || traffic.next_batch(60)).take(20)
 }
@@ -79,7 +87,7 @@ fn noise_is_refused_without_a_panic() {
         let length = random.below(200) as usize;
         let mut noise: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
         if let Some(version) = noise.first_mut() {
-            *version = 1;
+            *version = 1 + (*version & 1);
         }
         refused += u32::from(decode_batch(&noise).is_err());
         refused += u32::from(decode_seen_slice(&noise).is_err());
@@ -182,6 +190,48 @@ fn what_keeps_everything_says_so_in_a_byte() {
     let size = |kept_from| PartitionHead { kept_from, ..PartitionHead::default() }.to_row().len();
     let kept = KeptFrom { events: Timestamp(0), ..KeptFrom::EVER };
     assert_eq!(size(kept), size(KeptFrom::EVER) + 1);
+}
+
+#[test]
+fn jobs_stand_by_clock_then_bucket_then_id() {
+    let job = |byte| JobId([byte; 16]);
+    let bucket = 1 << TimePlace::BUCKET_BITS;
+    let places = [
+        (JobClock::Engine, -(1 << 62), 5),
+        (JobClock::Engine, -1, 4),
+        (JobClock::Engine, bucket - 1, 3),
+        (JobClock::Engine, 0, 4),
+        (JobClock::Engine, bucket, 1),
+        (JobClock::Wall, -5, 2),
+        (JobClock::Wall, (1 << 62) - 1, 0),
+    ];
+    let timed = places.map(|(clock, at, id)| TimedKey { clock, at: Timestamp(at), id: job(id) });
+    assert!(timed.map(TimedKey::to_key).is_sorted());
+    for timed in timed {
+        let key = timed.to_key();
+        assert_eq!(TimedKey::from_key(&key), Ok(timed));
+        let place = TimePlace { bucket: TimePlace::bucket_of(timed.at), id: timed.id };
+        assert!(key.starts_with(&TimedKey::bucket(timed.clock, place.bucket)), "{timed:?}");
+        let last = TimedKey::last_at(timed.clock, place);
+        assert!(key <= last && last.starts_with(&key[..22]), "{timed:?}");
+        let of_clock = (key >= TimedKey::first_of(JobClock::Wall)) == (timed.clock == JobClock::Wall);
+        assert!(of_clock, "{timed:?}");
+    }
+    let far =
+        [i64::MIN, i64::MAX].map(|at| TimedKey { clock: JobClock::Engine, at: Timestamp(at), id: job(0) });
+    let [first, last] = far.map(|timed| TimedKey::from_key(&timed.to_key()).map(|timed| timed.at));
+    assert_eq!((first, last), (Ok(Timestamp(-(1 << 62))), Ok(Timestamp((1 << 62) - 1))));
+    assert!(TimedKey::from_key(b"short").is_err());
+}
+
+#[test]
+fn lines_of_a_queue_and_of_its_groups_lie_apart() {
+    let lines = [(1, None), (1, Some(0)), (1, Some(u64::MAX)), (2, None)];
+    let lines = lines.map(|(queue, group)| key::line(QueueKey(queue), group.map(GroupKey)));
+    assert!(lines.is_sorted());
+    for (line, next) in lines.iter().zip(&lines[1..]) {
+        assert!(!next.starts_with(line));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod deletion;
 mod history;
 mod keeping;
 mod paging;
+mod queues;
 pub mod traffic;
 
 pub use agreement::{agree, random_traffic_agrees_with_the_model};
@@ -28,6 +29,12 @@ pub use keeping::{
     the_quarantine_keeps_what_was_refused, what_is_too_old_is_gone,
 };
 pub use paging::{pages_neither_miss_nor_repeat, pages_stay_within_their_times};
+pub use queues::{
+    a_job_is_resident_or_parked_and_its_body_stays, answers_are_kept_until_they_are_deleted,
+    dead_letters_are_read_in_order_and_by_id, jobs_of_a_queue_are_listed_wherever_they_are,
+    parked_jobs_are_found_by_their_times, parked_jobs_are_found_in_their_lines_and_by_alias,
+    queues_are_loaded_before_their_jobs,
+};
 
 use std::sync::mpsc::channel;
 
@@ -48,7 +55,7 @@ pub trait Subject {
     fn restart(&mut self);
 }
 
-/// Declares a test for each check of the suite; `$subject` makes an empty store with two partitions.
+/// Declares a test for each check of the suite; `$subject` makes an empty store with two partitions of devices and two of queues.
 #[macro_export]
 macro_rules! conformance_tests {
     ($subject:expr; $($check:ident),* $(,)?) => {$(
@@ -64,16 +71,23 @@ macro_rules! conformance_tests {
             a_late_reading_is_kept_from_its_receipt,
             a_deleted_device_is_gone_at_once_and_stays_so,
             a_device_registered_again_starts_anew,
+            a_job_is_resident_or_parked_and_its_body_stays,
             a_repeated_batch_is_ignored_and_a_gap_is_fenced,
             an_empty_store_answers,
             an_open_view_shows_the_moment_it_was_opened,
+            answers_are_kept_until_they_are_deleted,
             counts_are_what_was_put_last,
+            dead_letters_are_read_in_order_and_by_id,
             devices_are_found_by_label_and_kind,
             every_method_shows_what_was_committed,
             ids_of_reports_belong_to_their_device,
+            jobs_of_a_queue_are_listed_wherever_they_are,
             outcomes_come_in_the_order_of_commits,
             pages_neither_miss_nor_repeat,
             pages_stay_within_their_times,
+            parked_jobs_are_found_by_their_times,
+            parked_jobs_are_found_in_their_lines_and_by_alias,
+            queues_are_loaded_before_their_jobs,
             random_traffic_agrees_with_the_model,
             readings_of_many_days_are_those_of_a_plain_list,
             the_quarantine_keeps_what_was_refused,
@@ -89,7 +103,7 @@ pub fn checked(check: impl FnOnce()) -> bool {
     true
 }
 
-/// Makes an empty store with two device partitions.
+/// Makes an empty store with two device partitions and two of queues.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Subject>;
 
 /// The partition that most checks use.

@@ -11,6 +11,7 @@ mod expiring;
 mod interval;
 mod merging;
 mod opening;
+mod queues;
 mod watched_disk;
 
 use std::sync::Arc;

@@ -1,0 +1,153 @@
+//! Bytes that earlier builds wrote are read as what they meant then.
+
+use records::{
+    AliasKey, AttendedReadings, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, Parking,
+    Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
+};
+
+use super::*;
+
+/// A waiting job of which nothing else is known.
+fn plain() -> JobHead {
+    JobHead {
+        id: JobId([9; 16]),
+        queue: QueueKey(7),
+        number: 8,
+        run_at: Timestamp(5),
+        visible_at: Timestamp(6),
+        attempt: 1,
+        tries: 3,
+        state: JobState::Waiting,
+        alias: None,
+        terms: Terms::default(),
+        successor: None,
+    }
+}
+
+/// Version, flags, id, queue, number, time, what it is later, attempts, tries.
+fn plain_in_version(version: u8, flags: u8) -> Vec<u8> {
+    let mut bytes = vec![version, flags];
+    bytes.extend([9; 16]);
+    bytes.extend([7, 8, 10, 2, 1, 3]);
+    bytes
+}
+
+/// A lease of 300 of process 5, an alias, and a successor after the run.
+fn reserved_in_version_1() -> Vec<u8> {
+    let mut bytes = plain_in_version(1, 0b1101);
+    bytes.extend([0xac, 0x02, 5]);
+    bytes.extend([6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    bytes.extend([7; 16]);
+    bytes.extend([9, 20, 3, 1]);
+    bytes
+}
+
+#[test]
+fn a_job_of_version_1_is_one_without_terms() {
+    assert_eq!(JobHead::from_row(&plain_in_version(1, 0)), Ok(plain()));
+    let expect = JobHead {
+        state: JobState::Reserved { lease: 300, holder: Holder::Own(Process(5)) },
+        alias: Some(AliasKey(6 | 1 << 120)),
+        successor: Some(Successor {
+            id: JobId([7; 16]),
+            number: 9,
+            run_at: Timestamp(10),
+            tries: 3,
+            terms: Terms::default(),
+            starts: Starts::AfterRun,
+        }),
+        ..plain()
+    };
+    assert_eq!(JobHead::from_row(&reserved_in_version_1()), Ok(expect));
+}
+
+#[test]
+fn what_version_1_could_not_say_is_none_of_its_bytes() {
+    let mut with_terms = plain_in_version(1, 0b1_0000);
+    with_terms.push(1);
+    assert!(matches!(JobHead::from_row(&with_terms), Err(CodecError::Invalid { what: "a job", .. })));
+    with_terms[0] = 2;
+    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
+    assert_eq!(JobHead::from_row(&with_terms), Ok(JobHead { terms, ..plain() }));
+    let mut successor_with_terms = reserved_in_version_1();
+    *successor_with_terms.last_mut().expect("its start") = 0b11;
+    successor_with_terms.push(1);
+    let refused = JobHead::from_row(&successor_with_terms);
+    assert!(matches!(refused, Err(CodecError::Invalid { what: "a successor", .. })), "{refused:?}");
+    successor_with_terms[0] = 2;
+    assert!(JobHead::from_row(&successor_with_terms).is_ok());
+}
+
+#[test]
+fn a_plain_job_takes_no_more_than_it_did() {
+    assert_eq!(plain().to_row(), plain_in_version(2, 0));
+}
+
+#[test]
+fn terms_survive_whatever_holds() {
+    let recurrences = [
+        None,
+        Some(Recurrence { rule: Rule::Calendar, left: None, run: 1, ttl_ms: None }),
+        Some(Recurrence { rule: Rule::Every(1), left: Some(u32::MAX), run: u64::MAX, ttl_ms: Some(0) }),
+    ];
+    for recurrence in recurrences {
+        for clock in [JobClock::Engine, JobClock::Wall] {
+            for expires_at in [None, Some(Timestamp(i64::MIN)), Some(Timestamp::MAX)] {
+                for group in [None, Some(GroupKey(0)), Some(GroupKey(u64::MAX))] {
+                    let terms = Terms { clock, expires_at, group, recurrence };
+                    let head = JobHead { terms, ..plain() };
+                    assert_eq!(JobHead::from_row(&head.to_row()), Ok(head.clone()));
+                    let job = ParkedJob { head, parking: Parking::Worker };
+                    assert_eq!(ParkedJob::from_row(&job.to_row()), Ok(job));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_with_a_worker_is_not_parked() {
+    let mut reserved = vec![1, 0];
+    reserved.extend(reserved_in_version_1());
+    assert!(matches!(ParkedJob::from_row(&reserved), Err(CodecError::Invalid { what: "a parked job", .. })));
+}
+
+/// Batch 1 at 2,000, numbers from 3 to 9.
+const HEAD: [u8; 18] = [1, 0xa0, 0x1f, 2, 2, 4, 6, 8, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0];
+
+fn head() -> PartitionHead {
+    PartitionHead {
+        seq: 1,
+        now: Timestamp(2_000),
+        stamp: Timestamp(2_001),
+        attended: AttendedReadings { ways: [1, 2, 3].map(Attended), every: Attended(4) },
+        next_slot: 3,
+        next_incarnation: 4,
+        next_event: 5,
+        next_delivery: 6,
+        next_quarantined: 9,
+        next_job: 7,
+        next_lease: 8,
+        next_dead: 0,
+        kept_from: KeptFrom::EVER,
+    }
+}
+
+#[test]
+fn a_head_of_version_1_had_no_dead_letters() {
+    let row = [&[1], &HEAD[..]].concat();
+    assert_eq!(PartitionHead::from_row(&row), Ok(head()));
+    let row = [&[2], &HEAD[..], &[0xac, 0x02]].concat();
+    assert_eq!(PartitionHead::from_row(&row), Ok(PartitionHead { next_dead: 300, ..head() }));
+}
+
+#[test]
+fn a_batch_of_version_1_is_read() {
+    let job = JobHead { visible_at: Timestamp(6), ..plain() };
+    let mut frame = [&[1, 2, 0, 1], &HEAD[..], &[2, 10]].concat();
+    frame.extend(plain_in_version(1, 0));
+    frame.push(11);
+    frame.extend([9; 16]);
+    let ops = vec![Op::PutJob(Box::new(job)), Op::DeleteJob(JobId([9; 16]))];
+    assert_eq!(decode_batch(&frame), Ok(Batch { partition: PartitionId(2), head: head(), ops }));
+}

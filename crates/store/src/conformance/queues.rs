@@ -1,0 +1,397 @@
+//! What queues keep, each kind by itself, with what must be shown written out.
+
+use std::sync::Arc;
+
+use base::{PartitionId, Timestamp};
+use records::{
+    AliasKey, AnswerKey, Batch, DeadJob, DeadReason, GroupKey, JobClock, JobHead, JobId, JobState,
+    KeptAnswer, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts, QueueKey, QueueSettings, Terms,
+};
+
+use super::{Make, Subject, loaded, put};
+use crate::port::{Resident, StoredJob, TimePlace, View};
+
+const QUEUE: QueueKey = QueueKey(3);
+/// The beginning of a bucket.
+const START: i64 = 27_466_430 << TimePlace::BUCKET_BITS;
+const BUCKET_MS: i64 = 1 << TimePlace::BUCKET_BITS;
+
+/// The index among the partitions of queues is another one than that of any device partition in use.
+fn partition() -> PartitionId {
+    PartitionId::of_queues(1)
+}
+
+struct Queues {
+    subject: Box<dyn Subject>,
+    head: PartitionHead,
+}
+
+impl Queues {
+    fn new(make: Make<'_>) -> Self {
+        let head = PartitionHead { now: Timestamp(START), ..PartitionHead::default() };
+        Self { subject: make(), head }
+    }
+
+    fn put(&mut self, ops: Vec<Op>) {
+        self.head.seq += 1;
+        self.head.now.0 += 1;
+        let batch = Batch { partition: partition(), head: self.head.clone(), ops };
+        put(&mut *self.subject, batch);
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        self.subject.store().view(partition()).expect("opens")
+    }
+
+    fn residents(&self) -> Vec<Resident> {
+        loaded(self.subject.store(), partition()).1
+    }
+
+    /// Sees the same before and after the store moved it about, and after a restart.
+    fn always(&mut self, mut sees: impl FnMut(&Self)) {
+        for churn in 1..4 {
+            sees(self);
+            self.subject.churn(churn);
+        }
+        self.subject.restart();
+        sees(self);
+    }
+}
+
+fn id(number: u8) -> JobId {
+    let mut id = [0; 16];
+    id[..6].copy_from_slice(&START.to_be_bytes()[2..]);
+    id[15] = number;
+    JobId(id)
+}
+
+fn job(number: u8, visible_at: i64) -> JobHead {
+    JobHead {
+        id: id(number),
+        queue: QUEUE,
+        number: u64::from(number),
+        run_at: Timestamp(START),
+        visible_at: Timestamp(visible_at),
+        attempt: 0,
+        tries: 1,
+        state: JobState::Waiting,
+        alias: None,
+        terms: Terms::default(),
+        successor: None,
+    }
+}
+
+fn in_group(head: JobHead, group: u64) -> JobHead {
+    let terms = Terms { group: Some(GroupKey(group)), ..head.terms };
+    JobHead { terms, ..head }
+}
+
+fn on_wall_clock(head: JobHead) -> JobHead {
+    let terms = Terms { clock: JobClock::Wall, ..head.terms };
+    JobHead { terms, ..head }
+}
+
+fn expiring(head: JobHead, expires_at: i64) -> JobHead {
+    let terms = Terms { expires_at: Some(Timestamp(expires_at)), ..head.terms };
+    JobHead { terms, ..head }
+}
+
+fn for_time(head: JobHead) -> ParkedJob {
+    ParkedJob { head, parking: Parking::Time }
+}
+
+fn for_worker(head: JobHead) -> ParkedJob {
+    ParkedJob { head, parking: Parking::Worker }
+}
+
+fn park(job: &ParkedJob) -> Op {
+    Op::ParkJob(Box::new(job.clone()))
+}
+
+fn unpark(job: &ParkedJob) -> Op {
+    Op::UnparkJob(Box::new(job.key()))
+}
+
+fn ids(jobs: &[ParkedJob]) -> Vec<u8> {
+    jobs.iter().map(|job| job.head.id.0[15]).collect()
+}
+
+fn timed(view: &dyn View, clock: JobClock, after: Option<TimePlace>, limit: usize) -> Vec<u8> {
+    let found = view.parked_by_time(clock, after, limit).expect("reads");
+    for (place, job) in &found {
+        assert_eq!(TimePlace::of(&job.key()), Some((clock, *place)), "{job:?}");
+    }
+    found.iter().map(|(_, job)| job.head.id.0[15]).collect()
+}
+
+fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> Vec<u8> {
+    ids(&view.parked_line(QUEUE, group.map(GroupKey), from_back, limit).expect("reads"))
+}
+
+/// By their buckets, and within one by id or by time; each clock by itself, the expiry of what waits for a worker too.
+pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
+    let mut queues = Queues::new(make);
+    let jobs = [
+        for_time(job(1, START + 3 * BUCKET_MS)),
+        for_time(job(2, START + 900)),
+        for_time(job(3, START + 100)),
+        for_time(on_wall_clock(job(4, START + 50))),
+        for_worker(expiring(on_wall_clock(job(5, START)), START + 500)),
+        for_worker(job(6, START)),
+        for_time(job(7, START - 1)),
+    ];
+    queues.put(jobs.iter().map(park).collect());
+    queues.always(|queues| {
+        let view = queues.view();
+        let all = timed(&*view, JobClock::Engine, None, 100);
+        assert_eq!(all, [7, 2, 3, 5, 1]);
+        assert_eq!(timed(&*view, JobClock::Engine, None, 2), [7, 2]);
+        let after = TimePlace { bucket: TimePlace::bucket_of(Timestamp(START)), id: id(2) };
+        assert_eq!(timed(&*view, JobClock::Engine, Some(after), 2), [3, 5]);
+        assert_eq!(timed(&*view, JobClock::Wall, None, 100), [4]);
+        let soonest =
+            |bucket, limit| ids(&view.parked_in_bucket(JobClock::Engine, bucket, limit).expect("reads"));
+        assert_eq!(soonest(after.bucket, 100), [3, 5, 2]);
+        assert_eq!(soonest(after.bucket, 2), [3, 5]);
+        assert_eq!((soonest(after.bucket - 1, 1), soonest(after.bucket + 1, 1)), (vec![7], vec![]));
+    });
+    queues.put(vec![unpark(&jobs[1]), unpark(&jobs[4])]);
+    queues.always(|queues| assert_eq!(timed(&*queues.view(), JobClock::Engine, None, 100), [7, 3, 1]));
+}
+
+/// Those that wait for a worker, by queue or group, from either end; and by alias.
+pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
+    let mut queues = Queues::new(make);
+    let alias = AliasKey(u128::MAX - 7);
+    let jobs = [
+        for_worker(job(1, START + 2)),
+        for_worker(job(3, START + 1)),
+        for_worker(job(2, START + 1)),
+        for_worker(in_group(job(4, START), 0)),
+        for_worker(in_group(job(5, START), u64::MAX)),
+        for_worker(JobHead { queue: QueueKey(4), ..job(6, START) }),
+        for_time(JobHead { alias: Some(alias), ..job(7, START) }),
+    ];
+    queues.put(jobs.iter().map(park).collect());
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(line(&*view, None, false, 100), [2, 3, 1]);
+        assert_eq!(line(&*view, None, true, 2), [1, 3]);
+        assert_eq!(line(&*view, Some(0), false, 100), [4]);
+        assert_eq!(line(&*view, Some(u64::MAX), true, 100), [5]);
+        assert_eq!(line(&*view, Some(1), false, 100), Vec::<u8>::new());
+        let found = |queue, alias| view.parked_alias(queue, alias).expect("reads");
+        assert_eq!(found(QUEUE, alias), Some(jobs[6].clone()));
+        assert_eq!((found(QueueKey(4), alias), found(QUEUE, AliasKey(7))), (None, None));
+    });
+    // the same alias goes to another job
+    let next = for_worker(JobHead { alias: Some(alias), ..job(8, START + 9) });
+    queues.put(vec![unpark(&jobs[6]), unpark(&jobs[2]), park(&next)]);
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(line(&*view, None, false, 100), [3, 1, 8]);
+        assert_eq!(view.parked_alias(QUEUE, alias).expect("reads"), Some(next.clone()));
+    });
+}
+
+/// Parked and read in again, at every stage of what the store does by itself.
+pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
+    let body: Arc<[u8]> = Arc::from(&b"what it carries"[..]);
+    let mut queues = Queues::new(make);
+    let head = job(1, START + 5);
+    queues.put(vec![Op::PutJob(Box::new(head.clone())), Op::PutJobBody(head.id, Arc::clone(&body))]);
+    for turn in 0..12 {
+        let parked = if turn % 3 == 0 { for_worker(head.clone()) } else { for_time(head.clone()) };
+        queues.put(vec![park(&parked)]);
+        queues.subject.churn(turn % 4);
+        if turn % 5 == 0 {
+            queues.subject.restart();
+        }
+        let view = queues.view();
+        let stored = |view: &dyn View| view.job(head.id).expect("reads");
+        assert_eq!(stored(&*view), Some(StoredJob::Parked(parked.clone())), "turn {turn}");
+        assert_eq!(queues.residents(), [], "turn {turn}");
+        queues.put(vec![unpark(&parked), Op::PutJob(Box::new(head.clone()))]);
+        queues.subject.churn(turn % 3);
+        assert_eq!(stored(&*view), Some(StoredJob::Parked(parked)), "an open view shows its moment");
+        let view = queues.view();
+        assert_eq!(stored(&*view), Some(StoredJob::Resident(head.clone())), "turn {turn}");
+        assert_eq!(queues.residents(), [Resident::Job(Box::new(head.clone()))], "turn {turn}");
+        assert_eq!(timed(&*view, JobClock::Engine, None, 10), [0_u8; 0], "turn {turn}");
+        assert_eq!(view.job_body(head.id).expect("reads"), Some(Arc::clone(&body)), "turn {turn}");
+    }
+    queues.put(vec![Op::DeleteJob(head.id)]);
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!((view.job(head.id).expect("reads"), view.job_body(head.id).expect("reads")), (None, None));
+    });
+}
+
+/// In order of id over both places, some at a time.
+pub fn jobs_of_a_queue_are_listed_wherever_they_are(make: Make<'_>) {
+    let mut queues = Queues::new(make);
+    let mut ops = Vec::new();
+    for number in 0..40 {
+        let queue = if number % 4 == 3 { QueueKey(9) } else { QUEUE };
+        let head = JobHead { queue, ..job(number, START) };
+        match number % 3 {
+            0 => ops.push(Op::PutJob(Box::new(head))),
+            1 => ops.push(park(&for_time(head))),
+            _ => ops.push(park(&for_worker(head))),
+        }
+    }
+    queues.put(ops);
+    let expect: Vec<u8> = (0..40).filter(|number| number % 4 != 3 && number % 5 != 0).collect();
+    queues.always(|queues| {
+        let view = queues.view();
+        for (scan_max, limit) in [(100, 100), (7, 100), (100, 3), (5, 2), (1, 1)] {
+            let keep = |head: &JobHead| head.id.0[15] % 5 != 0;
+            let (mut found, mut after, mut calls) = (Vec::new(), None, 0);
+            loop {
+                let (jobs, next) = view.jobs_of(QUEUE, after, scan_max, limit, &keep).expect("reads");
+                assert!(jobs.len() <= limit, "{scan_max} {limit}");
+                found.extend(jobs.iter().map(|head| head.id.0[15]));
+                calls += 1;
+                after = next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, expect, "{scan_max} {limit}");
+            assert!(calls >= 40 / scan_max && calls >= expect.len() / limit, "{scan_max} {limit}: {calls}");
+        }
+    });
+}
+
+fn dead(number: u64, job: u8) -> DeadJob {
+    DeadJob {
+        queue: QUEUE,
+        number,
+        id: id(job),
+        attempt: 3,
+        tries: 3,
+        reason: DeadReason::Released,
+        error: Some("no such address".into()),
+        died_at: Timestamp(START + 7),
+        group: Some(GroupKey(8)),
+    }
+}
+
+/// A job's body outlives its head, and goes by itself.
+pub fn dead_letters_are_read_in_order_and_by_id(make: Make<'_>) {
+    let body: Arc<[u8]> = Arc::from(&b"what it carries"[..]);
+    let mut queues = Queues::new(make);
+    // numbers rise, ids need not
+    for (number, job_id) in [(0, 5), (1, 4), (2, 9), (300, 1)] {
+        queues.put(vec![
+            Op::PutJob(Box::new(job(job_id, START))),
+            Op::PutJobBody(id(job_id), Arc::clone(&body)),
+        ]);
+        queues.subject.churn(number % 2);
+        queues.head.next_dead = number + 1;
+        queues.put(vec![Op::DeleteJobHead(id(job_id)), Op::PutDead(Box::new(dead(number, job_id)))]);
+    }
+    let other = DeadJob { queue: QueueKey(4), ..dead(301, 7) };
+    queues.head.next_dead = 302;
+    queues.put(vec![Op::PutDead(Box::new(other.clone()))]);
+    let numbers = |view: &dyn View, after, ascending, limit| {
+        let found = view.dead(QUEUE, after, ascending, limit).expect("reads");
+        found.iter().map(|dead| dead.number).collect::<Vec<_>>()
+    };
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(view.dead(QUEUE, None, true, 1).expect("reads"), [dead(0, 5)]);
+        assert_eq!(numbers(&*view, None, true, 10), [0, 1, 2, 300]);
+        assert_eq!(numbers(&*view, Some(1), true, 10), [2, 300]);
+        assert_eq!(numbers(&*view, None, false, 2), [300, 2]);
+        assert_eq!(numbers(&*view, Some(2), false, 10), [1, 0]);
+        assert_eq!(view.dead_by_id(QUEUE, id(9)).expect("reads"), Some(dead(2, 9)));
+        assert_eq!(view.dead_by_id(QueueKey(4), id(7)).expect("reads"), Some(other.clone()));
+        assert_eq!(view.dead_by_id(QUEUE, id(7)).expect("reads"), None);
+        assert_eq!(view.job_body(id(9)).expect("reads"), Some(Arc::clone(&body)));
+        assert_eq!((view.job(id(9)).expect("reads"), queues.residents()), (None, vec![]));
+    });
+    queues.put(vec![Op::DeleteDead(QUEUE, 2, id(9)), Op::DeleteJobBody(id(9))]);
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(numbers(&*view, None, true, 10), [0, 1, 300]);
+        assert_eq!(view.dead_by_id(QUEUE, id(9)).expect("reads"), None);
+        assert_eq!(view.job_body(id(9)).expect("reads"), None);
+        assert_eq!(view.job_body(id(4)).expect("reads"), Some(Arc::clone(&body)));
+    });
+}
+
+/// By key, and oldest first.
+pub fn answers_are_kept_until_they_are_deleted(make: Make<'_>) {
+    let mut queues = Queues::new(make);
+    let answer = |key: u128, at| KeptAnswer {
+        key: AnswerKey(key),
+        at: Timestamp(START + at),
+        body: !key,
+        answer: Arc::from(&b"ids"[..]),
+    };
+    let all = [answer(1 << 90, 30), answer(2, 20), answer(3, 10), answer(4, 20)];
+    queues.put(all.iter().map(|answer| Op::PutAnswer(Box::new(answer.clone()))).collect());
+    let before = |view: &dyn View, at: i64, limit| {
+        let found = view.answers_before(Timestamp(START + at), limit).expect("reads");
+        found.into_iter().map(|(at, key)| (at.0 - START, key.0)).collect::<Vec<_>>()
+    };
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(view.answer(AnswerKey(1 << 90)).expect("reads"), Some(all[0].clone()));
+        assert_eq!(view.answer(AnswerKey(5)).expect("reads"), None);
+        assert_eq!(before(&*view, 30, 10), [(10, 3), (20, 2), (20, 4)]);
+        assert_eq!((before(&*view, 31, 1), before(&*view, 10, 9)), (vec![(10, 3)], vec![]));
+    });
+    queues.put(vec![Op::DeleteAnswer(AnswerKey(2), Timestamp(START + 20))]);
+    queues.always(|queues| {
+        let view = queues.view();
+        assert_eq!(view.answer(AnswerKey(2)).expect("reads"), None);
+        assert_eq!(before(&*view, 99, 10), [(10, 3), (20, 4), (30, 1 << 90)]);
+    });
+}
+
+/// With their counts; a queue that is gone takes its counts along.
+pub fn queues_are_loaded_before_their_jobs(make: Make<'_>) {
+    let mut queues = Queues::new(make);
+    let queue = |key, paused| Queue {
+        key: QueueKey(key),
+        namespace: "shop".into(),
+        name: format!("queue-{key}").into(),
+        deleted: key == 2,
+        paused,
+        settings: QueueSettings { rate: Some(0.1), jobs_max: Some(7), ..QueueSettings::default() },
+    };
+    let counts = |ready| QueueCounts { parked_ready: ready, ..QueueCounts::default() };
+    let resident = |queue: Queue, counts| Resident::Queue(Box::new(queue), counts);
+    let head = job(1, START);
+    queues.put(vec![
+        Op::PutJob(Box::new(head.clone())),
+        Op::PutQueue(Box::new(queue(2, false))),
+        Op::PutQueue(Box::new(queue(1, false))),
+        Op::PutQueue(Box::new(queue(3, false))),
+        Op::PutQueueCounts(QueueKey(2), counts(5)),
+        Op::PutQueueCounts(QueueKey(3), counts(6)),
+    ]);
+    let job = Resident::Job(Box::new(head));
+    queues.always(|queues| {
+        let expect = [
+            resident(queue(1, false), counts(0)),
+            resident(queue(2, false), counts(5)),
+            resident(queue(3, false), counts(6)),
+            job.clone(),
+        ];
+        assert_eq!(queues.residents(), expect);
+    });
+    queues.put(vec![
+        Op::DeleteQueue(QueueKey(2)),
+        Op::DeleteQueue(QueueKey(3)),
+        Op::PutQueue(Box::new(queue(1, true))),
+        Op::PutQueueCounts(QueueKey(1), counts(9)),
+        Op::PutQueue(Box::new(queue(3, true))),
+    ]);
+    queues.always(|queues| {
+        let expect = [resident(queue(1, true), counts(9)), resident(queue(3, true), counts(0)), job.clone()];
+        assert_eq!(queues.residents(), expect);
+    });
+}

@@ -1,0 +1,182 @@
+//! What queues leave in a data directory: nothing of what comes and goes between two checkpoints, and nothing of what is gone.
+
+use records::{
+    AliasKey, DeadJob, DeadReason, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue,
+    QueueCounts, QueueKey, QueueSettings, Terms,
+};
+
+use super::*;
+use crate::codec::Stored;
+use crate::embedded::directory::Directory;
+use crate::embedded::tables::{Table, Tables};
+
+const START: Timestamp = Timestamp(1_800_000_000_000);
+
+fn partition() -> PartitionId {
+    PartitionId::of_queues(0)
+}
+
+/// A partition of queues of an open store.
+struct Queues {
+    disk: SimulatedDisk,
+    store: Option<EmbeddedStore>,
+    head: PartitionHead,
+    next_queue: u64,
+}
+
+impl Queues {
+    fn new() -> Self {
+        let disk = SimulatedDisk::new(1);
+        let store = Some(open(&disk).expect("opens"));
+        Self { disk, store, head: PartitionHead { now: START, ..PartitionHead::default() }, next_queue: 1 }
+    }
+
+    fn store(&self) -> &EmbeddedStore {
+        self.store.as_ref().expect("open")
+    }
+
+    fn restart(&mut self) {
+        self.store = None;
+        self.store = Some(open(&self.disk).expect("opens again"));
+    }
+
+    fn commit(&mut self, ops: Vec<Op>) {
+        self.head.seq += 1;
+        self.head.now.0 += 1;
+        let outcome = give(self.store(), Batch { partition: partition(), head: self.head.clone(), ops });
+        settle(self.store());
+        assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
+    }
+
+    /// Rows in memory that no checkpoint has written.
+    fn changed_rows(&self) -> usize {
+        self.store().partition(partition()).overlay_size().0
+    }
+
+    fn rows(&self, table: Table) -> u64 {
+        self.store().tables.snapshot().and_then(|snapshot| snapshot.rows(table)).expect("reads")
+    }
+
+    fn new_id(&mut self) -> JobId {
+        self.head.next_job += 1;
+        let mut id = [0; 16];
+        id[..6].copy_from_slice(&self.head.now.0.to_be_bytes()[2..]);
+        id[6..14].copy_from_slice(&self.head.next_job.to_be_bytes());
+        JobId(id)
+    }
+
+    fn job(&mut self, queue: QueueKey) -> JobHead {
+        let id = self.new_id();
+        JobHead {
+            id,
+            queue,
+            number: self.head.next_job,
+            run_at: START,
+            visible_at: START,
+            attempt: 0,
+            tries: 1,
+            state: JobState::Waiting,
+            alias: Some(AliasKey(7)),
+            terms: Terms { expires_at: Some(Timestamp(START.0 + 9)), ..Terms::default() },
+            successor: None,
+        }
+    }
+
+    /// A queue that comes into being, in so many words.
+    fn new_queue(&mut self) -> (QueueKey, Vec<Op>) {
+        let key = QueueKey(self.next_queue);
+        self.next_queue += 1;
+        let (namespace, name, settings) = ("shop".into(), "mail".into(), QueueSettings::default());
+        let queue = Queue { key, namespace, name, deleted: false, paused: false, settings };
+        (key, vec![Op::PutQueue(Box::new(queue)), Op::PutQueueCounts(key, QueueCounts::default())])
+    }
+
+    /// Everything that can become of a job, one after the other, until nothing is left of it nor of its queue.
+    fn live(&mut self) {
+        let (queue, ops) = self.new_queue();
+        self.commit(ops);
+        let head = self.job(queue);
+        let id = head.id;
+        for parking in [Parking::Time, Parking::Worker] {
+            let parked = ParkedJob { head: head.clone(), parking };
+            let body = Op::PutJobBody(id, Arc::from(&b"{}"[..]));
+            self.commit(vec![Op::ParkJob(Box::new(parked.clone())), body]);
+            self.commit(vec![Op::UnparkJob(Box::new(parked.key())), Op::PutJob(Box::new(head.clone()))]);
+        }
+        let number = self.head.next_dead;
+        self.head.next_dead += 1;
+        let dead = DeadJob {
+            queue,
+            number,
+            id,
+            attempt: 1,
+            tries: 1,
+            reason: DeadReason::TimedOut,
+            error: None,
+            died_at: START,
+            group: None,
+        };
+        self.commit(vec![Op::DeleteJobHead(id), Op::PutDead(Box::new(dead))]);
+        self.commit(vec![Op::DeleteDead(queue, number, id), Op::DeleteJobBody(id)]);
+        self.commit(vec![Op::DeleteQueue(queue)]);
+    }
+}
+
+#[test]
+fn what_comes_and_goes_between_checkpoints_leaves_nothing() {
+    let mut queues = Queues::new();
+    for turn in 0..6 {
+        queues.live();
+        assert_eq!(queues.changed_rows(), 0, "turn {turn}");
+        // something stays, so that the ends of the tables move on
+        let (queue, mut ops) = queues.new_queue();
+        let head = JobHead { alias: None, ..queues.job(queue) };
+        ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time })));
+        queues.commit(ops);
+        queues.store().checkpoint_all().expect("writes");
+        assert_eq!((queues.changed_rows(), queues.rows(Table::ParkedJobs)), (0, turn + 1));
+        if turn % 2 == 1 {
+            queues.restart();
+        }
+    }
+    for table in [Table::ParkedByLine, Table::ParkedAliases, Table::Dead, Table::DeadIds, Table::JobBodies] {
+        assert_eq!(queues.rows(table), 0, "{table:?}");
+    }
+}
+
+#[test]
+fn queues_that_are_gone_leave_no_row() {
+    let mut queues = Queues::new();
+    let mut keys = Vec::new();
+    for _ in 0..500 {
+        let (key, ops) = queues.new_queue();
+        keys.push(key);
+        queues.commit(ops);
+    }
+    queues.store().checkpoint_all().expect("writes");
+    assert_eq!((queues.rows(Table::Queues), queues.rows(Table::QueueCounts)), (500, 500));
+    queues.commit(keys.into_iter().map(Op::DeleteQueue).collect());
+    queues.store().checkpoint_all().expect("writes");
+    assert_eq!((queues.rows(Table::Queues), queues.rows(Table::QueueCounts)), (0, 0));
+}
+
+#[test]
+fn a_directory_of_the_first_format_opens_and_is_of_the_newest_afterwards() {
+    let mut queues = Queues::new();
+    let (tables, row) = {
+        queues.store = None;
+        let tables = Tables::open(&queues.disk, "tables", 1 << 20).expect("opens");
+        let mut row =
+            tables.snapshot().and_then(|snapshot| snapshot.directory()).expect("reads").expect("is there");
+        row[0] = 1;
+        tables.write(|writer| writer.put_directory(&row)).expect("writes");
+        (tables, row)
+    };
+    let directory = Directory::from_row(&row).expect("is read");
+    drop(tables);
+    queues.restart();
+    queues.live();
+    let newest = queues.store().tables.snapshot().and_then(|snapshot| snapshot.directory()).expect("reads");
+    assert_eq!(newest, Some(directory.to_row()));
+    assert_eq!(queues.store().directory, directory);
+}
