@@ -28,7 +28,7 @@ mod answer;
 mod body;
 mod lines;
 mod listener;
-mod moving;
+pub(crate) mod moving;
 mod ndjson;
 mod replay;
 mod room;

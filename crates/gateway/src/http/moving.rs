@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 use crate::listen::crowd::Guest;
 
 /// A stream of one connection.
-pub(super) struct Moving<S> {
+pub(crate) struct Moving<S> {
     stream: S,
     stall_max: Duration,
     /// Runs while the other side takes nothing.
@@ -23,7 +23,7 @@ pub(super) struct Moving<S> {
 }
 
 impl<S> Moving<S> {
-    pub(super) fn new(stream: S, stall_max: Duration, guest: Option<Arc<Guest>>) -> Self {
+    pub(crate) fn new(stream: S, stall_max: Duration, guest: Option<Arc<Guest>>) -> Self {
         Self { stream, stall_max, stalled: None, guest }
     }
 
