@@ -1,0 +1,60 @@
+//! Who may call what. Who knows the tokens is behind a port, so that a token has one meaning and one set of limits over all protocols.
+
+use std::sync::Arc;
+
+use base::Problem;
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use tonic::{Request, Status};
+
+use crate::status::status;
+
+/// Knows callers by what they show.
+pub trait Access: Send + Sync + 'static {
+    /// Recognises who calls by the metadata of a call, and takes the call in. The call is under way until the caller is dropped.
+    ///
+    /// # Errors
+    /// 401 for nobody that is known, 429 for one who calls too often.
+    fn admit<'a>(&'a self, metadata: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<dyn Caller>, Problem>>;
+}
+
+/// Somebody whose call was taken in.
+pub trait Caller: Send + Sync {
+    /// Whether the caller may do this.
+    ///
+    /// # Errors
+    /// 403.
+    fn may(&self, asked: Asked<'_>) -> Result<(), Problem>;
+
+    /// The name of the caller's token; empty where none is asked for.
+    fn name(&self) -> &str;
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// To send reports.
+    Reports,
+    /// To look at jobs of a namespace.
+    Look {
+        /// The namespace.
+        namespace: &'a str,
+    },
+    /// To publish, consume or change jobs of a namespace.
+    Work {
+        /// The namespace.
+        namespace: &'a str,
+    },
+}
+
+/// The caller of a request that was let in.
+#[derive(Clone)]
+pub(crate) struct Admitted(pub(crate) Arc<dyn Caller>);
+
+/// The caller of this request, if that caller may do this.
+pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<dyn Caller>, Status> {
+    let admitted = request.extensions().get::<Admitted>();
+    let admitted =
+        admitted.ok_or_else(|| status(&Problem::new(401, "unauthorized", "nobody let this call in")))?;
+    Ok(Arc::clone(&admitted.0))
+}

@@ -1,0 +1,200 @@
+//! A call from its request to its last byte: counted by how it ended, and with its caller as long as it lasts.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use bytes::Bytes;
+use engine::queues::HandOver;
+use http::{HeaderMap, Response};
+use http_body::{Body, Frame, SizeHint};
+use tonic::body::Body as Answer;
+use tonic::{Code, Status};
+
+use crate::access::Caller;
+use crate::figures::Figures;
+
+/// The header or trailer that says how a call ended.
+const STATUS: &str = "grpc-status";
+
+/// What can be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Jobs,
+    Reports,
+    Health,
+}
+
+/// A method, by its name in the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Method {
+    pub(crate) service: Service,
+    pub(crate) name: &'static str,
+    streams: bool,
+}
+
+/// Every method: its path, its service, its name, whether it streams.
+const METHODS: [(&str, Service, &str, bool); 11] = [
+    ("/fieldpost.v1.Jobs/Work", Service::Jobs, "Work", true),
+    ("/fieldpost.v1.Jobs/Publish", Service::Jobs, "Publish", false),
+    ("/fieldpost.v1.Jobs/Consume", Service::Jobs, "Consume", false),
+    ("/fieldpost.v1.Jobs/Ack", Service::Jobs, "Ack", false),
+    ("/fieldpost.v1.Jobs/Extend", Service::Jobs, "Extend", false),
+    ("/fieldpost.v1.Jobs/Release", Service::Jobs, "Release", false),
+    ("/fieldpost.v1.Jobs/Get", Service::Jobs, "Get", false),
+    ("/fieldpost.v1.Jobs/Cancel", Service::Jobs, "Cancel", false),
+    ("/fieldpost.v1.Reports/Send", Service::Reports, "Send", true),
+    ("/grpc.health.v1.Health/Check", Service::Health, "Check", false),
+    ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
+];
+
+impl Method {
+    /// The method at a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        let found = METHODS.iter().find(|(of_method, ..)| *of_method == path);
+        found.map(|(_, service, name, streams)| Self { service: *service, name, streams: *streams })
+    }
+
+    /// Whatever callers make up.
+    pub(crate) fn unknown() -> Self {
+        Self { service: Service::Health, name: "unknown", streams: true }
+    }
+}
+
+/// A call under way. Dropped before it ended, it counts as cancelled.
+pub(crate) struct Call {
+    method: Method,
+    figures: Figures,
+    began: Instant,
+    ended: bool,
+    /// Under way as long as this lives.
+    caller: Option<Arc<dyn Caller>>,
+}
+
+impl Call {
+    pub(crate) fn begins(method: Method, figures: &Figures) -> Self {
+        Self { method, figures: figures.clone(), began: Instant::now(), ended: false, caller: None }
+    }
+
+    pub(crate) fn is_of(&mut self, caller: Arc<dyn Caller>) {
+        self.caller = Some(caller);
+    }
+
+    /// The call is refused before it is looked at.
+    pub(crate) fn refused(self, status: Status) -> Response<Answering> {
+        self.answered(status.into_http())
+    }
+
+    /// The call lasts until its answer has left, or is given up.
+    pub(crate) fn answered(mut self, mut response: Response<Answer>) -> Response<Answering> {
+        self.note(response.headers());
+        let hands_over = response.extensions_mut().remove::<HandsOver>();
+        response.map(|body| Answering { body, call: self, hands_over })
+    }
+
+    fn note(&mut self, headers: &HeaderMap) {
+        if let Some(status) = headers.get(STATUS) {
+            self.ends(Code::from_bytes(status.as_bytes()));
+        }
+    }
+
+    fn ends(&mut self, code: Code) {
+        if !self.ended {
+            self.ended = true;
+            self.figures.ended(self.method.name, code);
+            if !self.method.streams {
+                self.figures.took(self.method.name, self.began.elapsed());
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.ends(Code::Cancelled);
+    }
+}
+
+/// The body of an answer, which ends its call.
+pub(crate) struct Answering {
+    body: Answer,
+    call: Call,
+    hands_over: Option<HandsOver>,
+}
+
+/// Jobs that are their consumer's once the connection has taken the answer with them; given back if it never does. Beside an answer,
+/// where everything can be cloned.
+#[derive(Clone, Debug)]
+pub(crate) struct HandsOver(Arc<Mutex<Option<HandOver>>>);
+
+impl HandsOver {
+    pub(crate) fn of(hand_over: Option<HandOver>) -> Self {
+        Self(Arc::new(Mutex::new(hand_over)))
+    }
+
+    fn done(&self) {
+        let hand_over = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(hand_over) = hand_over {
+            hand_over.done();
+        }
+    }
+}
+
+impl Body for Answering {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            // Behind the last byte of the message.
+            if let Some(hands_over) = self.hands_over.take() {
+                hands_over.done();
+            }
+            self.call.note(trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_of_the_description_has_a_name() {
+        let described = [
+            include_str!("../proto/fieldpost/v1/jobs.proto"),
+            include_str!("../proto/fieldpost/v1/reports.proto"),
+        ];
+        let mut found = 0;
+        for text in described {
+            let (_, service) = text.split_once("\nservice ").expect("a service");
+            let (service, calls) = service.split_once(' ').expect("its name");
+            for line in calls.lines().filter_map(|line| line.strip_prefix("  rpc ")) {
+                let (name, _) = line.split_once('(').expect("its message");
+                let method = Method::at(&format!("/fieldpost.v1.{service}/{name}"));
+                assert_eq!(
+                    method.map(|method| (method.name, method.streams)),
+                    Some((name, line.contains("stream")))
+                );
+                found += 1;
+            }
+        }
+        assert_eq!(found, METHODS.len() - 2, "the others are of the health service");
+    }
+}

@@ -1,0 +1,141 @@
+//! What gRPC tells of itself in `/metrics`. Labels are words of the protocol's description, never what callers send.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tonic::Code;
+
+/// Upper ends of the buckets, in seconds; those of the HTTP API.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+/// Calls, streams and what they carry.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    calls: Family<Ended, Counter>,
+    duration: Family<Called, Histogram>,
+    pub(crate) work_streams: Gauge,
+    pub(crate) work_jobs: Counter,
+    pub(crate) work_acks: Counter,
+    pub(crate) large_messages: Gauge,
+    reports: Family<Taken, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    method: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Taken {
+    result: &'static str,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            calls: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            work_streams: Gauge::default(),
+            work_jobs: Counter::default(),
+            work_acks: Counter::default(),
+            large_messages: Gauge::default(),
+            reports: Family::default(),
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "fieldpost_grpc_calls",
+            "Calls that ended, by method and status code",
+            self.calls.clone(),
+        );
+        registry.register_with_unit(
+            "fieldpost_grpc_call_duration",
+            "How long calls took that are no streams, by method",
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+        registry.register("fieldpost_grpc_work_streams", "Work streams now", self.work_streams.clone());
+        registry.register("fieldpost_grpc_work_jobs", "Jobs sent over Work streams", self.work_jobs.clone());
+        registry.register(
+            "fieldpost_grpc_work_acks",
+            "Acknowledgements over Work streams that held",
+            self.work_acks.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_large_messages",
+            "Large messages that are being received, or wait for a place",
+            self.large_messages.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_reports",
+            "Reports by result: accepted, or the code of the refusal",
+            self.reports.clone(),
+        );
+    }
+
+    pub(crate) fn ended(&self, method: &'static str, code: Code) {
+        self.calls.get_or_create(&Ended { method, code: name(code) }).inc();
+    }
+
+    pub(crate) fn took(&self, method: &'static str, took: Duration) {
+        self.duration.get_or_create(&Called { method }).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn reports(&self, result: &'static str, count: u64) {
+        self.reports.get_or_create(&Taken { result }).inc_by(count);
+    }
+}
+
+/// Counts something while it lives.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    pub(crate) fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// The name of a status code in the protocol.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

@@ -1,0 +1,90 @@
+//! The health service that gRPC clients and balancers ask: serving, unless the store has failed or the server stops.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use engine::Engine;
+use futures_util::{Stream, stream};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
+
+use crate::stopping::Stop;
+
+/// How often whoever watches is looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The services that may be asked for by name; the server as a whole has none.
+const NAMES: [&str; 3] = ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports"];
+
+/// Knows whether the server serves.
+#[derive(Clone)]
+pub(crate) struct Health {
+    engine: Engine,
+    stop: Stop,
+}
+
+impl Health {
+    pub(crate) fn new(engine: &Engine, stop: Stop) -> Self {
+        Self { engine: engine.clone(), stop }
+    }
+
+    fn now(&self) -> ServingStatus {
+        let serves = self.engine.failure().is_none() && !self.stop.is_told();
+        if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
+    }
+
+    /// Resolves when the status is another than `told`.
+    async fn changed(&mut self, told: ServingStatus) -> ServingStatus {
+        loop {
+            let now = self.now();
+            if now != told {
+                return now;
+            }
+            // The end of the server is told at once, a failed store at the next look.
+            let _looked = timeout(LOOK_EVERY, self.stop.told()).await;
+        }
+    }
+}
+
+fn answer(status: ServingStatus) -> HealthCheckResponse {
+    HealthCheckResponse { status: status.into() }
+}
+
+#[tonic::async_trait]
+impl health_server::Health for Health {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        if NAMES.contains(&request.get_ref().service.as_str()) {
+            Ok(Response::new(answer(self.now())))
+        } else {
+            Err(Status::not_found("there is no such service here"))
+        }
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let known = NAMES.contains(&request.get_ref().service.as_str());
+        let first = if known { self.now() } else { ServingStatus::ServiceUnknown };
+        let watching = stream::unfold((self.clone(), None), move |(mut health, told)| async move {
+            let next = match told {
+                None => first,
+                // What is not there now will not come, and the last that a server says is that it stops.
+                Some(ServingStatus::ServiceUnknown) => {
+                    health.stop.told().await;
+                    return None;
+                }
+                Some(ServingStatus::NotServing) if health.stop.is_told() => return None,
+                Some(told) => health.changed(told).await,
+            };
+            Some((Ok(answer(next)), (health, Some(next))))
+        });
+        Ok(Response::new(Box::pin(watching)))
+    }
+}

@@ -1,0 +1,237 @@
+//! The service `Jobs`: each call is read, judged, asked of the engine, and answered.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::Problem;
+use base::limits::JOBS_PER_CALL_MAX;
+use compact_str::CompactString;
+use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
+use futures_util::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::access::{Asked, Caller, caller};
+use crate::calls::HandsOver;
+use crate::figures::Figures;
+use crate::proto::{self, cancel_request, get_request, jobs_server};
+use crate::status::status;
+use crate::stopping::Stop;
+use crate::time::{moment, read_span};
+use crate::{asked, publish, shape, work};
+
+/// The calls about jobs.
+pub(crate) struct Jobs {
+    queues: Queues,
+    stop: Stop,
+    figures: Figures,
+}
+
+impl Jobs {
+    pub(crate) fn new(queues: Queues, stop: Stop, figures: &Figures) -> Self {
+        Self { queues, stop, figures: figures.clone() }
+    }
+
+    async fn publish(
+        &self,
+        caller: &dyn Caller,
+        request: proto::PublishRequest,
+    ) -> Result<proto::PublishResponse, Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let once = publish::once(&request, &queue, caller.name())?;
+        let count = request.jobs.len();
+        if !(1..=JOBS_PER_CALL_MAX).contains(&count) {
+            let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {count}");
+            return Err(Problem::not_allowed("too_many_jobs", detail));
+        }
+        let jobs = request.jobs.into_iter().enumerate().map(|(place, job)| publish::job(place, job));
+        let published = self.queues.publish(&queue, jobs.collect::<Result<_, _>>()?, once).await?;
+        Ok(proto::PublishResponse { jobs: published.iter().map(shape::published).collect() })
+    }
+
+    async fn consume(
+        &self,
+        caller: &dyn Caller,
+        request: proto::ConsumeRequest,
+    ) -> Result<(proto::ConsumeResponse, Option<HandOver>), Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let names = asked::queues(&request.namespace, &request.queues)?;
+        let wait = request.wait.map_or(Ok(Duration::ZERO), |wait| read_span("wait", &wait))?;
+        let max = request.max.map_or(1, |max| max as usize);
+        let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
+        let mut stop = self.stop.clone();
+        let (jobs, hand_over) = tokio::select! {
+            biased;
+            leased = self.queues.consume(&names, want) => leased?,
+            // What was on its way is given back, and nobody waits for a server that has gone.
+            () = stop.told() => return Ok((proto::ConsumeResponse::default(), None)),
+        };
+        let jobs = jobs.into_iter().map(|job| {
+            let queue = names[job.queue].queue();
+            shape::consumed(job, queue)
+        });
+        Ok((proto::ConsumeResponse { jobs: jobs.collect() }, Some(hand_over)))
+    }
+
+    async fn ack(
+        &self,
+        caller: &dyn Caller,
+        request: proto::AckRequest,
+    ) -> Result<proto::AckResponse, Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let (mut held, mut stale) = (Vec::with_capacity(request.reservations.len()), Vec::new());
+        for reservation in request.reservations {
+            match asked::held(&reservation) {
+                Ok(reservation) => held.push(reservation),
+                Err(_) => stale.push(reservation),
+            }
+        }
+        let acked = self.queues.ack(&queue, held.clone()).await?;
+        stale.extend(acked.stale.iter().map(|place| held[*place].text()));
+        Ok(proto::AckResponse { acked: acked.acked as u32, stale })
+    }
+
+    async fn extend(
+        &self,
+        caller: &dyn Caller,
+        request: proto::ExtendRequest,
+    ) -> Result<proto::ExtendResponse, Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let ttr = request.ttr.ok_or_else(|| Problem::not_allowed("missing_field", "ttr has to be there"))?;
+        let ttr = read_span("ttr", &ttr)?;
+        let until = self.queues.extend(&queue, asked::held(&request.reservation)?, ttr).await?;
+        Ok(proto::ExtendResponse { until: Some(moment(until)) })
+    }
+
+    async fn release(
+        &self,
+        caller: &dyn Caller,
+        request: proto::ReleaseRequest,
+    ) -> Result<proto::ReleaseResponse, Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let retry = retry(request.delay.as_ref(), &request.error)?;
+        self.queues.release(&queue, asked::held(&request.reservation)?, retry).await?;
+        Ok(proto::ReleaseResponse {})
+    }
+
+    async fn get(
+        &self,
+        caller: &dyn Caller,
+        request: proto::GetRequest,
+    ) -> Result<proto::GetResponse, Problem> {
+        caller.may(Asked::Look { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let job = match &request.job {
+            Some(get_request::Job::Id(id)) => asked::job(Some(id), None),
+            Some(get_request::Job::Alias(alias)) => asked::job(None, Some(alias)),
+            None => asked::job(None, None),
+        };
+        let job = self.queues.job(&queue, job?).await?;
+        Ok(proto::GetResponse { job: Some(shape::view(job, queue.queue())) })
+    }
+
+    async fn cancel(
+        &self,
+        caller: &dyn Caller,
+        request: proto::CancelRequest,
+    ) -> Result<proto::CancelResponse, Problem> {
+        caller.may(Asked::Work { namespace: &request.namespace })?;
+        let queue = QueueName::new(&request.namespace, &request.queue)?;
+        let job = match &request.job {
+            Some(cancel_request::Job::Id(id)) => asked::job(Some(id), None),
+            Some(cancel_request::Job::Alias(alias)) => asked::job(None, Some(alias)),
+            None => asked::job(None, None),
+        };
+        self.queues.cancel(&queue, job?).await?;
+        Ok(proto::CancelResponse {})
+    }
+}
+
+/// How a job is given back; an empty error is none.
+pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<Retry, Problem> {
+    let delay = delay.map_or(Ok(Duration::ZERO), |delay| read_span("delay", delay))?;
+    Ok(Retry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
+}
+
+/// Who asks, and for what.
+fn heard<T>(request: Request<T>) -> Result<(Arc<dyn Caller>, T), Status> {
+    Ok((caller(&request)?, request.into_inner()))
+}
+
+fn told<T>(answer: Result<T, Problem>) -> Result<Response<T>, Status> {
+    answer.map(Response::new).map_err(|problem| status(&problem))
+}
+
+#[tonic::async_trait]
+impl jobs_server::Jobs for Jobs {
+    async fn publish(
+        &self,
+        request: Request<proto::PublishRequest>,
+    ) -> Result<Response<proto::PublishResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::publish(self, &*caller, request).await)
+    }
+
+    async fn consume(
+        &self,
+        request: Request<proto::ConsumeRequest>,
+    ) -> Result<Response<proto::ConsumeResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        let (answer, hand_over) =
+            Jobs::consume(self, &*caller, request).await.map_err(|problem| status(&problem))?;
+        let mut response = Response::new(answer);
+        // The jobs are their consumer's once the connection has taken the answer.
+        response.extensions_mut().insert(HandsOver::of(hand_over));
+        Ok(response)
+    }
+
+    async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::ack(self, &*caller, request).await)
+    }
+
+    async fn extend(
+        &self,
+        request: Request<proto::ExtendRequest>,
+    ) -> Result<Response<proto::ExtendResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::extend(self, &*caller, request).await)
+    }
+
+    async fn release(
+        &self,
+        request: Request<proto::ReleaseRequest>,
+    ) -> Result<Response<proto::ReleaseResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::release(self, &*caller, request).await)
+    }
+
+    async fn get(&self, request: Request<proto::GetRequest>) -> Result<Response<proto::GetResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::get(self, &*caller, request).await)
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<proto::CancelRequest>,
+    ) -> Result<Response<proto::CancelResponse>, Status> {
+        let (caller, request) = heard(request)?;
+        told(Jobs::cancel(self, &*caller, request).await)
+    }
+
+    type WorkStream = Pin<Box<dyn Stream<Item = Result<proto::WorkResponse, Status>> + Send>>;
+
+    async fn work(
+        &self,
+        request: Request<Streaming<proto::WorkRequest>>,
+    ) -> Result<Response<Self::WorkStream>, Status> {
+        let caller = caller(&request)?;
+        let answers =
+            work::begin(self.queues.clone(), caller, request.into_inner(), self.stop.clone(), &self.figures);
+        Ok(Response::new(Box::pin(answers)))
+    }
+}

@@ -1,0 +1,57 @@
+//! Jobs as they are shown.
+
+use engine::queues::{Consumed, JobState, JobView, PublishedJob, id_text};
+
+use crate::payload::{Carried, carried};
+use crate::proto::{self, job, job_view};
+use crate::time::moment;
+
+/// A job that was published.
+pub(crate) fn published(job: &PublishedJob) -> proto::PublishedJob {
+    proto::PublishedJob { id: id_text(job.id), run_at: Some(moment(job.run_at)) }
+}
+
+/// A job for its consumer.
+pub(crate) fn consumed(job: Consumed, queue: &str) -> proto::Job {
+    let payload = match carried(job.payload) {
+        Carried::Json(text) => job::Payload::Json(text),
+        Carried::Data(data) => job::Payload::Data(data),
+    };
+    proto::Job {
+        id: id_text(job.id),
+        queue: queue.to_owned(),
+        payload: Some(payload),
+        attempt: job.attempt,
+        tries: job.tries,
+        reservation: job.held.text(),
+        published_at: Some(moment(job.published_at)),
+        run_at: Some(moment(job.run_at)),
+        alias: job.alias.map(Into::into),
+    }
+}
+
+/// A job that is looked at.
+pub(crate) fn view(job: JobView, queue: &str) -> proto::JobView {
+    let payload = match carried(job.payload) {
+        Carried::Json(text) => job_view::Payload::Json(text),
+        Carried::Data(data) => job_view::Payload::Data(data),
+    };
+    let state = match job.state {
+        JobState::Scheduled => proto::JobState::Scheduled,
+        JobState::Ready => proto::JobState::Ready,
+        JobState::Reserved => proto::JobState::Reserved,
+    };
+    proto::JobView {
+        id: id_text(job.id),
+        queue: queue.to_owned(),
+        state: state.into(),
+        payload: Some(payload),
+        run_at: Some(moment(job.run_at)),
+        published_at: Some(moment(job.published_at)),
+        expires_at: job.expires_at.map(moment),
+        attempt: job.attempt,
+        tries: job.tries,
+        alias: job.alias.map(Into::into),
+        group: job.group.map(Into::into),
+    }
+}

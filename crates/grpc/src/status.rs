@@ -1,0 +1,56 @@
+//! Refusals on the wire: a gRPC status for the HTTP one, with the stable code in the metadata.
+
+use base::Problem;
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Status};
+
+/// The metadata that has the stable code of a refusal.
+const CODE: &str = "fieldpost-code";
+
+/// The status that says the same.
+pub(crate) fn status(problem: &Problem) -> Status {
+    let mut status = Status::new(code_of(problem), problem.detail.clone());
+    status.metadata_mut().insert(CODE, MetadataValue::from_static(problem.code));
+    status
+}
+
+fn code_of(problem: &Problem) -> Code {
+    match (problem.status, problem.code) {
+        (400 | 422 | 413, _) => Code::InvalidArgument,
+        (401, _) => Code::Unauthenticated,
+        (403, _) => Code::PermissionDenied,
+        (404, _) => Code::NotFound,
+        (409, "alias_taken" | "alias_repeated") => Code::AlreadyExists,
+        (409, "queue_full") | (429, _) => Code::ResourceExhausted,
+        (409, _) => Code::FailedPrecondition,
+        (503, _) => Code::Unavailable,
+        (408, _) => Code::DeadlineExceeded,
+        _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_the_status_that_clients_act_on() {
+        for (problem, expect) in [
+            (Problem::unreadable("x"), Code::InvalidArgument),
+            (Problem::not_allowed("invalid_name", "x"), Code::InvalidArgument),
+            (Problem::unknown("unknown_job", "x"), Code::NotFound),
+            (Problem::conflict("alias_taken", "x"), Code::AlreadyExists),
+            (Problem::conflict("stale_reservation", "x"), Code::FailedPrecondition),
+            (Problem::conflict("queue_full", "x"), Code::ResourceExhausted),
+            (Problem::unavailable("x"), Code::Unavailable),
+            (Problem::new(401, "unauthorized", "x"), Code::Unauthenticated),
+            (Problem::new(403, "forbidden", "x"), Code::PermissionDenied),
+            (Problem::new(429, "too_many_requests", "x"), Code::ResourceExhausted),
+            (Problem::new(500, "internal_error", "x"), Code::Internal),
+        ] {
+            let status = status(&problem);
+            let code = status.metadata().get(CODE).map(|code| code.to_str().expect("a word").to_owned());
+            assert_eq!((status.code(), code.as_deref()), (expect, Some(problem.code)), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Work streams: credits and acknowledgements come up, jobs go down.
+//!
+//! A task of its own drives each stream, so that acknowledgements are read while the worker takes no jobs, and the other way
+//! round. What is asked of the engine is gathered while earlier questions are under way: the more a worker says, the more of it
+//! crosses at a time. Everything is bounded by what the worker was sent or lets be read.
+
+mod opened;
+mod said;
+mod stream;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use engine::queues::{HandOver, Queues};
+use futures_util::Stream;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use crate::access::Caller;
+use crate::figures::{Counted, Figures};
+use crate::proto::{WorkRequest, WorkResponse};
+use crate::stopping::Stop;
+
+/// Answers that are made ahead of being sent.
+const ANSWERS_AHEAD: usize = 2;
+
+/// An answer, with the leases of its jobs: given back if it is not sent.
+#[derive(Debug)]
+struct Answer {
+    response: WorkResponse,
+    hand_over: Option<HandOver>,
+}
+
+/// The answers of a stream, which ends when these are dropped.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    made: mpsc::Receiver<Result<Answer, Status>>,
+    figures: Figures,
+}
+
+/// Begins a stream.
+pub(crate) fn begin(
+    queues: Queues,
+    caller: Arc<dyn Caller>,
+    requests: Streaming<WorkRequest>,
+    stop: Stop,
+    figures: &Figures,
+) -> Answers {
+    let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
+    let counted = Counted::new(&figures.work_streams);
+    let of_stream = figures.clone();
+    tokio::spawn(async move {
+        let _counted = counted;
+        stream::drive(queues, &*caller, requests, answers, stop, of_stream).await;
+    });
+    Answers { made, figures: figures.clone() }
+}
+
+impl Stream for Answers {
+    type Item = Result<WorkResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.made.poll_recv(cx).map(|made| {
+            made.map(|answer| {
+                let Answer { response, hand_over } = answer?;
+                // The connection has room for it, or it would not be asked for.
+                if let Some(hand_over) = hand_over {
+                    hand_over.done();
+                }
+                self.figures.work_jobs.inc_by(response.jobs.len() as u64);
+                Ok(response)
+            })
+        })
+    }
+}

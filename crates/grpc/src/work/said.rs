@@ -1,0 +1,166 @@
+//! What a worker said of its jobs: gathered, asked of the engine, and what came of it.
+
+use std::time::Duration;
+
+use base::Problem;
+use base::limits::JOBS_PER_CALL_MAX;
+use engine::queues::{Held, Queues, Retry};
+use futures_util::{StreamExt, stream};
+
+use super::opened::Opened;
+use crate::proto::WorkRequest;
+use crate::proto::work_request::{Acks, Extension, Release};
+use crate::proto::work_response::Refusal;
+use crate::time::read_span;
+use crate::{asked, jobs};
+
+/// Releases and extensions of one stream that are asked at a time: each is a question of its own.
+const SINGLES_AT_A_TIME: usize = 64;
+
+/// Acknowledgements, releases and extensions that wait to be asked together.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// By the place of the queue.
+    acks: Vec<Vec<Held>>,
+    singles: Vec<Single>,
+    count: usize,
+    /// What was refused already when it was read.
+    refused: Vec<Refusal>,
+}
+
+/// A job that is kept or given back.
+#[derive(Debug)]
+struct Single {
+    queue: usize,
+    held: Held,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Extend(Duration),
+    Release(Retry),
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    pub(super) acked: u64,
+    pub(super) refused: Vec<Refusal>,
+}
+
+impl Said {
+    /// Gathers what a message says of jobs.
+    ///
+    /// # Errors
+    /// When it names a queue that is none of the stream's.
+    pub(super) fn gather(&mut self, message: WorkRequest, opened: &Opened) -> Result<(), Problem> {
+        let WorkRequest { acks, releases, extensions, .. } = message;
+        for acks in acks {
+            self.gather_acks(acks, opened)?;
+        }
+        for Release { queue, reservation, delay, error } in releases {
+            let retry = jobs::retry(delay.as_ref(), &error).map(What::Release);
+            self.gather_single(opened.place(&queue)?, reservation, retry);
+        }
+        for Extension { queue, reservation, ttr } in extensions {
+            let ttr = ttr.map_or(Ok(opened.ttr), |ttr| read_span("ttr", &ttr)).map(What::Extend);
+            self.gather_single(opened.place(&queue)?, reservation, ttr);
+        }
+        Ok(())
+    }
+
+    fn gather_acks(&mut self, acks: Acks, opened: &Opened) -> Result<(), Problem> {
+        let place = opened.place(&acks.queue)?;
+        self.acks.resize_with(opened.queues.len(), Vec::new);
+        self.count += acks.reservations.len();
+        for reservation in acks.reservations {
+            match asked::held(&reservation) {
+                Ok(held) => self.acks[place].push(held),
+                Err(problem) => self.refused.push(refusal(reservation, problem)),
+            }
+        }
+        Ok(())
+    }
+
+    fn gather_single(&mut self, queue: usize, reservation: String, what: Result<What, Problem>) {
+        self.count += 1;
+        match asked::held(&reservation).and_then(|held| Ok(Single { queue, held, what: what? })) {
+            Ok(single) => self.singles.push(single),
+            Err(problem) => self.refused.push(refusal(reservation, problem)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether more can be gathered: as much as one question takes.
+    pub(super) fn has_room(&self) -> bool {
+        self.count < JOBS_PER_CALL_MAX
+    }
+
+    /// Asks it all; what has no effect is answered one by one.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub(super) async fn settle(self, queues: Queues, opened: Opened) -> Result<Settled, Problem> {
+        let mut settled = Settled { acked: 0, refused: self.refused };
+        for (place, acks) in self.acks.into_iter().enumerate() {
+            settled.ack(&queues, &opened, place, acks).await?;
+        }
+        let singles = stream::iter(self.singles).map(|single| single.ask(&queues, &opened));
+        let mut singles = singles.buffer_unordered(SINGLES_AT_A_TIME);
+        while let Some((held, asked)) = singles.next().await {
+            settled.note(held, asked)?;
+        }
+        Ok(settled)
+    }
+}
+
+impl Settled {
+    async fn ack(
+        &mut self,
+        queues: &Queues,
+        opened: &Opened,
+        place: usize,
+        mut held: Vec<Held>,
+    ) -> Result<(), Problem> {
+        while !held.is_empty() {
+            let rest = held.split_off(held.len().min(JOBS_PER_CALL_MAX));
+            let asked = std::mem::replace(&mut held, rest);
+            let acked = queues.ack(&opened.queues[place], asked.clone()).await?;
+            self.acked += acked.acked as u64;
+            let stale = acked.stale.iter().map(|stale| refusal(asked[*stale].text(), asked::stale()));
+            self.refused.extend(stale);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, held: Held, asked: Result<(), Problem>) -> Result<(), Problem> {
+        match asked {
+            Ok(()) => Ok(()),
+            Err(problem) if problem.status < 500 => {
+                self.refused.push(refusal(held.text(), problem));
+                Ok(())
+            }
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+impl Single {
+    async fn ask(self, queues: &Queues, opened: &Opened) -> (Held, Result<(), Problem>) {
+        let Self { queue, held, what } = self;
+        let queue = &opened.queues[queue];
+        let asked = match what {
+            What::Extend(ttr) => queues.extend(queue, held, ttr).await.map(drop),
+            What::Release(retry) => queues.release(queue, held, retry).await,
+        };
+        (held, asked)
+    }
+}
+
+fn refusal(reservation: String, problem: Problem) -> Refusal {
+    Refusal { reservation, code: problem.code.to_owned(), detail: problem.detail }
+}

@@ -1,0 +1,291 @@
+//! One stream: what it may have under way, what is to be said next, and when it is over.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::Problem;
+use base::limits::JOBS_PER_CALL_MAX;
+use engine::queues::{Consumed, HandOver, Payload, Queues, Want};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tonic::{Status, Streaming};
+
+use super::Answer;
+use super::opened::Opened;
+use super::said::{Said, Settled};
+use crate::access::Caller;
+use crate::figures::Figures;
+use crate::proto::work_response::Refusal;
+use crate::proto::{Job, WorkRequest, WorkResponse};
+use crate::shape;
+use crate::status::status;
+use crate::stopping::Stop;
+
+/// Questions for jobs that are under way: one more than is needed while the other's answer is being made durable.
+const LEASES_MAX: usize = 2;
+/// Questions about jobs that a worker had that are under way; more is gathered meanwhile.
+const SETTLING_MAX: usize = 4;
+/// Answers with jobs that are made and not yet handed on.
+const READY_MAX: usize = 2;
+/// Refusals that wait to be told; beyond it the worker is not read on.
+const REFUSED_MAX: usize = JOBS_PER_CALL_MAX;
+/// An answer with more payload is cut in two, so that clients with usual limits can take it, in bytes.
+const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
+/// How long one question for jobs waits; then it is asked again.
+const WAIT: Duration = Duration::from_secs(3_600);
+/// How long a worker may go on speaking once the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// The most that one question has leased, and what came of it.
+type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>);
+
+/// Drives a stream to its end.
+pub(super) async fn drive(
+    queues: Queues,
+    caller: &dyn Caller,
+    mut requests: Streaming<WorkRequest>,
+    answers: mpsc::Sender<Result<Answer, Status>>,
+    mut stop: Stop,
+    figures: Figures,
+) {
+    let first = tokio::select! {
+        first = requests.message() => first,
+        () = answers.closed() => return,
+        () = stop.told() => return,
+    };
+    let ended = match first {
+        Ok(Some(first)) => match open(queues, caller, first, figures) {
+            Ok(mut work) => work.go_on(&mut requests, &answers, &mut stop).await,
+            Err(problem) => Err(status(&problem)),
+        },
+        Ok(None) => Ok(()),
+        Err(status) => Err(status),
+    };
+    if let Err(status) = ended {
+        // Who has gone is not told.
+        let _gone = answers.send(Err(status)).await;
+    }
+}
+
+fn open(
+    queues: Queues,
+    caller: &dyn Caller,
+    mut first: WorkRequest,
+    figures: Figures,
+) -> Result<Work, Problem> {
+    let open = first.open.take();
+    let open =
+        open.ok_or_else(|| Problem::not_allowed("missing_field", "the first message has to have open"))?;
+    let mut work = Work {
+        opened: Opened::read(&open, caller)?,
+        queues,
+        figures,
+        credits: 0,
+        asked: 0,
+        leasing: FuturesUnordered::new(),
+        ready: VecDeque::new(),
+        said: Said::default(),
+        settling: FuturesUnordered::new(),
+        news: News::default(),
+        reading: true,
+        ending: None,
+    };
+    work.take(first)?;
+    Ok(work)
+}
+
+/// A stream that was opened.
+struct Work {
+    opened: Opened,
+    queues: Queues,
+    figures: Figures,
+    /// Jobs that may be sent yet.
+    credits: u32,
+    /// How many of them questions under way may use up.
+    asked: u32,
+    leasing: FuturesUnordered<BoxFuture<'static, Leased>>,
+    ready: VecDeque<Answer>,
+    said: Said,
+    settling: FuturesUnordered<BoxFuture<'static, Result<Settled, Problem>>>,
+    news: News,
+    /// The worker's side is open.
+    reading: bool,
+    /// Until when the worker may speak, once the server stops.
+    ending: Option<Instant>,
+}
+
+/// What is to be told beside jobs.
+#[derive(Debug, Default)]
+struct News {
+    acked: u64,
+    acked_told: u64,
+    refused: Vec<Refusal>,
+    stopping: bool,
+}
+
+impl News {
+    fn is_there(&self) -> bool {
+        self.acked != self.acked_told || !self.refused.is_empty() || self.stopping
+    }
+
+    /// Told with these jobs.
+    fn tell(&mut self, jobs: Vec<Job>) -> WorkResponse {
+        self.acked_told = self.acked;
+        let (refused, stopping) = (std::mem::take(&mut self.refused), std::mem::take(&mut self.stopping));
+        WorkResponse { jobs, acked: self.acked, refused, stopping }
+    }
+}
+
+impl Work {
+    async fn go_on(
+        &mut self,
+        requests: &mut Streaming<WorkRequest>,
+        answers: &mpsc::Sender<Result<Answer, Status>>,
+        stop: &mut Stop,
+    ) -> Result<(), Status> {
+        loop {
+            self.ask();
+            if self.is_over() {
+                return Ok(());
+            }
+            let reads = self.reading && self.said.has_room() && self.news.refused.len() < REFUSED_MAX;
+            let says = !self.ready.is_empty() || self.news.is_there();
+            tokio::select! {
+                room = answers.reserve(), if says => match room {
+                    Ok(room) => room.send(Ok(self.next_answer())),
+                    Err(_) => return Ok(()),
+                },
+                message = requests.message(), if reads => self.hear(message, requests)?,
+                Some(leased) = self.leasing.next() => self.leased(leased).map_err(|problem| status(&problem))?,
+                Some(settled) = self.settling.next() => {
+                    let Settled { acked, refused } = settled.map_err(|problem| status(&problem))?;
+                    self.figures.work_acks.inc_by(acked);
+                    self.news.acked += acked;
+                    self.news.refused.extend(refused);
+                }
+                () = stop.told(), if self.ending.is_none() => self.stops(),
+                () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
+                () = answers.closed() => return Ok(()),
+            }
+        }
+    }
+
+    /// Asks the engine for jobs while there are credits, and tells it what was gathered.
+    fn ask(&mut self) {
+        while self.reading
+            && self.ending.is_none()
+            && self.credits > self.asked
+            && self.leasing.len() < LEASES_MAX
+            && self.ready.len() < READY_MAX
+        {
+            let max = ((self.credits - self.asked) as usize).min(JOBS_PER_CALL_MAX);
+            self.asked += max as u32;
+            let (queues, opened) = (self.queues.clone(), self.opened.clone());
+            let want = Want { max, ttr: opened.ttr, wait: WAIT, process: None };
+            self.leasing.push(async move { (max, queues.consume(&opened.queues, want).await) }.boxed());
+        }
+        if !self.said.is_empty() && self.settling.len() < SETTLING_MAX {
+            let said = std::mem::take(&mut self.said);
+            self.settling.push(said.settle(self.queues.clone(), self.opened.clone()).boxed());
+        }
+    }
+
+    /// Whether there is nothing more to hear or to say.
+    fn is_over(&self) -> bool {
+        !self.reading && self.said.is_empty() && self.settling.is_empty() && !self.news.is_there()
+    }
+
+    /// Takes a message, and others that are there already.
+    fn hear(
+        &mut self,
+        mut message: Result<Option<WorkRequest>, Status>,
+        requests: &mut Streaming<WorkRequest>,
+    ) -> Result<(), Status> {
+        loop {
+            match message? {
+                Some(message) => self.take(message).map_err(|problem| status(&problem))?,
+                None => {
+                    self.closes();
+                    return Ok(());
+                }
+            }
+            match requests.message().now_or_never() {
+                Some(next) if self.said.has_room() => message = next,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn take(&mut self, message: WorkRequest) -> Result<(), Problem> {
+        if message.open.is_some() {
+            return Err(Problem::not_allowed("already_open", "open is for the first message alone"));
+        }
+        self.credits = self.credits.saturating_add(message.credits);
+        self.said.gather(message, &self.opened)
+    }
+
+    /// The worker says nothing more: it gets no more jobs, and those that were not sent go back.
+    fn closes(&mut self) {
+        self.reading = false;
+        self.gives_back();
+    }
+
+    /// The server stops: no more jobs are sent, and the worker may say what it has left to say.
+    fn stops(&mut self) {
+        self.ending = Some(Instant::now() + LAST_WORDS);
+        self.news.stopping = true;
+        self.gives_back();
+    }
+
+    fn gives_back(&mut self) {
+        self.leasing.clear();
+        self.ready.clear();
+    }
+
+    fn leased(&mut self, (max, leased): Leased) -> Result<(), Problem> {
+        let (jobs, hand_over) = leased?;
+        self.asked -= max as u32;
+        self.credits -= jobs.len() as u32;
+        let mut hand_over = Some(hand_over);
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            let (mut piece, mut bytes) = (Vec::new(), 0);
+            while let Some(job) = jobs.next_if(|job| bytes == 0 || bytes + size(job) <= ANSWER_BYTES_MAX) {
+                bytes += size(&job).max(1);
+                let queue = self.opened.queues[job.queue].queue();
+                piece.push(shape::consumed(job, queue));
+            }
+            // The leases go with the last piece: if that is not sent, all of them are made anew.
+            let hand_over = if jobs.peek().is_none() { hand_over.take() } else { None };
+            let response = WorkResponse { jobs: piece, ..WorkResponse::default() };
+            self.ready.push_back(Answer { response, hand_over });
+        }
+        Ok(())
+    }
+
+    fn next_answer(&mut self) -> Answer {
+        let (jobs, hand_over) = match self.ready.pop_front() {
+            Some(Answer { response, hand_over }) => (response.jobs, hand_over),
+            None => (Vec::new(), None),
+        };
+        Answer { response: self.news.tell(jobs), hand_over }
+    }
+}
+
+fn size(job: &Consumed) -> usize {
+    match &job.payload {
+        Payload::Json(text) => text.len(),
+        Payload::Bytes(data) => data.len(),
+    }
+}
+
+/// Resolves when the worker has had its time to speak.
+async fn last_words(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
