@@ -54,8 +54,12 @@ pub(crate) struct Settings {
     pub tls: Option<Tls>,
     /// The REST API.
     pub http: Http,
+    /// Jobs and reports over gRPC.
+    pub grpc: Grpc,
     /// The way in over MQTT.
     pub mqtt: Mqtt,
+    /// lmstfy's API.
+    pub lmstfy: Lmstfy,
     /// The way in over AMQP.
     pub amqp: Amqp,
     /// What holds for every device that does not say otherwise.
@@ -90,6 +94,15 @@ pub(crate) struct Http {
     pub connections_max: usize,
 }
 
+/// `[grpc]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grpc {
+    /// Where it listens; `None` when it is off.
+    pub listen: Option<SocketAddr>,
+    /// Connections at a time.
+    pub connections_max: usize,
+}
+
 /// `[mqtt]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mqtt {
@@ -97,6 +110,15 @@ pub(crate) struct Mqtt {
     pub listen: Option<SocketAddr>,
     /// Connections at a time.
     pub connections_max: usize,
+}
+
+/// `[lmstfy]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lmstfy {
+    /// Where its API listens; `None` when it is off.
+    pub listen: Option<SocketAddr>,
+    /// Where its admin API listens; `None` when it is off.
+    pub admin_listen: Option<SocketAddr>,
 }
 
 /// `[amqp]`
@@ -222,9 +244,17 @@ impl Settings {
                 listen: http_listen(&mut from),
                 connections_max: connections_max(&mut from, "http.connections_max"),
             },
+            grpc: Grpc {
+                listen: grpc_listen(&mut from),
+                connections_max: connections_max(&mut from, "grpc.connections_max"),
+            },
             mqtt: Mqtt {
                 listen: mqtt_listen(&mut from),
                 connections_max: connections_max(&mut from, "mqtt.connections_max"),
+            },
+            lmstfy: Lmstfy {
+                listen: lmstfy_listen(&mut from, "lmstfy.listen"),
+                admin_listen: lmstfy_listen(&mut from, "lmstfy.admin_listen"),
             },
             amqp: amqp(&mut from),
             devices: devices(&mut from),
@@ -240,8 +270,20 @@ impl Settings {
     }
 
     fn listeners_are_apart(&self, from: &mut Reader) {
-        if self.http.listen.port() != 0 && self.mqtt.listen == Some(self.http.listen) {
-            from.refuse("mqtt.listen", "is the address of http.listen too", "two listeners need two ports");
+        let listeners = [
+            ("http.listen", Some(self.http.listen)),
+            ("grpc.listen", self.grpc.listen),
+            ("mqtt.listen", self.mqtt.listen),
+            ("lmstfy.listen", self.lmstfy.listen),
+            ("lmstfy.admin_listen", self.lmstfy.admin_listen),
+        ];
+        for (place, (key, address)) in listeners.iter().enumerate() {
+            let Some(address) = address.filter(|address| address.port() != 0) else { continue };
+            let same = listeners[..place].iter().find(|(_, earlier)| *earlier == Some(address));
+            if let Some((other, _)) = same {
+                let wrong = format!("is the address of {other} too");
+                from.refuse(key, &wrong, "two listeners need two ports");
+            }
         }
     }
 }
@@ -266,10 +308,25 @@ fn http_listen(from: &mut Reader) -> SocketAddr {
     address
 }
 
+fn grpc_listen(from: &mut Reader) -> Option<SocketAddr> {
+    let found = from.read("grpc.listen", &AddressOrOff);
+    let address = found.value;
+    stays_on_loopback(from, "grpc.listen", "auth.tokens", &found, address);
+    address
+}
+
 fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
     let found = from.read("mqtt.listen", &AddressOrOff);
     let address = found.value;
     stays_on_loopback(from, "mqtt.listen", "auth.mqtt", &found, address);
+    address
+}
+
+/// A namespace's tokens guard only what is asked about it, so the list is that of the HTTP API.
+fn lmstfy_listen(from: &mut Reader, key: &'static str) -> Option<SocketAddr> {
+    let found = from.read(key, &AddressOrOff);
+    let address = found.value;
+    stays_on_loopback(from, key, "auth.tokens", &found, address);
     address
 }
 

@@ -36,6 +36,8 @@ fn the_defaults_are_those_of_the_contract() {
         tls: None,
         http: Http { listen: ([127, 0, 0, 1], 8080).into(), connections_max: 16_384 },
         mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()), connections_max: 65_536 },
+        grpc: Grpc { listen: Some(([127, 0, 0, 1], 8081).into()), connections_max: 16_384 },
+        lmstfy: Lmstfy { listen: None, admin_listen: None },
         amqp: Amqp {
             url: None,
             queue: QueueName::new("sensors-queue").expect("a name"),
@@ -105,7 +107,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 37, "the contract's keys, and the two of connections");
+    assert_eq!(keys.len(), 38, "the contract's keys, and the three of connections");
 }
 
 #[test]
@@ -272,9 +274,6 @@ fn a_file_that_cannot_be_read_is_told_by_name() {
 #[test]
 fn what_asks_for_a_part_that_is_not_built_is_refused() {
     for (file, key, default) in [
-        ("grpc.listen = \"127.0.0.1:9\"", "grpc.listen", "127.0.0.1:8081"),
-        ("lmstfy.listen = \"127.0.0.1:7777\"", "lmstfy.listen", ""),
-        ("lmstfy.admin_listen = \"127.0.0.1:7778\"", "lmstfy.admin_listen", ""),
         ("commands.ack_timeout = \"6s\"", "commands.ack_timeout", "5s"),
         ("commands.gap = \"1s\"", "commands.gap", "0s"),
     ] {
@@ -285,10 +284,7 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
         );
         assert!(told.ends_with(&allowed), "{told}");
     }
-    for (file, key) in [
-        ("commands.max_attempts = 6", "5"),
-        ("commands.in_flight = 2", "1"),
-    ] {
+    for (file, key) in [("commands.max_attempts = 6", "5"), ("commands.in_flight = 2", "1")] {
         let told = load(file, &[]).expect_err(file).to_string();
         assert!(told.ends_with(&format!("leave it out, or at its default, {key}")), "{told}");
     }
@@ -296,7 +292,7 @@ fn what_asks_for_a_part_that_is_not_built_is_refused() {
 
 #[test]
 fn what_such_a_part_would_read_is_free_while_it_is_off() {
-    check("grpc.listen = \"\"\ndurability.sync_interval = \"5s\"", &[], |_| {});
+    check("durability.sync_interval = \"5s\"", &[], |_| {});
 }
 
 #[test]
@@ -391,10 +387,20 @@ fn two_listeners_do_not_share_an_address() {
         &[],
         "f.toml:2:1: mqtt.listen: is the address of http.listen too; two listeners need two ports",
     );
-    check("http.listen = \"127.0.0.1:0\"\nmqtt.listen = \"127.0.0.1:0\"", &[], |settings| {
-        settings.http.listen.set_port(0);
-        settings.mqtt.listen = Some(settings.http.listen);
-    });
+    check_refused(
+        "[lmstfy]\nlisten = \"127.0.0.1:7777\"\nadmin_listen = \"127.0.0.1:7777\"\n",
+        &[],
+        "f.toml:3:1: lmstfy.admin_listen: is the address of lmstfy.listen too; two listeners need two ports",
+    );
+    check(
+        "http.listen = \"127.0.0.1:0\"\nmqtt.listen = \"127.0.0.1:0\"\nlmstfy.listen = \"127.0.0.1:0\"",
+        &[],
+        |settings| {
+            settings.http.listen.set_port(0);
+            settings.mqtt.listen = Some(settings.http.listen);
+            settings.lmstfy.listen = Some(settings.http.listen);
+        },
+    );
 }
 
 #[test]

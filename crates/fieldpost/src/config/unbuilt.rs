@@ -12,20 +12,8 @@ const COUNT: Whole = Whole { least: 1, most: 1_000 };
 
 /// Checks them all.
 pub(super) fn check(from: &mut Reader) {
-    check_listeners(from);
     check_commands(from);
     nothing_below(from, "kinds", "message formats of kinds are");
-}
-
-fn check_listeners(from: &mut Reader) {
-    let grpc = from.read("grpc.listen", &AddressOrOff);
-    // Any free port of this machine asks for nothing that could be missed.
-    let is_any_port = grpc.value.is_some_and(|address| address.port() == 0 && address.ip().is_loopback());
-    if grpc.value.is_some() && grpc.value != grpc.default && !is_any_port {
-        refuse(from, "grpc.listen", "gRPC is");
-    }
-    only_default(from, "lmstfy.listen", &AddressOrOff, "lmstfy's API is");
-    only_default(from, "lmstfy.admin_listen", &AddressOrOff, "lmstfy's admin API is");
 }
 
 fn check_commands(from: &mut Reader) {
