@@ -1,0 +1,159 @@
+//! lmstfy's HTTP API and its admin API, for programs that were written for that server: each on a listener of its own.
+//!
+//! Paths, parameters, statuses and JSON members are those of the real server, also where its document says otherwise, because
+//! its clients were written against what it does. Behind them are the queues of the REST API: a job that was published here can be
+//! consumed there. Where this differs on purpose, `docs/lmstfy.md` says so. Nothing here knows how a job is kept; tokens are kept
+//! by whoever hands in [`Tokens`].
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use axum::routing::any;
+use base::Timestamp;
+use engine::Engine;
+use engine::queues::Queues;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::access::Token;
+use crate::body::LargeBodies;
+use crate::leftover::Leftovers;
+
+mod admin;
+mod answer;
+mod attributes;
+mod calls;
+mod consume;
+mod dead;
+mod decoding;
+mod figures;
+mod guard;
+mod job;
+mod limit;
+mod look;
+mod publish;
+mod query;
+mod request_id;
+mod route;
+mod tokens;
+
+pub use limit::Limit;
+pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
+
+use answer::Answer;
+use figures::Figures;
+use request_id::RequestIds;
+
+/// The one pool that there is: the real server spreads namespaces over several of them.
+const POOL: &str = "default";
+
+/// Both APIs. Cheap to clone.
+#[derive(Clone)]
+pub struct Lmstfy {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    queues: Queues,
+    tokens: Tokens,
+    /// Tokens of the REST API, which are good here too.
+    owners: Vec<Token>,
+    metrics: Arc<Mutex<Registry>>,
+    figures: Figures,
+    large_bodies: LargeBodies,
+    leftovers: Leftovers,
+    request_ids: RequestIds,
+    access_log: AtomicBool,
+    stop: watch::Receiver<bool>,
+}
+
+impl Lmstfy {
+    /// Both APIs over `engine`, for whoever has one of `tokens`, or one of the REST API's, `owners`. Its own figures go into
+    /// `metrics`, and the admin API shows all that is there. Consumers stop waiting when `stop` is true.
+    #[must_use]
+    pub fn new(
+        engine: Engine,
+        tokens: Tokens,
+        owners: Vec<Token>,
+        metrics: Arc<Mutex<Registry>>,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let figures = Figures::default();
+        figures.register(&mut metrics.lock().unwrap_or_else(PoisonError::into_inner));
+        let shared = Shared {
+            queues: engine.queues(),
+            engine,
+            tokens,
+            owners,
+            metrics,
+            figures,
+            large_bodies: LargeBodies::default(),
+            leftovers: Leftovers::default(),
+            request_ids: RequestIds::default(),
+            access_log: AtomicBool::new(false),
+            stop,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// What programs ask: `/api/...`.
+    pub fn api(&self) -> Router {
+        Router::new().fallback(any(api)).with_state(Arc::clone(&self.shared))
+    }
+
+    /// What operators ask: `/token/...`, `/limits`, `/info` and the like.
+    pub fn admin(&self) -> Router {
+        Router::new().fallback(any(admin)).with_state(Arc::clone(&self.shared))
+    }
+
+    /// What those are answered that there is no room for.
+    pub fn busy() -> Router {
+        let full = || Answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+        Router::new().fallback(any(async move || full().into_response(None)))
+    }
+}
+
+impl std::fmt::Debug for Lmstfy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lmstfy")
+    }
+}
+
+async fn api(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let began = Instant::now();
+    let (parts, body) = shared.leftovers.watching(request).into_parts();
+    let (call, answer) = calls::answer(&shared, &parts, body).await;
+    shared.figures.answered(call, answer.status, began);
+    shared.finish(&parts, answer, began)
+}
+
+async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let began = Instant::now();
+    let (parts, body) = shared.leftovers.watching(request).into_parts();
+    let answer = admin::answer(&shared, &parts, body).await;
+    shared.finish(&parts, answer, began)
+}
+
+impl Shared {
+    fn now(&self) -> Timestamp {
+        self.engine.clock().now()
+    }
+
+    /// The query is not logged: there may be a token in it.
+    fn finish(&self, parts: &Parts, answer: Answer, began: Instant) -> Response {
+        let id = self.request_ids.next(self.now());
+        if self.access_log.load(Ordering::Relaxed) {
+            let (method, path, code) = (&parts.method, parts.uri.path(), answer.status.as_u16());
+            info!(%method, path, code, latency = ?began.elapsed(), req_id = id, "lmstfy request");
+        }
+        answer.into_response(Some(id))
+    }
+}

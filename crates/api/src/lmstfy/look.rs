@@ -1,0 +1,69 @@
+//! Looking at jobs and queues without taking anything, and making away with a queue.
+
+use axum::http::StatusCode;
+use base::Problem;
+use engine::queues::{JobRef, QueueName};
+use serde::Serialize;
+
+use super::Shared;
+use super::answer::Answer;
+use super::job::{self, Shown};
+
+/// Dead letters that are looked through for a job, the oldest first.
+const DEAD_LOOKED_AT: usize = 100;
+
+#[derive(Serialize)]
+pub(super) struct Size<'a> {
+    namespace: &'a str,
+    queue: &'a str,
+    size: u64,
+}
+
+impl<'a> Size<'a> {
+    pub(super) fn of(queue: &'a QueueName, size: u64) -> Self {
+        Self { namespace: queue.namespace(), queue: queue.queue(), size }
+    }
+}
+
+/// The job that would be consumed next.
+pub(super) async fn peek(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+    match shared.queues.peek(queue).await {
+        Ok(job) => Ok(shown(shared, queue, Shown::at_the_head(&job))),
+        Err(problem) if problem.status == 404 => {
+            Err(Answer::error(StatusCode::NOT_FOUND, "the queue is empty"))
+        }
+        Err(problem) => Err(problem.into()),
+    }
+}
+
+/// A job by its id, wherever it stands, also a dead one.
+pub(super) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
+    let not_found = || Answer::error(StatusCode::NOT_FOUND, "job not found");
+    let id = job::id(id).ok_or_else(not_found)?;
+    match shared.queues.job(queue, JobRef::Id(id)).await {
+        Ok(job) => return Ok(shown(shared, queue, Shown::found(&job))),
+        Err(Problem { status: 404, .. }) => {}
+        Err(problem) => return Err(problem.into()),
+    }
+    let dead = shared.queues.dead(queue, None, DEAD_LOOKED_AT).await?;
+    let dead = dead.iter().find(|dead| dead.dead.id == id).ok_or_else(not_found)?;
+    Ok(shown(shared, queue, Shown::dead(id, &dead.payload)))
+}
+
+fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {
+    let mut text = Vec::new();
+    job.write(&mut text, queue.namespace(), queue.queue(), None, shared.now());
+    Answer::json(StatusCode::OK, text)
+}
+
+/// How many jobs can be consumed.
+pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+    let figures = shared.queues.figures(queue).await?;
+    Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.ready)))
+}
+
+/// The queue goes, with all that is in it.
+pub(super) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+    shared.queues.delete(queue).await?;
+    Ok(Answer::nothing())
+}
