@@ -18,7 +18,7 @@ mod token;
 
 use prometheus_client::registry::Registry;
 
-pub use guard::Guard;
+pub use guard::{Admitted, Asked, Guard};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 

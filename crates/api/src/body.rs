@@ -83,7 +83,7 @@ async fn read(body: Body, large_bodies: &LargeBodies) -> Result<String, Problem>
     String::from_utf8(bytes.into()).map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))
 }
 
-/// A whole body of at most `bytes_max`; one that comes in one piece is not copied.
+/// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied.
 ///
 /// # Errors
 /// `body_too_large`, `body_too_slow`, or `unreadable` when the sender breaks off.
@@ -107,7 +107,7 @@ pub(crate) async fn whole(
         if bytes.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
-        if bytes.is_empty() && body.is_end_stream() {
+        if bytes.is_empty() && data.len() <= SMALL_BODY_BYTES_MAX && body.is_end_stream() {
             return Ok(data);
         }
         if bytes.len() + data.len() > SMALL_BODY_BYTES_MAX && place.is_none() {

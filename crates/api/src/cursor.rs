@@ -9,13 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::ReadingKey;
 use engine::queries::FeedKey;
-use engine::records::{DeliveryKey, EventKey, QuarantineKey};
+use engine::queues::QueueName;
+use engine::records::{DeliveryKey, EventKey, JobId, QuarantineKey};
 
 /// Changes with the layout of any key.
 const VERSION: u8 = 1;
 const CHECK_BYTES: usize = 8;
-/// Longer text is not looked at; the longest key is a device's or client's id.
-const TEXT_BYTES_MAX: usize = 256;
+/// Longer text is not looked at; the longest key is the name of a queue with its namespace.
+const TEXT_BYTES_MAX: usize = 1_024;
 
 /// The place of an item in its list.
 pub(crate) trait Key: Sized {
@@ -75,6 +76,41 @@ impl Key for ClientId {
     }
 }
 
+impl Key for QueueName {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.to_string().as_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (namespace, queue) = std::str::from_utf8(bytes).ok()?.split_once('/')?;
+        (Self::is_name(namespace) && Self::is_name(queue)).then(|| Self::unchecked(namespace, queue))
+    }
+}
+
+impl Key for JobId {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+/// The place of a dead letter among those of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeadKey(pub u64);
+
+impl Key for DeadKey {
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(|number| Self(u64::from_be_bytes(number)))
+    }
+}
+
 fn write_moment(at: Timestamp, number: u32, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&at.0.to_be_bytes());
     bytes.extend_from_slice(&number.to_be_bytes());
@@ -131,6 +167,10 @@ mod tests {
         let reading = ReadingKey { ts: Timestamp(-1), number: 3 };
         assert_eq!(read(7, &write(7, &reading)), Ok(reading));
         assert_eq!(read(7, &write(7, &device())), Ok(device()));
+        let queue = QueueName::unchecked(&"n".repeat(255), &"q".repeat(255));
+        assert_eq!(read(7, &write(7, &queue)), Ok(queue));
+        assert_eq!(read(7, &write(7, &JobId([7; 16]))), Ok(JobId([7; 16])));
+        assert_eq!(read(7, &write(7, &DeadKey(8))), Ok(DeadKey(8)));
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl<L: List> Walk<L> {
     }
 
     fn read(mut self) -> Result<(Bytes, Option<Self>), Problem> {
-        let asked = self.left.map_or(PIECE_ITEMS, |left| left.min(PIECE_ITEMS));
+        let most = PIECE_ITEMS.min(L::READ_MAX);
+        let asked = self.left.map_or(most, |left| left.min(most));
         let found = self.list.read(self.after.as_ref(), asked)?;
         let bytes = self.written(&found);
         self.begun = true;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use base::{Problem, Timestamp, duration};
+use base::{Problem, Timestamp};
 use engine::Patch;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
@@ -29,9 +29,7 @@ impl<'a> Fields<'a> {
     /// `unreadable`, `not_an_object` or `unknown_field`.
     pub(crate) fn read(text: &'a str, known: &[&str]) -> Result<Self, Problem> {
         let members = members(text, &|name| known.contains(&name)).map_err(|error| unreadable(&error))?;
-        let members = members.ok_or_else(|| {
-            Problem::not_allowed("not_an_object", format!("the body is {}; it must be an object", what(text)))
-        })?;
+        let members = members.ok_or_else(|| not_an_object("the body", what(text)))?;
         match members.left_out {
             None => Ok(Self(members.kept)),
             Some(name) => {
@@ -39,6 +37,11 @@ impl<'a> Fields<'a> {
                 Err(Problem::not_allowed("unknown_field", detail))
             }
         }
+    }
+
+    /// The JSON text of the field, null too.
+    pub(crate) fn json(&self, name: &str) -> Option<&'a str> {
+        self.0.get(name).map(|raw| raw.get())
     }
 
     /// The field, which has to be there.
@@ -74,6 +77,14 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The fields of a body that may be left out altogether.
+///
+/// # Errors
+/// See [`Fields::read`].
+pub(crate) fn or_nothing<'a>(text: &'a str, known: &[&str]) -> Result<Fields<'a>, Problem> {
+    if text.trim_ascii().is_empty() { Ok(Fields(BTreeMap::new())) } else { Fields::read(text, known) }
+}
+
 /// Reads the JSON text of the field with that name, which is not null.
 pub(crate) type Reader<T> = fn(&str, &str) -> Result<T, Problem>;
 
@@ -100,9 +111,67 @@ pub(crate) fn report_interval(name: &str, json: &str) -> Result<Duration, Proble
         return Err(wrong_type(name, json, "a duration such as \"30s\" or \"1h30m\""));
     }
     let text = string(name, json)?;
-    duration::parse(&text).map_err(|error| {
+    base::duration::parse(&text).map_err(|error| {
         Problem::not_allowed("invalid_interval", format!("{name} is {}, which is {error}", quoted(&text)))
     })
+}
+
+/// A duration as text, of up to ten years.
+pub(crate) fn duration(name: &str, json: &str) -> Result<Duration, Problem> {
+    if !json.starts_with('"') {
+        return Err(wrong_type(name, json, "a duration such as \"30s\" or \"1h30m\""));
+    }
+    let text = string(name, json)?;
+    base::duration::parse(&text).map_err(|error| {
+        Problem::not_allowed("invalid_duration", format!("{name} is {}, which is {error}", quoted(&text)))
+    })
+}
+
+/// A duration that is not nothing.
+pub(crate) fn some_duration(name: &str, json: &str) -> Result<Duration, Problem> {
+    let span = duration(name, json)?;
+    if span.is_zero() {
+        return Err(Problem::not_allowed("invalid_duration", format!("{name} must be at least \"1ms\"")));
+    }
+    Ok(span)
+}
+
+/// A whole number, 0 included.
+pub(crate) fn whole(name: &str, json: &str) -> Result<u64, Problem> {
+    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(wrong_type(name, json, "a whole number"));
+    }
+    json.parse().map_err(|_| {
+        let detail =
+            format!("{name} is {}; it must be a whole number, not negative, below 2^64", shown(json));
+        Problem::not_allowed("invalid_number", detail)
+    })
+}
+
+/// A whole number of 1 or more that fits into 32 bits.
+pub(crate) fn count(name: &str, json: &str) -> Result<u32, Problem> {
+    let number = whole(name, json)?;
+    u32::try_from(number).ok().filter(|number| *number > 0).ok_or_else(|| {
+        let detail = format!("{name} is {number}; it must be 1 to {}", u32::MAX);
+        Problem::not_allowed("invalid_number", detail)
+    })
+}
+
+/// A number above 0.
+pub(crate) fn positive(name: &str, json: &str) -> Result<f64, Problem> {
+    if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+        return Err(wrong_type(name, json, "a number"));
+    }
+    json.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0).ok_or_else(|| {
+        let detail = format!("{name} is {}; it must be above 0", shown(json));
+        Problem::not_allowed("invalid_number", detail)
+    })
+}
+
+/// The beginning of a number, which may be long.
+fn shown(number: &str) -> &str {
+    const SHOWN_MAX: usize = 40;
+    &number[..number.len().min(SHOWN_MAX)]
 }
 
 /// A time.
@@ -158,11 +227,16 @@ fn shortened(key: &str) -> String {
     quoted(key).replace('"', "")
 }
 
-fn wrong_type(name: &str, json: &str, right: &str) -> Problem {
+pub(crate) fn wrong_type(name: &str, json: &str, right: &str) -> Problem {
     Problem::not_allowed("wrong_type", format!("{name} is {}; it must be {right}", what(json)))
 }
 
-fn unreadable(error: &serde_json::Error) -> Problem {
+/// What is said of something that is `what` in place of an object.
+pub(crate) fn not_an_object(subject: &str, what: &str) -> Problem {
+    Problem::not_allowed("not_an_object", format!("{subject} is {what}; it must be an object"))
+}
+
+pub(crate) fn unreadable(error: &serde_json::Error) -> Problem {
     Problem::unreadable(format!("the body is not JSON that can be read: {error}"))
 }
 

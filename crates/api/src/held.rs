@@ -17,8 +17,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const BYTES_MAX: usize = 128 * 1_024 * 1_024;
 /// Room is counted in these, in bytes.
 const UNIT_BYTES: usize = 1_024;
-/// What an item of a list may take, in bytes: a device with the largest value, every label and a long address does.
-const ITEM_BYTES_MAX: usize = 8 * 1_024;
 
 /// The room.
 #[derive(Debug)]
@@ -46,9 +44,9 @@ impl HeldPages {
         registry.register("fieldpost_http_page_held_bytes", help, self.held.clone());
     }
 
-    /// Room for a page of so many items, once there is some.
-    pub(crate) async fn room(&self, items: usize) -> HeldPage {
-        let units = (items * ITEM_BYTES_MAX).min(BYTES_MAX) / UNIT_BYTES;
+    /// Room for a page that may take so many bytes, once there is some.
+    pub(crate) async fn room(&self, bytes: usize) -> HeldPage {
+        let units = bytes.min(BYTES_MAX) / UNIT_BYTES;
         let units = Arc::clone(&self.units).acquire_many_owned(units as u32).await;
         let page = HeldPage { units: units.expect("the room is never closed"), held: self.held.clone() };
         page.held.inc_by(page.bytes());
@@ -91,8 +89,8 @@ mod tests {
     #[tokio::test]
     async fn a_page_holds_what_it_takes_until_it_has_left() {
         let pages = HeldPages::default();
-        let page = pages.room(1_000).await;
-        assert_eq!(pages.held.get(), (1_000 * ITEM_BYTES_MAX) as i64);
+        let page = pages.room(8_000 * 1_024).await;
+        assert_eq!(pages.held.get(), 8_000 * 1_024);
         let response = page.until_sent(Response::new(Body::from(vec![b' '; 100_000])));
         assert_eq!(pages.held.get(), 98 * 1_024);
         assert_eq!(response.body().size_hint().exact(), Some(100_000));

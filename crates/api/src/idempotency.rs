@@ -2,7 +2,8 @@
 //!
 //! A key belongs to method, path and token. Its answer, refusals too, is remembered for 24 hours, in memory: a restart
 //! forgets it, and beyond the limits below the oldest are forgotten early, which a metric tells. "Not now" is not
-//! remembered. A repeat that comes while the first request is under way waits for it.
+//! remembered. A repeat that comes while the first request is under way waits for it. What publishes jobs is remembered
+//! together with the jobs instead, where it survives a restart: see [`Creation::kept_with_jobs`].
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,8 @@ use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base::{Problem, Timestamp};
+use engine::queues::Once;
+use engine::records::AnswerKey;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
@@ -70,6 +73,19 @@ impl Creation {
         let made = make(api.clone(), self.body);
         Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
     }
+
+    /// The body, and the key in the form in which it is kept where the jobs are.
+    pub(crate) fn kept_with_jobs(self) -> (String, Option<Once>) {
+        let once = self
+            .key
+            .map(|key| Once { key: AnswerKey(front(&key)), body: front(&Sha256::digest(&self.body).into()) });
+        (self.body, once)
+    }
+}
+
+/// Half of a digest is enough to tell any two apart that are not made up to be alike.
+fn front(digest: &Digest) -> u128 {
+    digest[..16].iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 /// The key of a request, made one with all that it belongs to.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use base::Problem;
 use engine::records::Client;
-use engine::{AttemptEnd, Engine, Queries};
+use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 
@@ -22,6 +22,7 @@ mod export;
 mod fields;
 mod figures;
 mod habits;
+mod hand_over;
 mod held;
 mod idempotency;
 mod import;
@@ -130,6 +131,10 @@ impl ApiState {
 
     fn engine(&self) -> &Engine {
         &self.shared.engine
+    }
+
+    fn queues(&self) -> Queues {
+        self.shared.engine.queues()
     }
 
     fn queries(&self) -> Queries {

@@ -1,10 +1,12 @@
 //! Lists: what each says of itself, and the answer with a page of it.
 //!
-//! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends now. The same lists in
-//! other forms, from one end to the other, are in [`crate::export`].
+//! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends now. Where items may be
+//! large, few are read at a time, and a page ends early when it has become heavy. The same lists in other forms, from one end to
+//! the other, are in [`crate::export`].
 
 use axum::response::{IntoResponse, Response};
 use base::Problem;
+use base::limits::PAGE_ITEMS_MAX;
 use serde::Serialize;
 
 use crate::ApiState;
@@ -15,6 +17,9 @@ use crate::page::{Form, PageOf};
 use crate::problem::Refused;
 use crate::row::Row;
 
+/// A page ends when its items have become so heavy, in bytes.
+const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+
 /// A list that can be read from any of its items on.
 pub(crate) trait List: Send + Sync + 'static {
     /// The place of an item.
@@ -24,8 +29,18 @@ pub(crate) trait List: Send + Sync + 'static {
     /// An item as it is shown.
     type Shown<'a>: Serialize + Row;
 
+    /// Most items that are read at a time.
+    const READ_MAX: usize = PAGE_ITEMS_MAX + 1;
+    /// What an item may take in memory, in bytes: a device with the largest value, every label and a long address does.
+    const ITEM_BYTES_MAX: usize = 8 * 1_024;
+
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem>;
+
+    /// What of the item's size is not the same for all, in bytes.
+    fn bytes(_: &Self::Found) -> usize {
+        0
+    }
 
     /// Where the item is.
     fn key(found: &Self::Found) -> Self::Key;
@@ -47,7 +62,7 @@ pub(crate) async fn answer<L: List>(
         Form::Page => {
             // Whoever waits for room waits among those who wait for their turn.
             let place = api.shared.lists.enter()?;
-            let held = api.shared.pages.room(page.items() + 1).await;
+            let held = api.shared.pages.room(bytes_max::<L>(page.items() + 1)).await;
             let answer = place.run(move || one_page(&page, &list)).await?;
             Ok(held.until_sent(answer.into_response()))
         }
@@ -61,10 +76,30 @@ struct Items<S> {
     next_cursor: Option<String>,
 }
 
+/// What a page of so many items may take in memory.
+fn bytes_max<L: List>(items: usize) -> usize {
+    let heavy = PAGE_BYTES_MAX + L::READ_MAX * L::ITEM_BYTES_MAX;
+    (items * L::ITEM_BYTES_MAX).min(heavy)
+}
+
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Answer, Problem> {
-    let mut found = list.read(page.after.as_ref(), page.items() + 1)?;
-    let more = found.len() > page.items();
-    found.truncate(page.items());
+    let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
+    let more = loop {
+        let asked = (wanted - found.len()).min(L::READ_MAX);
+        let last = found.last().map(L::key);
+        let read = list.read(last.as_ref().or(page.after.as_ref()), asked)?;
+        let ended = read.len() < asked;
+        bytes += read.iter().map(L::bytes).sum::<usize>();
+        found.extend(read);
+        if found.len() == wanted || (bytes >= PAGE_BYTES_MAX && found.len() > 1) {
+            // The last one is left for the next page, so that there is one.
+            found.pop();
+            break true;
+        }
+        if ended {
+            break false;
+        }
+    };
     let last = found.last().filter(|_| more).map(L::key);
     let next_cursor = last.map(|key| cursor::write(page.fingerprint, &key));
     Ok(Answer::ok(&Items { items: found.iter().map(L::show).collect(), next_cursor }))

@@ -1,11 +1,15 @@
 //! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
 
+mod queue;
+
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Problem};
 
 use crate::problem::{Refused, quoted};
+
+pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
 
 /// `/v1/clients/{id}`
 #[derive(Debug)]

@@ -2,14 +2,18 @@
 
 mod backup;
 mod clients;
+mod consuming;
+mod dead;
 mod deliveries;
 mod devices;
 mod health;
 mod history;
 mod import;
+mod jobs;
 mod links;
 mod openapi;
 mod quarantine;
+mod queues;
 pub(crate) mod stats;
 
 use axum::Router;
@@ -64,7 +68,11 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(deliveries::routes())
         .merge(quarantine::routes())
         .merge(stats::routes())
-        .merge(backup::routes());
+        .merge(backup::routes())
+        .merge(queues::routes())
+        .merge(jobs::routes())
+        .merge(consuming::routes())
+        .merge(dead::routes());
     let Routes { router, mut calls } = of_the_store;
     let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));
     let health = health::routes();

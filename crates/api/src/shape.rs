@@ -1,11 +1,17 @@
 //! What answers look like: small structs that borrow records and know nothing but names and text forms.
 
 mod client;
+mod dead;
 mod delivery;
 mod device;
 mod event;
 mod import;
+mod job;
+mod members;
+mod new_job;
+pub(crate) mod payload;
 mod quarantined;
+mod queue;
 mod reading;
 mod stats;
 mod text;
@@ -14,6 +20,7 @@ pub(crate) use client::{
     ClientShape, NewClientShape, SecretShape, change_of_client, client_changes_schema, new_client,
     new_client_schema,
 };
+pub(crate) use dead::{DeadShape, RespawnedShape};
 pub(crate) use delivery::{AttemptShape, AttemptedShape, DeliveryShape};
 pub(crate) use device::{
     DeviceShape, change_of_device, device_changes_schema, import_device, import_device_schema, new_device,
@@ -21,6 +28,9 @@ pub(crate) use device::{
 };
 pub(crate) use event::EventShape;
 pub(crate) use import::ImportedShape;
+pub(crate) use job::{AckedShape, ConsumedShape, JobShape, PublishedShape};
+pub(crate) use new_job::{change_of_job, job_changes_schema, new_jobs, new_jobs_schema};
 pub(crate) use quarantined::QuarantinedShape;
+pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;
 pub(crate) use stats::StatsShape;

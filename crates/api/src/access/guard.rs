@@ -19,6 +19,10 @@ use super::{Access, Caller, Digest, Scope, Token};
 use crate::ApiState;
 use crate::problem::Refused;
 
+mod elsewhere;
+
+pub use elsewhere::{Admitted, Asked};
+
 /// The tokens that are let through, with what they have used up.
 #[derive(Debug)]
 pub struct Guard {
@@ -136,36 +140,39 @@ impl Guard {
 
     fn refuse_guess(&self) -> Response {
         self.figures.unauthorized("too_many");
-        let detail = "too many requests come with a token that this server does not know";
-        with_header(
-            Problem::new(429, "too_many_requests", detail),
-            RETRY_AFTER,
-            HeaderValue::from_static("1"),
-        )
+        with_header(too_many_guesses(), RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
     fn refuse_unknown(&self, why: NotRecognised) -> Response {
-        let (reason, detail, challenge) = match why {
-            NotRecognised::Missing => (
-                "missing",
-                "this call takes a token: Authorization: Bearer TOKEN",
-                "Bearer realm=\"fieldpost\"",
-            ),
-            NotRecognised::Malformed => (
-                "malformed",
-                "the Authorization header must be there once and read: Bearer TOKEN",
-                "Bearer realm=\"fieldpost\", error=\"invalid_request\"",
-            ),
-            NotRecognised::Unknown => (
-                "unknown",
-                "the token is not one that this server knows",
-                "Bearer realm=\"fieldpost\", error=\"invalid_token\"",
-            ),
-        };
+        let (reason, problem, challenge) = not_recognised(why);
         self.figures.unauthorized(reason);
-        let problem = Problem::new(401, "unauthorized", detail);
         with_header(problem, WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
     }
+}
+
+fn too_many_guesses() -> Problem {
+    let detail = "too many requests come with a token that this server does not know";
+    Problem::new(429, "too_many_requests", detail)
+}
+
+/// The reason that is counted, what is told, and the challenge beside it.
+fn not_recognised(why: NotRecognised) -> (&'static str, Problem, &'static str) {
+    let (reason, detail, challenge) = match why {
+        NotRecognised::Missing => {
+            ("missing", "this call takes a token: Authorization: Bearer TOKEN", "Bearer realm=\"fieldpost\"")
+        }
+        NotRecognised::Malformed => (
+            "malformed",
+            "the Authorization header must be there once and read: Bearer TOKEN",
+            "Bearer realm=\"fieldpost\", error=\"invalid_request\"",
+        ),
+        NotRecognised::Unknown => (
+            "unknown",
+            "the token is not one that this server knows",
+            "Bearer realm=\"fieldpost\", error=\"invalid_token\"",
+        ),
+    };
+    (reason, Problem::new(401, "unauthorized", detail), challenge)
 }
 
 /// Whether one of the caller's scopes is enough.
@@ -178,8 +185,9 @@ async fn may(
 ) -> Result<bool, Problem> {
     let suffices = |scope: &Scope| match (scope, needs) {
         (Scope::Admin, _) | (Scope::Read, Needs::Read(_)) | (Scope::Report, Needs::Report) => true,
-        (Scope::Read, Needs::Jobs) => is_safe,
+        (Scope::Read, Needs::Jobs | Needs::Queues) => is_safe,
         (Scope::Jobs(namespace), Needs::Jobs) => about.in_path("ns") == Some(namespace.as_str()),
+        (Scope::Jobs(namespace), Needs::Queues) => about.in_query("namespace") == Some(namespace.as_str()),
         _ => false,
     };
     if caller.scopes().iter().any(suffices) {
@@ -200,15 +208,23 @@ async fn may(
 }
 
 fn forbidden(caller: &Caller, needs: Needs) -> Response {
-    let detail = format!("token {:?} may not do this; it takes the scope {}", caller.name(), needs.told());
     let challenge = HeaderValue::from_static("Bearer realm=\"fieldpost\", error=\"insufficient_scope\"");
-    with_header(Problem::new(403, "forbidden", detail), WWW_AUTHENTICATE, challenge)
+    with_header(may_not(caller, needs), WWW_AUTHENTICATE, challenge)
 }
 
-fn limited(caller: &Caller, beyond: Beyond) -> Response {
+fn may_not(caller: &Caller, needs: Needs) -> Problem {
+    let detail = format!("token {:?} may not do this; it takes the scope {}", caller.name(), needs.told());
+    Problem::new(403, "forbidden", detail)
+}
+
+fn limited(caller: &Caller, limit: Beyond) -> Response {
+    let seconds = time::millis(limit.again).max(1).cast_unsigned().div_ceil(1_000);
+    with_header(beyond(caller, limit), RETRY_AFTER, seconds.into())
+}
+
+fn beyond(caller: &Caller, beyond: Beyond) -> Problem {
     let detail = format!("token {:?} has reached its {}, {}", caller.name(), beyond.limit, beyond.most);
-    let seconds = time::millis(beyond.again).max(1).cast_unsigned().div_ceil(1_000);
-    with_header(Problem::new(429, "too_many_requests", detail), RETRY_AFTER, seconds.into())
+    Problem::new(429, "too_many_requests", detail)
 }
 
 fn with_header(problem: Problem, name: axum::http::HeaderName, value: HeaderValue) -> Response {

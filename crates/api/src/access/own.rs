@@ -30,7 +30,7 @@ impl About {
     }
 
     /// A parameter that is there once; the route refuses one that is there twice, so that would be about nothing.
-    fn in_query(&self, name: &str) -> Option<&str> {
+    pub(super) fn in_query(&self, name: &str) -> Option<&str> {
         let mut values = self.query.iter().filter(|(given, _)| given == name);
         let (_, value) = values.next()?;
         values.next().is_none().then_some(value.as_str())

@@ -19,6 +19,8 @@ pub(super) enum Needs {
     Admin(Own),
     /// `jobs:NAMESPACE` of the `{ns}` in the path, or `read` if nothing is changed.
     Jobs,
+    /// `read`, or `jobs:NAMESPACE` where that is asked for with `namespace=`.
+    Queues,
 }
 
 /// By what a request is recognised as being about what is a client's own.
@@ -38,7 +40,7 @@ pub(super) enum Own {
     EitherInQuery,
 }
 
-use Needs::{Admin, Nothing, Read, Report};
+use Needs::{Admin, Nothing, Queues, Read, Report};
 use Own::{ClientInPath, ClientInQuery, DeliveryInPath, DeviceInPath, EitherInQuery, Never};
 
 /// A method, a route as it is written for the router, and what it takes. HEAD is GET.
@@ -72,6 +74,7 @@ pub(super) const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/deliveries", Read(ClientInQuery)),
     ("GET", "/v1/deliveries/{id}", Read(DeliveryInPath)),
     ("POST", "/v1/deliveries/{id}/retry", Admin(DeliveryInPath)),
+    ("GET", "/v1/queues", Queues),
     ("POST", "/v1/reports", Report),
     ("GET", "/v1/quarantine", Read(Never)),
     ("GET", "/v1/quarantine/{id}", Read(Never)),
@@ -100,6 +103,7 @@ impl Needs {
             Nothing => "nothing",
             Report => "admin or report",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
+            Queues => "admin, read, or jobs:NAMESPACE with namespace=NAMESPACE in the query",
             Read(own) => match own {
                 Never => "admin or read",
                 ClientInPath => "admin, read, or client:ID of this client",

@@ -113,6 +113,15 @@ impl Call {
         self.reads(schema).refuses(refusals::OF_A_BODY)
     }
 
+    /// The same, and no body is as good as an empty object.
+    pub(crate) fn may_take(self, schema: Schema) -> Self {
+        let mut call = self.takes(schema);
+        if let Some(body) = &mut call.body {
+            body.required = Some(Required::False);
+        }
+        call
+    }
+
     /// A JSON body of which only these members are looked at.
     pub(crate) fn reads(mut self, schema: Schema) -> Self {
         self.body = Some(body(JSON, schema, format!("up to {JSON_BODY_BYTES_MAX} bytes")));
@@ -266,6 +275,11 @@ fn parameters_in(path: &str) -> impl Iterator<Item = Parameter> {
             "clients" => words::client_id(),
             "deliveries" => words::delivery_id(),
             "quarantine" => words::quarantined_id(),
+            "queues" => words::queue_name(),
+            "{ns}" if path.ends_with("/consume") => words::queue_names(),
+            "{ns}" => words::queue_name(),
+            "jobs" => words::job_id(),
+            "aliases" => words::job_name(),
             _ => words::any(),
         };
         Some(parameter(ParameterIn::Path, name, schema))

@@ -55,6 +55,33 @@ pub(crate) const OF_A_CREATION: &[Coded] = &[(409, "exists"), (422, "invalid_id"
 /// A merge patch.
 pub(crate) const OF_A_PATCH: &[Coded] = &[(422, "cannot_change"), (422, "cannot_clear")];
 
+/// A call about a queue.
+pub(crate) const OF_A_QUEUE: &[Coded] = &[(422, "invalid_name"), (422, "reserved_name")];
+/// A body with a job's fields.
+pub(crate) const OF_A_JOB: &[Coded] = &[
+    (422, "conflicting_fields"),
+    (422, "invalid_base64"),
+    (422, "invalid_duration"),
+    (422, "invalid_time"),
+    (422, "payload_too_large"),
+];
+/// A body that publishes.
+pub(crate) const OF_PUBLISHING: &[Coded] = &[
+    (409, "alias_repeated"),
+    (409, "alias_taken"),
+    (409, "queue_full"),
+    (422, "invalid_number"),
+    (422, "invalid_schedule"),
+    (422, "invalid_tries"),
+    (422, "invalid_ttl"),
+    (422, "missing_field"),
+    (422, "too_many_jobs"),
+    (422, "unknown_word"),
+];
+/// A body with a reservation.
+pub(crate) const OF_A_RESERVATION: &[Coded] = &[(409, "stale_reservation"), (422, "missing_field")];
+
+pub(crate) const UNKNOWN_JOB: Coded = (404, "unknown_job");
 pub(crate) const UNKNOWN_CLIENT: Coded = (404, "unknown_client");
 pub(crate) const UNKNOWN_DELIVERY: Coded = (404, "unknown_delivery");
 pub(crate) const UNKNOWN_DEVICE: Coded = (404, "unknown_device");

@@ -117,6 +117,11 @@ impl Server {
         answer
     }
 
+    /// An answer whose body nobody has read.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().call(request).await.expect("a router never fails")
+    }
+
     /// `call` is a method and a path.
     pub(crate) async fn call(&self, call: &str, body: &str) -> Answer {
         self.send(request(call, body).body(Body::from(body.to_owned())).expect("a request")).await
@@ -272,6 +277,7 @@ fn settings() -> Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
         allow_private: false,
+        jobs_resident_max: 65_536,
         render: Arc::new(|_| b"{}".to_vec()),
     }
 }

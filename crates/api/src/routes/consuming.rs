@@ -1,0 +1,180 @@
+//! Consuming: taking jobs, and telling what became of them.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use base::Problem;
+use base::limits::JOBS_PER_CALL_MAX;
+use compact_str::CompactString;
+use engine::queues::{Held, QueueName, Retry, Want};
+use engine::records::JobId;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::body::Text;
+use crate::fields::{Fields, count, duration, or_nothing, string, strings};
+use crate::hand_over;
+use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
+use crate::openapi::{Call, words};
+use crate::path::{JobInPath, QueueInPath, QueuesInPath};
+use crate::problem::{Refused, quoted};
+use crate::shape::{AckedShape, ConsumedShape};
+
+/// How long a job is reserved if nothing is said.
+const TTR: Duration = Duration::from_secs(120);
+/// How long a consumer may wait in one call: longer than that, things between it and the server break the connection.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+pub(super) fn routes() -> Routes {
+    let consumed = Call::new("Takes jobs of queues, of the first ones first, and waits for the first job")
+        .may_take(words::body(&[
+            ("max?", words::whole(1, JOBS_PER_CALL_MAX as u64)),
+            ("ttr?", words::duration()),
+            ("wait?", words::duration()),
+        ]))
+        .gives::<ConsumedShape<'_>>(200, "the jobs; none when nothing came in time")
+        .refuses(OF_A_QUEUE)
+        .refuses(&[
+            (422, "invalid_duration"),
+            (422, "invalid_number"),
+            (422, "invalid_ttr"),
+            (422, "too_many_jobs"),
+            (422, "too_many_queues"),
+        ]);
+    let acked = Call::new("Jobs are done")
+        .takes(words::body(&[("reservations", words::reservations())]))
+        .gives::<AckedShape<'_>>(200, "how many, and which reservations do not hold")
+        .refuses(OF_A_QUEUE)
+        .refuses(&[(422, "missing_field"), (422, "too_many_jobs")]);
+    let one_acked = of_one("A job is done", &[]).gives_nothing(204, "it is gone");
+    let extended = of_one("Has a reservation end so long from now", &[("ttr", words::duration())])
+        .gives_nothing(204, "it holds until then")
+        .refuses(&[(422, "invalid_duration"), (422, "invalid_ttr")]);
+    let members = [("delay?", words::duration()), ("error?", words::any_text())];
+    let released = of_one("Gives a job back, to be tried again; its last try makes it dead", &members)
+        .gives_nothing(204, "it waits, or is dead")
+        .refuses(&[(422, "invalid_duration")]);
+    Routes::default()
+        .post("/v1/queues/{ns}/{queue}/consume", consume, consumed)
+        .post("/v1/queues/{ns}/{queue}/ack", ack, acked)
+        .post("/v1/queues/{ns}/{queue}/jobs/{id}/ack", ack_one, one_acked)
+        .post("/v1/queues/{ns}/{queue}/jobs/{id}/extend", extend, extended)
+        .post("/v1/queues/{ns}/{queue}/jobs/{id}/release", release, released)
+}
+
+/// A call about the job in the path, by whoever holds it.
+fn of_one(summary: &'static str, members: &[(&str, utoipa::openapi::Schema)]) -> Call {
+    let members = [&[("reservation", words::reservation())], members].concat();
+    Call::new(summary)
+        .takes(words::body(&members))
+        .refuses(OF_A_QUEUE)
+        .refuses(OF_A_RESERVATION)
+        .refuses(&[UNKNOWN_JOB])
+}
+
+async fn consume(
+    State(api): State<ApiState>,
+    QueuesInPath(queues): QueuesInPath,
+    Text(body): Text,
+) -> Result<Response, Refused> {
+    let want = want(&body)?;
+    // Whoever waits holds nothing that is not needed for that.
+    drop(body);
+    let (jobs, hand_over) = api.queues().consume(&queues, want).await?;
+    let Answer { status, body } = Answer::ok(&ConsumedShape::of(&queues, &jobs));
+    let response = Answer { status, body: body.clone() }.into_response();
+    Ok(response.map(|_| hand_over::body(body, move || hand_over.done())))
+}
+
+fn want(body: &str) -> Result<Want, Problem> {
+    let fields = or_nothing(body, &["max", "ttr", "wait"])?;
+    let wait = fields.optional("wait", duration)?.unwrap_or_default();
+    if wait > WAIT_MAX {
+        let detail = format!("wait must be at most {}", base::duration::format(WAIT_MAX));
+        return Err(Problem::not_allowed("invalid_duration", detail));
+    }
+    let max = fields.optional("max", count)?.map_or(1, |max| max as usize);
+    Ok(Want { max, ttr: fields.optional("ttr", duration)?.unwrap_or(TTR), wait, process: None })
+}
+
+async fn ack(
+    State(api): State<ApiState>,
+    QueueInPath(queue): QueueInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    let given = Fields::read(&body, &["reservations"])?.required("reservations", strings)?;
+    drop(body);
+    if given.len() > JOBS_PER_CALL_MAX {
+        let detail = format!("reservations are {}; a call takes at most {JOBS_PER_CALL_MAX}", given.len());
+        return Err(Problem::not_allowed("too_many_jobs", detail).into());
+    }
+    let (mut held, mut places, mut stale) = (Vec::with_capacity(given.len()), Vec::new(), Vec::new());
+    for (place, text) in given.iter().enumerate() {
+        match Held::from_text(text) {
+            Some(one) => {
+                held.push(one);
+                places.push(place);
+            }
+            None => stale.push(place),
+        }
+    }
+    let acked = api.queues().ack(&queue, held).await?;
+    stale.extend(acked.stale.into_iter().map(|place| places[place]));
+    stale.sort_unstable();
+    Ok(Answer::ok(&AckedShape::of(&given, acked.acked, &stale)))
+}
+
+async fn ack_one(
+    State(api): State<ApiState>,
+    JobInPath { queue, id }: JobInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    let fields = Fields::read(&body, &["reservation"])?;
+    let held = held(&fields, &queue, id)?;
+    let acked = api.queues().ack(&queue, vec![held]).await?;
+    if acked.acked == 0 {
+        return Err(stale(&queue, held.text().as_str()).into());
+    }
+    Ok(Answer::nothing())
+}
+
+async fn extend(
+    State(api): State<ApiState>,
+    JobInPath { queue, id }: JobInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    let fields = Fields::read(&body, &["reservation", "ttr"])?;
+    let ttr = fields.required("ttr", duration)?;
+    let held = held(&fields, &queue, id)?;
+    api.queues().extend(&queue, held, ttr).await?;
+    Ok(Answer::nothing())
+}
+
+async fn release(
+    State(api): State<ApiState>,
+    JobInPath { queue, id }: JobInPath,
+    Text(body): Text,
+) -> Result<Answer, Refused> {
+    let fields = Fields::read(&body, &["reservation", "delay", "error"])?;
+    let retry = Retry {
+        delay: fields.optional("delay", duration)?.unwrap_or_default(),
+        error: fields.optional("error", string)?.map(CompactString::from),
+    };
+    let held = held(&fields, &queue, id)?;
+    api.queues().release(&queue, held, retry).await?;
+    Ok(Answer::nothing())
+}
+
+/// What the consumer shows for the job in the path.
+fn held(fields: &Fields<'_>, queue: &QueueName, id: JobId) -> Result<Held, Problem> {
+    let text = fields.required("reservation", string)?;
+    Held::from_text(&text).filter(|held| held.job() == id).ok_or_else(|| stale(queue, &text))
+}
+
+fn stale(queue: &QueueName, reservation: &str) -> Problem {
+    let detail =
+        format!("reservation {} holds no such job of queue {queue}: it is over", quoted(reservation));
+    Problem::conflict("stale_reservation", detail)
+}

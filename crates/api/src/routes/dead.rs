@@ -1,0 +1,125 @@
+//! `/v1/queues/{ns}/{queue}/dead`: jobs that failed for good.
+
+use axum::extract::State;
+use axum::response::Response;
+use base::Problem;
+use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
+use engine::Queues;
+use engine::queues::{Dead, DeadView, Payload, QueueName, id_from_text};
+use tokio::runtime::Handle;
+
+use super::Routes;
+use crate::ApiState;
+use crate::answer::Answer;
+use crate::cursor::DeadKey;
+use crate::fields::{count, or_nothing, strings};
+use crate::idempotency::Creation;
+use crate::list::{self, List};
+use crate::openapi::refusals::OF_A_QUEUE;
+use crate::openapi::{Call, words};
+use crate::params::Params;
+use crate::path::QueueInPath;
+use crate::problem::Refused;
+use crate::shape::{DeadShape, RespawnedShape};
+
+const DEAD: &str = "/v1/queues/{ns}/{queue}/dead";
+
+pub(super) fn routes() -> Routes {
+    let listed = Call::new("Dead letters, the oldest first").lists::<DeadShape<'_>>().refuses(OF_A_QUEUE);
+    let deleted = Call::new("Deletes all dead letters of a queue")
+        .gives_nothing(204, "they are gone")
+        .refuses(OF_A_QUEUE);
+    let respawned = Call::new("Has dead jobs tried again: those named, or the oldest, up to 1,000")
+        .once()
+        .may_take(words::body(&[
+            ("ids?", words::job_ids()),
+            ("limit?", words::whole(1, JOBS_PER_CALL_MAX as u64)),
+        ]))
+        .gives::<RespawnedShape>(200, "how many")
+        .refuses(OF_A_QUEUE)
+        .refuses(&[(422, "conflicting_fields"), (422, "invalid_number"), (422, "too_many_jobs")]);
+    Routes::default().get(DEAD, list, listed).delete(DEAD, delete, deleted).post(
+        "/v1/queues/{ns}/{queue}/dead/respawn",
+        respawn,
+        respawned,
+    )
+}
+
+/// Dead letters of a queue, asked for by a thread that may wait for them.
+struct Letters {
+    queues: Queues,
+    queue: QueueName,
+    executor: Handle,
+}
+
+impl List for Letters {
+    type Key = DeadKey;
+    type Found = DeadView;
+    type Shown<'a> = DeadShape<'a>;
+
+    const READ_MAX: usize = 32;
+    const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
+
+    fn read(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
+        self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
+    }
+
+    fn bytes(view: &DeadView) -> usize {
+        match &view.payload {
+            Payload::Json(text) => text.len(),
+            Payload::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    fn key(view: &DeadView) -> DeadKey {
+        DeadKey(view.dead.number)
+    }
+
+    fn show(view: &DeadView) -> DeadShape<'_> {
+        view.into()
+    }
+}
+
+async fn list(
+    State(api): State<ApiState>,
+    QueueInPath(queue): QueueInPath,
+    params: Params,
+) -> Result<Response, Refused> {
+    let letters = Letters { queues: api.queues(), queue, executor: Handle::current() };
+    list::answer(&api, params.page()?, letters).await
+}
+
+async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+    api.queues().delete_dead(&queue, None).await?;
+    Ok(Answer::nothing())
+}
+
+async fn respawn(
+    State(api): State<ApiState>,
+    QueueInPath(queue): QueueInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let respawn = async move |api: ApiState, body: String| {
+        let respawned = api.queues().respawn(&queue, which(&body)?, None).await?;
+        Ok(Answer::ok(&RespawnedShape { respawned }))
+    };
+    creation.once(&api, respawn).await
+}
+
+/// Those that a body names; an id that cannot be one names none.
+fn which(body: &str) -> Result<Dead, Problem> {
+    let fields = or_nothing(body, &["ids", "limit"])?;
+    match (fields.optional("ids", strings)?, fields.optional("limit", count)?) {
+        (Some(_), Some(_)) => {
+            let detail = "ids and limit are there; dead jobs are named by one of the two";
+            Err(Problem::not_allowed("conflicting_fields", detail))
+        }
+        (Some(ids), None) if ids.len() > JOBS_PER_CALL_MAX => {
+            let detail = format!("ids are {}; a call takes at most {JOBS_PER_CALL_MAX}", ids.len());
+            Err(Problem::not_allowed("too_many_jobs", detail))
+        }
+        (Some(ids), None) => Ok(Dead::Ids(ids.iter().filter_map(|id| id_from_text(id)).collect())),
+        (None, Some(limit)) => Ok(Dead::Oldest(limit as usize)),
+        (None, None) => Ok(Dead::Oldest(JOBS_PER_CALL_MAX)),
+    }
+}

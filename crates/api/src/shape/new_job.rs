@@ -1,0 +1,267 @@
+//! Jobs as bodies ask for them, and changes of jobs. What a job may be in the end, the engine decides.
+
+use std::time::Duration;
+
+use base::duration::DURATION_MAX;
+use base::{Problem, Timestamp};
+use compact_str::CompactString;
+use engine::queues::{Due, JobChange, NewJob, OnConflict, Recurs};
+use utoipa::openapi::schema::OneOfBuilder;
+use utoipa::openapi::{RefOr, Schema};
+
+use super::members::{Body, Members};
+use super::payload;
+use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time};
+use crate::openapi::words;
+use crate::problem::quoted;
+
+/// Longest cron expression and name of a time zone, in bytes; any that mean something are far shorter.
+const SCHEDULE_BYTES_MAX: usize = 255;
+
+/// The words for what is done where an alias is held.
+const ON_CONFLICT: [(&str, OnConflict); 3] =
+    [("reject", OnConflict::Reject), ("keep", OnConflict::Keep), ("replace", OnConflict::Replace)];
+
+/// The schema of a body with a job, or many.
+pub(crate) fn new_jobs_schema() -> Schema {
+    let job = words::body(&[
+        ("payload?", words::any()),
+        ("payload_base64?", words::base64()),
+        ("delay?", words::duration()),
+        ("run_at?", words::time()),
+        ("ttl?", words::duration()),
+        ("tries?", words::tries()),
+        ("alias?", words::job_name()),
+        ("on_conflict?", words::one_of(ON_CONFLICT.map(|(word, _)| word))),
+        ("group?", words::job_name()),
+        ("every?", words::duration()),
+        ("cron?", words::text_up_to(SCHEDULE_BYTES_MAX)),
+        ("tz?", words::text_up_to(SCHEDULE_BYTES_MAX)),
+        ("executions?", words::whole(1, u64::from(u32::MAX))),
+    ]);
+    let jobs = words::body(&[("jobs", words::jobs(job.clone()))]);
+    Schema::OneOf(OneOfBuilder::new().item(RefOr::T(job)).item(RefOr::T(jobs)).build())
+}
+
+/// The schema of a change of a job.
+pub(crate) fn job_changes_schema() -> Schema {
+    words::changes(&[
+        ("payload", words::any()),
+        ("payload_base64", words::base64()),
+        ("delay", words::duration()),
+        ("run_at", words::time()),
+    ])
+}
+
+/// The jobs that a body asks for, one or many; `now` is the wall clock's.
+pub(crate) fn new_jobs(text: &str, now: Timestamp) -> Result<Vec<NewJob>, Problem> {
+    match Body::read(text)? {
+        Body::One(members) => Ok(vec![new_job(&members, now)?]),
+        Body::Many(items) => {
+            let job = |(item, place): (Result<Members<'_>, _>, usize)| {
+                let members = item.map_err(|what| not_an_object("it", what));
+                members.and_then(|members| new_job(&members, now)).map_err(|problem| of_job(place, &problem))
+            };
+            items.into_iter().zip(1..).map(job).collect()
+        }
+    }
+}
+
+/// The problem of one job among many.
+fn of_job(place: usize, problem: &Problem) -> Problem {
+    Problem::new(problem.status, problem.code, format!("job {place}: {}", problem.detail))
+}
+
+fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
+    members.all_known()?;
+    let payload = payload::given(members.json("payload"), members.json("payload_base64"))?;
+    let mut job = NewJob::new(payload.ok_or_else(|| missing("payload or payload_base64 has to be there"))?);
+    job.due = due(members.optional("delay", duration)?, members.optional("run_at", time)?, now)?;
+    job.ttl = members.optional("ttl", some_duration)?;
+    if let Some(tries) = members.optional("tries", count)? {
+        job.tries = tries;
+    }
+    job.alias = members.optional("alias", text)?;
+    if let Some(word) = members.optional("on_conflict", on_conflict)? {
+        job.on_conflict = word;
+    }
+    job.group = members.optional("group", text)?;
+    job.recurs = recurs(members)?;
+    Ok(job)
+}
+
+/// A change of a job as the body of a request asks for it; `now` is the wall clock's.
+pub(crate) fn change_of_job(body: &str, now: Timestamp) -> Result<JobChange, Problem> {
+    let fields = Fields::read(body, &["payload", "payload_base64", "delay", "run_at"])?;
+    for name in ["payload_base64", "delay", "run_at"] {
+        if fields.json(name) == Some("null") {
+            let detail = format!("{name} is null; a job always has a payload and a time");
+            return Err(Problem::not_allowed("cannot_clear", detail));
+        }
+    }
+    Ok(JobChange {
+        payload: payload::given(fields.json("payload"), fields.json("payload_base64"))?,
+        due: due(fields.optional("delay", duration)?, fields.optional("run_at", time)?, now)?,
+    })
+}
+
+fn due(delay: Option<Duration>, run_at: Option<Timestamp>, now: Timestamp) -> Result<Option<Due>, Problem> {
+    match (delay, run_at) {
+        (Some(_), Some(_)) => Err(conflicting("delay and run_at are there; a job has one of the two")),
+        (Some(delay), None) => Ok(Some(Due::After(delay))),
+        (None, Some(at)) if at > now.after(DURATION_MAX) => {
+            let detail = format!("run_at is {at}, which is more than ten years away");
+            Err(Problem::not_allowed("invalid_time", detail))
+        }
+        (None, Some(at)) => Ok(Some(Due::At(at))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn recurs(members: &Members<'_>) -> Result<Option<Recurs>, Problem> {
+    let every = members.optional("every", some_duration)?;
+    let cron = members.optional("cron", schedule)?;
+    let zone = members.optional("tz", schedule)?;
+    let executions = members.optional("executions", count)?;
+    match (every, cron) {
+        (Some(_), Some(_)) => Err(conflicting("every and cron are there; a job recurs by one of the two")),
+        (_, None) if zone.is_some() => Err(missing("tz is there without cron, which it belongs to")),
+        (None, None) if executions.is_some() => {
+            Err(missing("executions is there without every or cron, to one of which it belongs"))
+        }
+        (Some(interval), None) => Ok(Some(Recurs::Every { interval, executions })),
+        (None, Some(expression)) => Ok(Some(Recurs::Cron { expression, zone, executions })),
+        (None, None) => Ok(None),
+    }
+}
+
+fn conflicting(detail: &str) -> Problem {
+    Problem::not_allowed("conflicting_fields", detail)
+}
+
+fn missing(detail: &str) -> Problem {
+    Problem::not_allowed("missing_field", detail)
+}
+
+fn text(name: &str, json: &str) -> Result<CompactString, Problem> {
+    string(name, json).map(CompactString::from)
+}
+
+fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
+    let text = text(name, json)?;
+    if text.len() > SCHEDULE_BYTES_MAX {
+        let detail = format!("{name} has {} bytes; it may have {SCHEDULE_BYTES_MAX}", text.len());
+        return Err(Problem::not_allowed("invalid_schedule", detail));
+    }
+    Ok(text)
+}
+
+fn on_conflict(name: &str, json: &str) -> Result<OnConflict, Problem> {
+    one_of(name, json, &ON_CONFLICT)
+}
+
+/// What one of some words stands for.
+///
+/// # Errors
+/// `wrong_type` or `unknown_word`.
+pub(super) fn one_of<T: Copy>(name: &str, json: &str, words: &[(&str, T)]) -> Result<T, Problem> {
+    let given = string(name, json)?;
+    let found = words.iter().find(|(word, _)| *word == given);
+    found.map(|(_, meant)| *meant).ok_or_else(|| {
+        let known = words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        let detail = format!("{name} is {}; it must be one of {known}", quoted(&given));
+        Problem::not_allowed("unknown_word", detail)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::queues::Payload;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    fn one(body: &str) -> NewJob {
+        new_jobs(body, NOW).unwrap_or_else(|problem| panic!("{body}: {problem}")).remove(0)
+    }
+
+    #[test]
+    fn a_job_has_what_its_body_says() {
+        let plain = one(r#"{"payload":{"a": 1}}"#);
+        assert_eq!(plain.payload, Payload::Json(r#"{"a":1}"#.into()));
+        let unset = (plain.due, plain.ttl, plain.tries, plain.alias, plain.group, plain.recurs);
+        assert_eq!(unset, (None, None, 1, None, None, None));
+        let job = one(
+            r#"{"payload":null,"delay":"5s","ttl":"1h","tries":3,"alias":"a\u0062","on_conflict":"keep","group":"g",
+                "every":"10m","executions":2,"run_at":null,"cron":null,"tz":null}"#,
+        );
+        assert_eq!(job.due, Some(Due::After(Duration::from_secs(5))));
+        assert_eq!((job.ttl, job.tries), (Some(Duration::from_secs(3_600)), 3));
+        assert_eq!((job.alias.as_deref(), job.group.as_deref()), (Some("ab"), Some("g")));
+        assert_eq!(job.on_conflict, OnConflict::Keep);
+        let every = Recurs::Every { interval: Duration::from_secs(600), executions: Some(2) };
+        assert_eq!(job.recurs, Some(every));
+        let cron =
+            one(r#"{"payload":1,"cron":"0 8 * * *","tz":"Europe/Berlin","run_at":"2026-11-21T01:02:03Z"}"#);
+        let expect = ("0 8 * * *".into(), Some("Europe/Berlin".into()));
+        let Some(Recurs::Cron { expression, zone, executions: None }) = cron.recurs else {
+            panic!("{cron:?}")
+        };
+        assert_eq!((expression, zone), expect);
+        assert_eq!(cron.due, Some(Due::At(Timestamp(1_795_222_923_000))));
+    }
+
+    #[test]
+    fn what_no_job_can_be_is_refused_with_its_place() {
+        for (job, code, part) in [
+            ("{}", "missing_field", "payload"),
+            (r#"{"payload_base64":null}"#, "missing_field", "payload"),
+            (r#"{"payload":1,"delay":"1s","run_at":"2026-11-21T01:02:03Z"}"#, "conflicting_fields", "run_at"),
+            (r#"{"payload":1,"delay":5}"#, "wrong_type", "delay is a number"),
+            (r#"{"payload":1,"delay":"11 y"}"#, "invalid_duration", "11 y"),
+            (r#"{"payload":1,"delay":"4000d"}"#, "invalid_duration", "ten years"),
+            (r#"{"payload":1,"run_at":"tomorrow"}"#, "invalid_time", "tomorrow"),
+            (r#"{"payload":1,"run_at":"2999-01-01T00:00:00Z"}"#, "invalid_time", "ten years"),
+            (r#"{"payload":1,"ttl":"0s"}"#, "invalid_duration", "ttl"),
+            (r#"{"payload":1,"tries":0}"#, "invalid_number", "tries is 0"),
+            (r#"{"payload":1,"tries":1.5}"#, "invalid_number", "1.5"),
+            (r#"{"payload":1,"tries":"1"}"#, "wrong_type", "tries is a string"),
+            (r#"{"payload":1,"on_conflict":"merge"}"#, "unknown_word", "reject, keep, replace"),
+            (r#"{"payload":1,"every":"1m","cron":"* * * * *"}"#, "conflicting_fields", "every and cron"),
+            (r#"{"payload":1,"tz":"UTC"}"#, "missing_field", "cron"),
+            (r#"{"payload":1,"executions":3}"#, "missing_field", "every or cron"),
+            (r#"{"payload":1,"hue":3}"#, "unknown_field", "\"hue\""),
+            ("7", "not_an_object", "a number"),
+        ] {
+            let body = format!(r#"{{"jobs":[{{"payload":1}},{job}]}}"#);
+            let problem = new_jobs(&body, NOW).expect_err(job);
+            assert_eq!(problem.code, code, "{job}: {problem}");
+            assert!(
+                problem.detail.contains(part) && problem.detail.starts_with("job 2: "),
+                "{job}: {problem}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_names_a_payload_a_time_or_both() {
+        let change = change_of_job(r#"{"payload":null,"delay":"1m"}"#, NOW).expect("allowed");
+        assert_eq!(change.payload, Some(Payload::Json("null".into())));
+        assert_eq!(change.due, Some(Due::After(Duration::from_secs(60))));
+        let nothing = change_of_job("{}", NOW).expect("allowed");
+        assert_eq!((nothing.payload, nothing.due), (None, None));
+        for (body, code) in [
+            (r#"{"delay":null}"#, "cannot_clear"),
+            (r#"{"tries":1}"#, "unknown_field"),
+            (r#"{"delay":"1s","run_at":"2026-11-21T01:02:03Z"}"#, "conflicting_fields"),
+            (r#"{"payload":1,"payload_base64":""}"#, "conflicting_fields"),
+        ] {
+            assert_eq!(
+                change_of_job(body, NOW).map(|_| ()).map_err(|problem| problem.code),
+                Err(code),
+                "{body}"
+            );
+        }
+    }
+}

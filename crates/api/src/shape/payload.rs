@@ -1,0 +1,164 @@
+//! What jobs carry, on its way in and out: JSON as its compact text, or bytes in base64.
+//!
+//! JSON is never made into a tree: only the white space between its tokens goes, so that numbers, escapes and the order of
+//! members come back as they were given.
+
+use std::borrow::Cow;
+
+use base::Problem;
+use base64::Engine as _;
+use base64::alphabet::STANDARD as ALPHABET;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use engine::queues::Payload;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::fields::string;
+use crate::openapi::words;
+use crate::row::Cells;
+
+/// With and without padding.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What a job carries, in answers.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Payload)]
+pub(crate) struct PayloadShape<'a> {
+    /// Any JSON value, as it was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::any)]
+    payload: Option<&'a RawValue>,
+    /// Of a job that was published with bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+}
+
+impl<'a> From<&'a Payload> for PayloadShape<'a> {
+    fn from(payload: &'a Payload) -> Self {
+        let bytes = match payload {
+            // An edge that took for JSON what is none has its bytes shown.
+            Payload::Json(text) => match serde_json::from_str(text) {
+                Ok(json) => return Self { payload: Some(json), payload_base64: None },
+                Err(_) => text.as_bytes(),
+            },
+            Payload::Bytes(bytes) => bytes,
+        };
+        Self { payload: None, payload_base64: Some(STANDARD.encode(bytes)) }
+    }
+}
+
+impl PayloadShape<'_> {
+    /// Two cells, one of them empty.
+    pub(super) fn write(&self, cells: &mut Cells<'_>) {
+        cells.json(self.payload).shown_or_empty(self.payload_base64.as_deref());
+    }
+}
+
+/// The payload that a body gives, with one of these two fields; `None` without either.
+///
+/// # Errors
+/// `conflicting_fields` with both, `wrong_type` or `invalid_base64`.
+pub(super) fn given(json: Option<&str>, base64: Option<&str>) -> Result<Option<Payload>, Problem> {
+    match (json, base64.filter(|text| *text != "null")) {
+        (Some(_), Some(_)) => {
+            let detail = "payload and payload_base64 are there; a job carries one of the two";
+            Err(Problem::not_allowed("conflicting_fields", detail))
+        }
+        (Some(json), None) => Ok(Some(Payload::Json(compact(json).into()))),
+        (None, Some(text)) => bytes(text).map(|bytes| Some(Payload::Bytes(bytes.into()))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn bytes(json: &str) -> Result<Vec<u8>, Problem> {
+    let text = string("payload_base64", json)?;
+    LENIENT.decode(text).map_err(|error| {
+        let detail = format!("payload_base64 is not base64 of the standard alphabet: {error}");
+        Problem::not_allowed("invalid_base64", detail)
+    })
+}
+
+/// JSON text without the white space between its tokens.
+pub(crate) fn compact(json: &str) -> Cow<'_, str> {
+    let is_space = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    if !json.bytes().any(is_space) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    // Outside of texts JSON is ASCII; so the pieces between quotes and white space are cut at ends of characters.
+    let (mut kept_from, mut in_text, mut escaped) = (0, false, false);
+    for (at, byte) in json.bytes().enumerate() {
+        if in_text {
+            in_text = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+        } else if is_space(byte) {
+            text.push_str(&json[kept_from..at]);
+            kept_from = at + 1;
+        } else {
+            in_text = byte == b'"';
+        }
+    }
+    text.push_str(&json[kept_from..]);
+    Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_white_space_between_tokens_goes() {
+        for (json, expect) in [
+            ("null", "null"),
+            (" 1.0e+05 ", "1.0e+05"),
+            ("[ 1 ,\t2\r\n]", "[1,2]"),
+            (r#""a  b""#, r#""a  b""#),
+            (r#"{ "a \" b" : "c \\" , "d" : [ ] }"#, r#"{"a \" b":"c \\","d":[]}"#),
+            (r#"{ "é \\\" ü" : "ö  ö" }"#, r#"{"é \\\" ü":"ö  ö"}"#),
+            (r#"{"b":1,"a":12345678901234567890.5,"b":2}"#, r#"{"b":1,"a":12345678901234567890.5,"b":2}"#),
+        ] {
+            assert_eq!(compact(json), expect);
+        }
+    }
+
+    #[test]
+    fn a_payload_is_shown_as_it_was_given() {
+        for (json, base64, shown) in [
+            (Some("null"), None, r#"{"payload":null}"#),
+            (Some(r#"{"n": 1.50}"#), None, r#"{"payload":{"n":1.50}}"#),
+            (Some(r#""\u00e9 é""#), Some("null"), r#"{"payload":"\u00e9 é"}"#),
+            (None, Some(r#""AP8=""#), r#"{"payload_base64":"AP8="}"#),
+            (None, Some(r#""AP8""#), r#"{"payload_base64":"AP8="}"#),
+            (None, Some(r#""""#), r#"{"payload_base64":""}"#),
+        ] {
+            let payload = given(json, base64).expect("allowed").expect("there");
+            let text = serde_json::to_string(&PayloadShape::from(&payload)).expect("a shape");
+            assert_eq!(text, shown);
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_after_all_is_shown_as_bytes() {
+        let payload = Payload::Json("{".into());
+        let text = serde_json::to_string(&PayloadShape::from(&payload)).expect("a shape");
+        assert_eq!(text, r#"{"payload_base64":"ew=="}"#);
+    }
+
+    #[test]
+    fn a_payload_is_one_of_the_two() {
+        for (json, base64, code) in [
+            (Some("1"), Some("\"\""), "conflicting_fields"),
+            (None, Some("1"), "wrong_type"),
+            (None, Some("\"%\""), "invalid_base64"),
+            (None, Some("\"A\""), "invalid_base64"),
+        ] {
+            assert_eq!(given(json, base64).map_err(|problem| problem.code), Err(code));
+        }
+        assert_eq!(given(None, Some("null")), Ok(None));
+    }
+}

@@ -1,0 +1,165 @@
+//! A queue in requests and answers: its figures and its settings.
+
+use std::time::Duration;
+
+use base::Problem;
+use engine::queues::Figures;
+use engine::records::{QueueOrder, QueueSettings};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::Schema;
+
+use super::new_job::one_of;
+use super::text::of_millis;
+use crate::fields::{Fields, count, positive, some_duration, whole};
+use crate::openapi::words;
+use crate::row::{Cells, Row};
+
+/// The words for which ready job is first.
+const ORDERS: [(&str, QueueOrder); 2] = [("fifo", QueueOrder::Fifo), ("lifo", QueueOrder::Lifo)];
+
+/// A queue and how much is in it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Queue)]
+pub(crate) struct QueueShape<'a> {
+    #[schema(schema_with = words::queue_name)]
+    namespace: &'a str,
+    #[schema(schema_with = words::queue_name)]
+    queue: &'a str,
+    /// Jobs that wait for their time.
+    scheduled: u64,
+    /// Jobs that wait for a consumer.
+    ready: u64,
+    /// Jobs that consumers hold.
+    reserved: u64,
+    /// Dead letters.
+    dead: u64,
+    /// For how long the oldest ready job has been ready; null without one.
+    #[schema(required)]
+    oldest_ready_ms: Option<u64>,
+    /// Nothing is given out until it is resumed.
+    paused: bool,
+    settings: QueueSettingsShape,
+}
+
+/// What a queue is set to.
+#[derive(Serialize, ToSchema)]
+#[schema(as = QueueSettings)]
+pub(crate) struct QueueSettingsShape {
+    #[schema(schema_with = words::queue_order)]
+    order: &'static str,
+    /// Most jobs that are reserved at a time.
+    #[schema(required)]
+    concurrency: Option<u32>,
+    /// Most jobs that are given out in a second.
+    #[schema(required)]
+    rate: Option<f64>,
+    /// Most jobs, dead letters not counted.
+    #[schema(required)]
+    jobs_max: Option<u64>,
+    /// Most dead letters; the oldest make room.
+    #[schema(required)]
+    dead_max: Option<u64>,
+    /// How long a dead letter is kept.
+    #[schema(schema_with = words::duration_or_null, required)]
+    dead_max_age: Option<String>,
+}
+
+impl From<&QueueSettings> for QueueSettingsShape {
+    fn from(settings: &QueueSettings) -> Self {
+        let order = ORDERS.iter().find(|(_, order)| *order == settings.order);
+        Self {
+            order: order.map_or("", |(word, _)| word),
+            concurrency: settings.concurrency,
+            rate: settings.rate,
+            jobs_max: settings.jobs_max,
+            dead_max: settings.dead_max,
+            dead_max_age: settings.dead_max_age_ms.map(of_millis),
+        }
+    }
+}
+
+/// The schema of settings in a request.
+pub(crate) fn queue_settings_schema() -> Schema {
+    words::body(&[
+        ("order?", words::queue_order()),
+        ("concurrency?", words::whole(1, u64::from(u32::MAX))),
+        ("rate?", words::positive()),
+        ("jobs_max?", words::whole(1, u64::MAX)),
+        ("dead_max?", words::whole(0, u64::MAX)),
+        ("dead_max_age?", words::duration()),
+    ])
+}
+
+/// The settings that a body asks for; what it leaves out is as if it had never been set.
+pub(crate) fn queue_settings(body: &str) -> Result<QueueSettings, Problem> {
+    let known = ["order", "concurrency", "rate", "jobs_max", "dead_max", "dead_max_age"];
+    let fields = Fields::read(body, &known)?;
+    Ok(QueueSettings {
+        order: fields.optional("order", order)?.unwrap_or_default(),
+        concurrency: fields.optional("concurrency", count)?,
+        rate: fields.optional("rate", positive)?,
+        jobs_max: fields.optional("jobs_max", at_least_1)?,
+        dead_max: fields.optional("dead_max", whole)?,
+        dead_max_age_ms: fields.optional("dead_max_age", some_duration)?.map(millis),
+    })
+}
+
+fn order(name: &str, json: &str) -> Result<QueueOrder, Problem> {
+    one_of(name, json, &ORDERS)
+}
+
+fn at_least_1(name: &str, json: &str) -> Result<u64, Problem> {
+    match whole(name, json)? {
+        0 => Err(Problem::not_allowed("invalid_number", format!("{name} is 0; it must be at least 1"))),
+        number => Ok(number),
+    }
+}
+
+impl<'a> From<&'a Figures> for QueueShape<'a> {
+    fn from(figures: &'a Figures) -> Self {
+        Self {
+            namespace: figures.name.namespace(),
+            queue: figures.name.queue(),
+            scheduled: figures.scheduled,
+            ready: figures.ready,
+            reserved: figures.reserved,
+            dead: figures.dead,
+            oldest_ready_ms: figures.oldest_ready.map(millis),
+            paused: figures.paused,
+            settings: (&figures.settings).into(),
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Row for QueueShape<'_> {
+    const COLUMNS: &'static [&'static str] = &[
+        "namespace",
+        "queue",
+        "scheduled",
+        "ready",
+        "reserved",
+        "dead",
+        "oldest_ready_ms",
+        "paused",
+        "order",
+        "concurrency",
+        "rate",
+        "jobs_max",
+        "dead_max",
+        "dead_max_age",
+    ];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        let settings = &self.settings;
+        cells.text(self.namespace).text(self.queue).shown(self.scheduled).shown(self.ready);
+        cells.shown(self.reserved).shown(self.dead).shown_or_empty(self.oldest_ready_ms).shown(self.paused);
+        cells.text(settings.order).shown_or_empty(settings.concurrency).shown_or_empty(settings.rate);
+        cells.shown_or_empty(settings.jobs_max).shown_or_empty(settings.dead_max);
+        cells.shown_or_empty(settings.dead_max_age.as_deref());
+    }
+}
