@@ -1,0 +1,67 @@
+"""A client for Fieldpost: its delay queue with workers, for threads and for tasks, and the signatures of its webhooks.
+
+import fieldpost
+
+with fieldpost.Client("http://127.0.0.1:8080") as client:
+    mails = client.queue("shop", "mails")
+    mails.publish({"to": "ada@example.org"}, delay="10m", alias="welcome-17")
+"""
+
+from ._version import __version__
+from .aio import AsyncClient, AsyncQueue
+from .aio_worker import AsyncWorker
+from .calls import Alias
+from .client import Client, Queue
+from .errors import (
+    ApiError,
+    ConflictError,
+    ConnectionFailedError,
+    FieldpostError,
+    ForbiddenError,
+    NotFoundError,
+    RefusedError,
+    StaleReservationError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, PublishedJob, Settings
+from .protocol import Retries
+from .worker import Worker
+from .working import Options, Retry, doubling
+
+__all__ = [
+    "Acked",
+    "Alias",
+    "ApiError",
+    "AsyncClient",
+    "AsyncQueue",
+    "AsyncWorker",
+    "Client",
+    "ConflictError",
+    "ConnectionFailedError",
+    "DeadLetter",
+    "FieldpostError",
+    "Figures",
+    "ForbiddenError",
+    "Job",
+    "JobView",
+    "NewJob",
+    "NotFoundError",
+    "Options",
+    "PublishedJob",
+    "Queue",
+    "RefusedError",
+    "Retries",
+    "Retry",
+    "Settings",
+    "StaleReservationError",
+    "TooManyRequestsError",
+    "UnauthorizedError",
+    "UnavailableError",
+    "UnexpectedAnswerError",
+    "Worker",
+    "__version__",
+    "doubling",
+]

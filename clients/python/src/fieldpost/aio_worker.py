@@ -1,0 +1,187 @@
+"""A worker of tasks: takes jobs, has a handler do them, keeps their leases, and settles them.
+
+Each job is a task, which runs its handler beside the extensions of its lease and then settles it. What is done is
+acknowledged together: while one call is under way, the next one gathers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Callable
+
+from .errors import StaleReservationError
+from .model import Job
+from .times import Duration
+from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, tell_stale
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .aio import AsyncClient
+
+#: Does a job: the job is done when it returns, and tried again when it raises.
+AsyncHandler = Callable[[Job], Awaitable[object]]
+
+
+class AsyncWorker:
+    """Handles jobs of one or more queues of a namespace, of earlier queues first.
+
+    The options are those of :class:`fieldpost.Options`. A handler that takes longer than ``ttr`` keeps its job: the
+    lease is extended while it runs. When a lease is lost all the same - the job was cancelled, or the server could not
+    be reached for too long - the handler is cancelled.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        namespace: str,
+        queues: Sequence[str],
+        handler: AsyncHandler,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._queues = list(queues)
+        self._handler = handler
+        self._options = Options(**options)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._done: list[tuple[Job, asyncio.Future[None]]] = []
+        self._acker: asyncio.Task[None] | None = None
+        self._stopping = False
+        # Something has ended, or is to end. Made in the loop that it is for.
+        self._news: asyncio.Event | None = None
+
+    async def run(self) -> None:
+        """Works until :meth:`stop` is called, then finishes what it has begun.
+
+        Raises what only a person can mend, such as a token that is refused; everything else is logged and tried again.
+        When the task that this runs in is cancelled, handlers are cancelled too, and their jobs given back.
+        """
+        self._news = asyncio.Event()
+        timeout = self._options.stop_timeout
+        try:
+            await self._take()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=None if timeout is None else timeout.total_seconds())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
+        self._stopping = True
+        if self._news is not None:
+            self._news.set()
+
+    async def _take(self) -> None:
+        options, unanswered = self._options, 0
+        while not self._stopping:
+            free = options.concurrency - len(self._tasks)
+            if free == 0:
+                await self._hear(None)
+                continue
+            try:
+                jobs = await self._client.consume(
+                    self._namespace, self._queues, max_jobs=free, ttr=options.ttr, wait=options.wait
+                )
+            except Exception as error:
+                if is_for_good(error):
+                    raise
+                unanswered += 1
+                log.warning("no jobs could be taken: %s", error)
+                await self._hear(ask_again_after(unanswered))
+                continue
+            unanswered = 0
+            for job in jobs:
+                task = asyncio.ensure_future(self._work(job))
+                self._tasks.add(task)
+                task.add_done_callback(self._ended)
+
+    async def _hear(self, timeout: float | None) -> None:
+        """Waits until a job has ended or the worker is stopped."""
+        assert self._news is not None, "run has made it"
+        self._news.clear()
+        if self._stopping:
+            return
+        try:
+            await asyncio.wait_for(self._news.wait(), timeout)
+        except asyncio.TimeoutError:
+            return
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._news is not None:
+            self._news.set()
+
+    async def _work(self, job: Job) -> None:
+        handler = asyncio.ensure_future(self._handle(job))
+        try:
+            await self._keep(job, handler)
+        except asyncio.CancelledError:
+            handler.cancel()
+            await asyncio.gather(handler, return_exceptions=True)
+            await self._release(job, 0, "the worker stopped")
+            raise
+        if job.lease_lost:
+            return
+        error = handler.exception() if not handler.cancelled() else asyncio.CancelledError("the handler")
+        if error is None:
+            await self._ack(job)
+        else:
+            await self._release(job, *release_terms(self._options, job, error))
+
+    async def _handle(self, job: Job) -> None:
+        await self._handler(job)
+
+    async def _keep(self, job: Job, handler: asyncio.Future[Any]) -> None:
+        """Extends the lease until the handler has ended, or cancels it where that cannot be done."""
+        ttr = self._options.ttr.total_seconds()
+        ends_at = time.monotonic() + ttr
+        while not handler.done():
+            await asyncio.wait({handler}, timeout=self._options.extend_every)
+            if handler.done():
+                return
+            began = time.monotonic()
+            try:
+                # A call that outlasts the lease is no longer worth waiting for.
+                await asyncio.wait_for(self._client.extend(job, self._options.ttr), max(0.0, ends_at - began))
+                ends_at = began + ttr
+            except StaleReservationError:
+                job.lease.lost = True
+            except Exception as error:
+                log.warning("the lease of job %s could not be extended: %r", job.id, error)
+                job.lease.lost = time.monotonic() >= ends_at
+            if job.lease.lost:
+                log.warning("the lease of job %s was lost; it may run again", job.id)
+                handler.cancel()
+                await asyncio.gather(handler, return_exceptions=True)
+
+    async def _ack(self, job: Job) -> None:
+        acked = asyncio.get_running_loop().create_future()
+        self._done.append((job, acked))
+        if self._acker is None:
+            self._acker = asyncio.ensure_future(self._ack_all())
+        await asyncio.shield(acked)
+
+    async def _ack_all(self) -> None:
+        while self._done:
+            done, self._done = self._done, []
+            jobs = [job for job, _ in done]
+            try:
+                tell_stale(await self._client.ack_many(jobs), jobs)
+            except Exception:
+                log.exception("%d jobs were done, but it could not be said; they will run again", len(jobs))
+            for _, acked in done:
+                acked.set_result(None)
+        self._acker = None
+
+    async def _release(self, job: Job, delay: Duration, error: str) -> None:
+        try:
+            await self._client.release(job, delay=delay, error=error)
+        except StaleReservationError:
+            log.warning("job %s was to be given back, but its lease had ended", job.id)
+        except Exception:
+            log.exception("job %s could not be given back; it comes again when its lease ends", job.id)

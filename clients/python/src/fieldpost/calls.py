@@ -1,0 +1,261 @@
+"""The calls of the API as data: what is sent, how the answer is read, and whether the call may be repeated.
+
+Both clients run these; nothing here opens a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Generic, TypeVar, Union
+from urllib.parse import quote, urlencode
+
+from .model import (
+    UNSET,
+    Acked,
+    DeadLetter,
+    Figures,
+    Job,
+    JobView,
+    NewJob,
+    PublishedJob,
+    Settings,
+    put_payload,
+)
+from .times import Duration, Moment, duration_text, moment_text
+
+T = TypeVar("T")
+
+#: Seconds to outwait a ``wait`` that is written as only the server reads it: no server waits longer.
+_WAIT_IF_UNREADABLE = 300.0
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request, and how its answer is read."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    #: Whether doing it twice comes to the same as doing it once.
+    repeatable: bool = True
+    #: Seconds that the server may take before it answers, beyond what any answer takes.
+    patience: float = 0.0
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True)
+class QueuePath:
+    """Where the calls of a queue are."""
+
+    namespace: str
+    queue: str
+
+    def __str__(self) -> str:
+        return f"/v1/queues/{quote(self.namespace, safe='')}/{quote(self.queue, safe='')}"
+
+    def job(self, id_or_alias: JobRef) -> str:
+        """Where a job is."""
+        kind, name = ("aliases", id_or_alias.name) if isinstance(id_or_alias, Alias) else ("jobs", id_or_alias)
+        return f"{self}/{kind}/{quote(name, safe='')}"
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A job by your own id: ``queue.cancel(Alias("order-17"))``."""
+
+    name: str
+
+
+#: Which job is meant: its id, or an :class:`Alias`.
+JobRef = Union[str, Alias]
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _json(value: Any) -> bytes:
+    # NaN and the infinities are not JSON; better told here than refused there.
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _published(answer: Any) -> list[PublishedJob]:
+    return [PublishedJob.read(item) for item in answer["jobs"]]
+
+
+def publish(path: QueuePath, jobs: Sequence[NewJob], idempotency_key: str | None) -> Call[list[PublishedJob]]:
+    """Publish jobs, all or none. The key makes it repeatable: the server answers a repeat as it did the first."""
+    body = {"jobs": [job.body() for job in jobs]}
+    key = idempotency_key if idempotency_key is not None else uuid.uuid4().hex
+    return Call("POST", f"{path}/jobs", _published, _json(body), {"Idempotency-Key": key})
+
+
+def consume(
+    namespace: str, queues: Sequence[str], max_jobs: int, ttr: Duration | None, wait: Duration | None
+) -> Call[list[Job]]:
+    """Reserve jobs. A repeat is no harm: what was reserved for an answer that got lost comes back."""
+    body: dict[str, Any] = {"max": max_jobs}
+    if ttr is not None:
+        body["ttr"] = duration_text(ttr)
+    if wait is not None:
+        body["wait"] = duration_text(wait)
+    names = ",".join(quote(queue, safe="") for queue in queues)
+
+    def read(answer: Any) -> list[Job]:
+        return [Job.read(namespace, item) for item in answer["jobs"]]
+
+    path = f"/v1/queues/{quote(namespace, safe='')}/{names}/consume"
+    return Call("POST", path, read, _json(body), patience=_seconds(wait))
+
+
+def _seconds(wait: Duration | None) -> float:
+    if wait is None:
+        return 0.0
+    text = duration_text(wait)
+    plain = text[:-2] if text.endswith("ms") else ""
+    return int(plain) / 1000 if plain.isdecimal() else _WAIT_IF_UNREADABLE
+
+
+def _path_of(job: Job) -> QueuePath:
+    return QueuePath(job.namespace, job.queue)
+
+
+def ack(job: Job) -> Call[None]:
+    """A job is done."""
+    body = _json({"reservation": job.reservation})
+    return Call("POST", f"{_path_of(job).job(job.id)}/ack", _nothing, body)
+
+
+def ack_many(path: QueuePath, reservations: Sequence[str]) -> Call[Acked]:
+    """Jobs of one queue are done."""
+    return Call("POST", f"{path}/ack", Acked.read, _json({"reservations": list(reservations)}))
+
+
+def by_queue(jobs: Iterable[Job]) -> dict[QueuePath, list[str]]:
+    """Reservations by the queue that their jobs are in."""
+    paths: dict[QueuePath, list[str]] = {}
+    for job in jobs:
+        paths.setdefault(_path_of(job), []).append(job.reservation)
+    return paths
+
+
+def extend(job: Job, ttr: Duration) -> Call[None]:
+    """A reservation ends this long from now."""
+    body = _json({"reservation": job.reservation, "ttr": duration_text(ttr)})
+    return Call("POST", f"{_path_of(job).job(job.id)}/extend", _nothing, body)
+
+
+def release(job: Job, delay: Duration | None, error: str | None) -> Call[None]:
+    """A job is given back."""
+    body: dict[str, Any] = {"reservation": job.reservation}
+    if delay is not None:
+        body["delay"] = duration_text(delay)
+    if error is not None:
+        body["error"] = error
+    return Call("POST", f"{_path_of(job).job(job.id)}/release", _nothing, _json(body))
+
+
+def get(path: QueuePath, job: JobRef) -> Call[JobView]:
+    """Look at a job."""
+    return Call("GET", path.job(job), JobView.read)
+
+
+def change(path: QueuePath, job: JobRef, payload: Any, delay: Duration | None, run_at: Moment | None) -> Call[JobView]:
+    """Give a waiting job another payload or time."""
+    body: dict[str, Any] = {}
+    if payload is not UNSET:
+        put_payload(body, payload)
+    if delay is not None:
+        body["delay"] = duration_text(delay)
+    if run_at is not None:
+        body["run_at"] = moment_text(run_at)
+    return Call("PATCH", path.job(job), JobView.read, _json(body))
+
+
+def cancel(path: QueuePath, job: JobRef) -> Call[None]:
+    """Cancel a job. Not repeated: the second time there is no such job, or under an alias another one."""
+    return Call("DELETE", path.job(job), _nothing, repeatable=False)
+
+
+def _page(read: Callable[[Any], T]) -> Callable[[Any], Page[T]]:
+    def page(answer: Any) -> Page[T]:
+        return Page([read(item) for item in answer["items"]], answer.get("next_cursor"))
+
+    return page
+
+
+def _query(path: str, **parameters: str | int | None) -> str:
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def jobs(path: QueuePath, state: str | None, limit: int, cursor: str | None) -> Call[Page[JobView]]:
+    """A page of a queue's jobs."""
+    return Call("GET", _query(f"{path}/jobs", state=state, limit=limit, cursor=cursor), _page(JobView.read))
+
+
+def dead(path: QueuePath, limit: int, cursor: str | None) -> Call[Page[DeadLetter]]:
+    """A page of a queue's dead letters."""
+    return Call("GET", _query(f"{path}/dead", limit=limit, cursor=cursor), _page(DeadLetter.read))
+
+
+def queues(namespace: str | None, limit: int, cursor: str | None) -> Call[Page[Figures]]:
+    """A page of queues."""
+    path = _query("/v1/queues", namespace=namespace, limit=limit, cursor=cursor)
+    return Call("GET", path, _page(Figures.read))
+
+
+def figures(path: QueuePath) -> Call[Figures]:
+    """How a queue stands."""
+    return Call("GET", str(path), Figures.read)
+
+
+def set_settings(path: QueuePath, settings: Settings) -> Call[None]:
+    """Set what a queue does."""
+    return Call("PUT", f"{path}/settings", _nothing, _json(settings.body()))
+
+
+def respawn(path: QueuePath, ids: Iterable[str] | None, limit: int | None) -> Call[int]:
+    """Have dead jobs tried again. Not repeated: it would take others."""
+    body: dict[str, Any] = {}
+    if ids is not None:
+        body["ids"] = list(ids)
+    if limit is not None:
+        body["limit"] = limit
+
+    def read(answer: Any) -> int:
+        return int(answer["respawned"])
+
+    return Call("POST", f"{path}/dead/respawn", read, _json(body), repeatable=ids is not None)
+
+
+def delete_dead(path: QueuePath) -> Call[None]:
+    """Throw the dead letters away."""
+    return Call("DELETE", f"{path}/dead", _nothing)
+
+
+def pause(path: QueuePath) -> Call[None]:
+    """Stop giving out jobs."""
+    return Call("POST", f"{path}/pause", _nothing)
+
+
+def resume(path: QueuePath) -> Call[None]:
+    """Go on giving out jobs."""
+    return Call("POST", f"{path}/resume", _nothing)
+
+
+def delete(path: QueuePath) -> Call[None]:
+    """Delete a queue with all that it holds."""
+    return Call("DELETE", str(path), _nothing)

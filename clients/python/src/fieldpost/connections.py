@@ -1,0 +1,109 @@
+"""Kept connections for threads, on ``http.client``."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from typing import Any
+
+from .calls import Call
+from .errors import ConnectionFailedError, UnexpectedAnswerError
+from .protocol import Answer, Server
+
+#: Connections that wait to be used again, at most.
+IDLE_MAX = 64
+#: One that has waited this long, in seconds, is not used again: what stands between may have forgotten it.
+IDLE_SECONDS_MAX = 30.0
+#: The largest answer that is read: 1,000 jobs of 1 MiB would be more, and belong into several calls.
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Connections:
+    """Connections to one server, each used by one thread at a time."""
+
+    def __init__(self, server: Server, timeout: float) -> None:
+        self._server = server
+        self._timeout = timeout
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def exchange(self, call: Call[Any]) -> Answer:
+        """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
+        connection = self._take()
+        try:
+            answer, reusable = self._exchange_on(connection, call)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
+        except BaseException:
+            connection.close()
+            raise
+        if reusable:
+            self._give(connection)
+        else:
+            connection.close()
+        return answer
+
+    def close(self) -> None:
+        """Closes what is idle; what is in use is closed when its call is over."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def _exchange_on(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[Answer, bool]:
+        if connection.sock is None:
+            connection.timeout = self._timeout
+            connection.connect()
+        connection.sock.settimeout(self._timeout + call.patience)
+        connection.request(call.method, self._server.prefix + call.path, call.body, self._server.headers(call))
+        with connection.getresponse() as response:
+            body = response.read(ANSWER_BYTES_MAX + 1)
+            if len(body) > ANSWER_BYTES_MAX:
+                raise UnexpectedAnswerError(f"{call.path}: an answer of more than {ANSWER_BYTES_MAX} bytes")
+            if response.length:
+                # Read with a limit, one that breaks off is not told apart by itself.
+                raise http.client.IncompleteRead(body, response.length)
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, headers, body), response.isclosed() and not response.will_close
+
+    def _take(self) -> http.client.HTTPConnection:
+        oldest = time.monotonic() - IDLE_SECONDS_MAX
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the client is closed")
+            fresh = self._idle.pop() if self._idle else None
+        if fresh is not None and fresh[0] >= oldest:
+            return fresh[1]
+        if fresh is not None:
+            # The one used last is too old, and so are the others.
+            self._drop_idle(fresh[1])
+        return self._new()
+
+    def _drop_idle(self, connection: http.client.HTTPConnection) -> None:
+        connection.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for _, other in idle:
+            other.close()
+
+    def _give(self, connection: http.client.HTTPConnection) -> None:
+        dropped: http.client.HTTPConnection | None = None
+        with self._lock:
+            if self._closed:
+                dropped = connection
+            else:
+                if len(self._idle) >= IDLE_MAX:
+                    dropped = self._idle.pop(0)[1]
+                self._idle.append((time.monotonic(), connection))
+        if dropped is not None:
+            dropped.close()
+
+    def _new(self) -> http.client.HTTPConnection:
+        server = self._server
+        if server.tls is None:
+            return http.client.HTTPConnection(server.host, server.port)
+        return http.client.HTTPSConnection(server.host, server.port, context=server.tls)

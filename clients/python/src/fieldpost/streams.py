@@ -1,0 +1,178 @@
+"""Kept connections for tasks: HTTP/1.1 on asyncio's streams, as much of it as one server and one client need."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from .calls import Call
+from .connections import ANSWER_BYTES_MAX, IDLE_MAX, IDLE_SECONDS_MAX
+from .errors import ConnectionFailedError, UnexpectedAnswerError
+from .protocol import Answer, Server
+
+#: The longest head of an answer, and the longest line of a chunked body.
+HEAD_BYTES_MAX = 64 * 1024
+#: Statuses that are followed by the real one.
+_INTERIM = range(100, 200)
+_BODILESS = (204, 304)
+
+
+class _Stream:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.used_at = time.monotonic()
+
+    @classmethod
+    async def open(cls, server: Server) -> _Stream:
+        """Connects."""
+        name = server.host if server.tls is not None else None
+        reader, writer = await asyncio.open_connection(
+            server.host, server.port, ssl=server.tls, server_hostname=name, limit=HEAD_BYTES_MAX
+        )
+        return cls(reader, writer)
+
+    async def exchange(self, server: Server, call: Call[Any]) -> tuple[Answer, bool]:
+        """Sends a call and reads its answer, and whether another may follow."""
+        self._writer.write(_request(server, call))
+        await self._writer.drain()
+        status, headers = await self._head()
+        while status in _INTERIM:
+            status, headers = await self._head()
+        body, ended = await self._body(status, headers)
+        keeps = "close" not in headers.get("connection", "").lower()
+        return Answer(status, headers, body), ended and keeps
+
+    async def close(self) -> None:
+        """Closes, however the other side takes it."""
+        self._writer.close()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._writer.wait_closed(), 1.0)
+
+    def abort(self) -> None:
+        """Closes without waiting."""
+        self._writer.transport.abort()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the other side has hung up meanwhile."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    async def _head(self) -> tuple[int, dict[str, str]]:
+        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head[:-4].split("\r\n")
+        version, _, rest = first.partition(" ")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
+            raise UnexpectedAnswerError(f"not HTTP: {first[:80]!r}")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.strip().lower()] = value.strip()
+        return int(rest[:3]), headers
+
+    async def _body(self, status: int, headers: dict[str, str]) -> tuple[bytes, bool]:
+        if status in _BODILESS:
+            return b"", True
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return await self._chunks(), True
+        length = headers.get("content-length")
+        if length is None:
+            return await self._rest(), False
+        if not length.isdecimal():
+            raise UnexpectedAnswerError(f"content-length: {length[:80]!r}")
+        return await self._reader.readexactly(_fitting(int(length))), True
+
+    async def _chunks(self) -> bytes:
+        body = bytearray()
+        while True:
+            line = await self._reader.readuntil(b"\r\n")
+            size = _fitting(int(line.split(b";")[0], 16))
+            if size == 0:
+                break
+            _fitting(len(body) + size)
+            body += await self._reader.readexactly(size)
+            await self._reader.readexactly(2)
+        while await self._reader.readuntil(b"\r\n") != b"\r\n":
+            pass
+        return bytes(body)
+
+    async def _rest(self) -> bytes:
+        body = bytearray()
+        while part := await self._reader.read(HEAD_BYTES_MAX):
+            body += part
+            _fitting(len(body))
+        return bytes(body)
+
+
+def _fitting(length: int) -> int:
+    if not 0 <= length <= ANSWER_BYTES_MAX:
+        raise UnexpectedAnswerError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+    return length
+
+
+def _request(server: Server, call: Call[Any]) -> bytes:
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    headers = {"Host": f"{host}:{server.port}", **server.headers(call)}
+    if call.body is not None or call.method != "GET":
+        headers["Content-Length"] = str(len(call.body or b""))
+    lines = [f"{call.method} {server.prefix}{call.path} HTTP/1.1"]
+    for name, value in headers.items():
+        if "\r" in value or "\n" in value:
+            raise ValueError(f"{name} must not have a line break")
+        lines.append(f"{name}: {value}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (call.body or b"")
+
+
+class Streams:
+    """Connections to one server, each used by one task at a time."""
+
+    def __init__(self, server: Server, timeout: float) -> None:
+        self._server = server
+        self._timeout = timeout
+        self._idle: list[_Stream] = []
+        self._closed = False
+
+    async def exchange(self, call: Call[Any]) -> Answer:
+        """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
+        stream: _Stream | None = None
+        try:
+            stream = await self._take()
+            patience = self._timeout + call.patience
+            answer, reusable = await asyncio.wait_for(stream.exchange(self._server, call), patience)
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
+            if stream is not None:
+                stream.abort()
+            raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
+        except BaseException:
+            # Cancelled, most likely: the answer is not waited for, so that the server sees that nobody wants it.
+            if stream is not None:
+                stream.abort()
+            raise
+        if reusable and not self._closed and len(self._idle) < IDLE_MAX:
+            stream.used_at = time.monotonic()
+            self._idle.append(stream)
+        else:
+            await stream.close()
+        return answer
+
+    async def close(self) -> None:
+        """Closes what is idle; what is in use is closed when its call is over."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for stream in idle:
+            await stream.close()
+
+    async def _take(self) -> _Stream:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        oldest = time.monotonic() - IDLE_SECONDS_MAX
+        while self._idle:
+            stream = self._idle.pop()
+            if stream.used_at >= oldest and not stream.is_over:
+                return stream
+            stream.abort()
+        return await asyncio.wait_for(_Stream.open(self._server), self._timeout)

@@ -1,0 +1,294 @@
+"""A worker of threads: takes jobs, has a handler do them, keeps their leases, and settles them.
+
+One thread decides everything, in :meth:`Worker.run`; what takes time - asking, handling, extending, settling - is done
+by others, which report to it. So there is no state that two threads change, and a signal handler may call
+:meth:`Worker.stop`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Callable
+
+from .errors import StaleReservationError
+from .model import Job
+from .times import Duration
+from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, tell_stale
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .client import Client
+
+#: Does a job: the job is done when it returns, and tried again when it raises.
+Handler = Callable[[Job], object]
+
+_NEVER = float("inf")
+
+
+@dataclass(eq=False)
+class _Running:
+    """A job that a handler has."""
+
+    job: Job
+    #: When its lease is to be extended, and when it ends, on the monotonic clock.
+    extend_at: float
+    ends_at: float
+    extending: bool = False
+    #: Its handler has ended.
+    settling: bool = False
+
+
+@dataclass
+class _State:
+    """What the deciding thread knows."""
+
+    running: set[_Running] = field(default_factory=set)
+    done: list[_Running] = field(default_factory=list)
+    asking: bool = False
+    acking: bool = False
+    ask_at: float = 0.0
+    unanswered: int = 0
+    stop_by: float | None = None
+
+
+class _Crew:
+    """Threads that do what they are told, and do not keep the program from ending."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"fieldpost-{name}-{n}", daemon=True) for n in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def do(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+    def dismiss(self) -> None:
+        for _ in self._threads:
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+
+class Worker:
+    """Handles jobs of one or more queues of a namespace, of earlier queues first.
+
+    The options are those of :class:`fieldpost.Options`. A handler that takes longer than ``ttr`` keeps its job: the
+    lease is extended while it runs. When a lease is lost all the same - the job was cancelled, or the server could not
+    be reached for too long - ``job.lease_lost`` becomes true, and what the handler then returns counts for nothing.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        queues: Sequence[str],
+        handler: Handler,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._queues = list(queues)
+        self._handler = handler
+        self._options = Options(**options)
+        # Holds what others report: at most one thing for each that is under way, and one for each stop.
+        self._reports: queue.SimpleQueue[Callable[[_State], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Works until :meth:`stop` is called, then finishes what it has begun.
+
+        Raises what only a person can mend, such as a token that is refused; everything else is logged and tried again.
+        """
+        state = _State()
+        handlers = _Crew(self._options.concurrency, "handler")
+        # One to ask, one to acknowledge, one to extend.
+        callers = _Crew(3, "caller")
+        try:
+            while not self._is_over(state):
+                self._order(state, handlers, callers)
+                self._hear(state)
+        finally:
+            self._give_back(state)
+            handlers.dismiss()
+            callers.dismiss()
+
+    def stop(self) -> None:
+        """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
+        self._reports.put(self._stopped)
+
+    # What is to be done next.
+
+    def _order(self, state: _State, handlers: _Crew, callers: _Crew) -> None:
+        now = time.monotonic()
+        free = self._options.concurrency - len(state.running)
+        if state.stop_by is None and not state.asking and free > 0 and now >= state.ask_at:
+            state.asking = True
+            callers.do(partial(self._ask, free, handlers))
+        if state.done and not state.acking:
+            state.acking = True
+            done, state.done = state.done, []
+            callers.do(partial(self._ack, done))
+        for running in state.running:
+            if now >= running.ends_at:
+                running.job.lease.lost = True
+            if now >= running.extend_at and not (running.extending or running.settling or running.job.lease_lost):
+                running.extending = True
+                callers.do(partial(self._extend, running))
+
+    def _hear(self, state: _State) -> None:
+        """Waits for a report, or until something is to be done without one."""
+        wake_at = min((self._wake_at(running) for running in state.running), default=_NEVER)
+        if state.stop_by is not None:
+            # When it has passed, only an answer is still waited for.
+            wake_at = wake_at if state.asking else min(wake_at, state.stop_by)
+        elif not state.asking and len(state.running) < self._options.concurrency:
+            wake_at = min(wake_at, state.ask_at)
+        try:
+            timeout = None if wake_at == _NEVER else max(0.0, wake_at - time.monotonic())
+            self._reports.get(timeout=timeout)(state)
+            # Whatever else has come by now is settled together.
+            while True:
+                self._reports.get_nowait()(state)
+        except queue.Empty:
+            return
+
+    @staticmethod
+    def _wake_at(running: _Running) -> float:
+        if running.settling or running.job.lease_lost:
+            return _NEVER
+        return running.ends_at if running.extending else min(running.extend_at, running.ends_at)
+
+    @staticmethod
+    def _is_over(state: _State) -> bool:
+        # An answer that is on its way may bring jobs, which nobody else would get until their leases end.
+        if state.stop_by is None or state.asking:
+            return False
+        return not state.running or time.monotonic() >= state.stop_by
+
+    def _give_back(self, state: _State) -> None:
+        """What a stop did not wait for."""
+        if state.done:
+            self._ack(state.done)
+        for running in state.running:
+            if not running.settling:
+                self._release(running.job, 0, "the worker stopped")
+            running.job.lease.lost = True
+
+    # What the other threads do, each ending with a report.
+
+    def _ask(self, free: int, handlers: _Crew) -> None:
+        options = self._options
+        try:
+            jobs = self._client.consume(
+                self._namespace, self._queues, max_jobs=free, ttr=options.ttr, wait=options.wait
+            )
+        except Exception as error:
+            self._reports.put(partial(self._not_answered, error=error))
+        else:
+            self._reports.put(partial(self._answered, jobs=jobs, handlers=handlers))
+
+    def _handle(self, running: _Running) -> None:
+        try:
+            self._handler(running.job)
+        except BaseException as error:
+            self._reports.put(partial(self._failed, running=running))
+            if not running.job.lease_lost:
+                self._release(running.job, *release_terms(self._options, running.job, error))
+            self._reports.put(partial(self._settled, settled=[running]))
+        else:
+            self._reports.put(partial(self._succeeded, running=running))
+
+    def _release(self, job: Job, delay: Duration, error: str) -> None:
+        try:
+            self._client.release(job, delay=delay, error=error)
+        except StaleReservationError:
+            log.warning("job %s was to be given back, but its lease had ended", job.id)
+        except Exception:
+            log.exception("job %s could not be given back; it comes again when its lease ends", job.id)
+
+    def _ack(self, done: list[_Running]) -> None:
+        try:
+            acked = self._client.ack_many([running.job for running in done])
+            tell_stale(acked, (running.job for running in done))
+        except Exception:
+            log.exception("%d jobs were done, but it could not be said; they will run again", len(done))
+        self._reports.put(partial(self._acked, done=done))
+
+    def _extend(self, running: _Running) -> None:
+        began = time.monotonic()
+        report = partial(self._extended, running=running, began=began)
+        try:
+            self._client.extend(running.job, self._options.ttr)
+        except StaleReservationError:
+            self._reports.put(partial(report, lost=True))
+        except Exception as error:
+            log.warning("the lease of job %s could not be extended: %s", running.job.id, error)
+            self._reports.put(partial(report, held=False))
+        else:
+            self._reports.put(report)
+
+    # What is made of their reports, by the deciding thread.
+
+    def _stopped(self, state: _State) -> None:
+        if state.stop_by is None:
+            timeout = self._options.stop_timeout
+            state.stop_by = _NEVER if timeout is None else time.monotonic() + timeout.total_seconds()
+
+    def _answered(self, state: _State, jobs: list[Job], handlers: _Crew) -> None:
+        state.asking, state.unanswered = False, 0
+        now = time.monotonic()
+        for job in jobs:
+            running = _Running(job, now + self._options.extend_every, now + self._options.ttr.total_seconds())
+            state.running.add(running)
+            if state.stop_by is None or now < state.stop_by:
+                handlers.do(partial(self._handle, running))
+
+    @staticmethod
+    def _not_answered(state: _State, error: Exception) -> None:
+        state.asking = False
+        if is_for_good(error):
+            raise error
+        state.unanswered += 1
+        state.ask_at = time.monotonic() + ask_again_after(state.unanswered)
+        log.warning("no jobs could be taken: %s", error)
+
+    @staticmethod
+    def _succeeded(state: _State, running: _Running) -> None:
+        running.settling = True
+        if running.job.lease_lost:
+            log.warning("job %s was done, but its lease was lost; it may run again", running.job.id)
+            state.running.discard(running)
+        else:
+            state.done.append(running)
+
+    @staticmethod
+    def _failed(_: _State, running: _Running) -> None:
+        running.settling = True
+
+    @staticmethod
+    def _settled(state: _State, settled: list[_Running]) -> None:
+        state.running.difference_update(settled)
+
+    @staticmethod
+    def _acked(state: _State, done: list[_Running]) -> None:
+        state.acking = False
+        state.running.difference_update(done)
+
+    def _extended(self, _: _State, running: _Running, began: float, held: bool = True, lost: bool = False) -> None:
+        running.extending = False
+        running.extend_at = began + self._options.extend_every
+        # One that its handler has settled meanwhile was not lost.
+        if lost and not running.settling:
+            running.job.lease.lost = True
+        elif held:
+            running.ends_at = began + self._options.ttr.total_seconds()

@@ -1,0 +1,1 @@
+"""Tests of the package: of its own rules against a scripted server, and of everything else against a real one."""
