@@ -95,6 +95,7 @@ async fn a_second_server_on_the_same_directory_is_refused() {
         .arg(&directory)
         .env("FIELDPOST_HTTP__LISTEN", "127.0.0.1:0")
         .env("FIELDPOST_MQTT__LISTEN", "127.0.0.1:0")
+        .env("FIELDPOST_GRPC__LISTEN", "127.0.0.1:0")
         .output()
         .expect("it ends");
     let said = String::from_utf8_lossy(&second.stderr);

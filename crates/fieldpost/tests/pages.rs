@@ -57,6 +57,7 @@ fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
         .env("TMPDIR", folder.path())
         .env("FIELDPOST_HTTP__LISTEN", format!("127.0.0.1:{http}"))
         .env("FIELDPOST_MQTT__LISTEN", format!("127.0.0.1:{mqtt}"))
+        .env("FIELDPOST_GRPC__LISTEN", "127.0.0.1:0")
         .env("FIELDPOST_URL", format!("http://127.0.0.1:{http}"))
         .current_dir(folder.path())
         .stdin(Stdio::null())

@@ -79,7 +79,7 @@ impl Site {
     /// # Errors
     /// When no temporary directory can be made.
     pub fn new(binary: &Path, settings: &[(&str, &str)]) -> io::Result<Self> {
-        let ports = ["HTTP", "MQTT"].map(|way| (format!("FIELDPOST_{way}__LISTEN"), "127.0.0.1:0"));
+        let ports = ["HTTP", "MQTT", "GRPC"].map(|way| (format!("FIELDPOST_{way}__LISTEN"), "127.0.0.1:0"));
         let ports = ports.iter().map(|(key, value)| (key.as_str(), *value));
         let settings =
             ports.chain(settings.iter().copied()).map(|(key, value)| (key.into(), value.into())).collect();

@@ -5,7 +5,7 @@
 //! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
 
 use super::reader::Reader;
-use super::shape::{AddressOrOff, Shape, Span, Whole};
+use super::shape::{Shape, Span, Whole};
 use super::{DAY, Duration, HOUR, MS};
 
 const COUNT: Whole = Whole { least: 1, most: 1_000 };

@@ -28,6 +28,7 @@ pub(super) struct Shares {
     /// What all connections together may take.
     pub(super) files: OpenFiles,
     pub(super) http: usize,
+    pub(super) grpc: usize,
     pub(super) mqtt: usize,
     pub(super) mqtt_greeting: usize,
     /// Webhooks that may be sent at a time.
@@ -41,12 +42,14 @@ pub(super) fn share(settings: &Settings) -> Shares {
         warn!(%error, "the limit of open files cannot be raised; many connections may be refused");
         rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(1_024, |(soft, _)| soft)
     });
-    let (http, mqtt) = (settings.http.connections_max, settings.mqtt.connections_max);
-    let shares = Shares::of(usize::try_from(files).unwrap_or(usize::MAX), http, mqtt);
-    if shares.http < http || shares.mqtt < mqtt {
+    let [http, grpc, mqtt] =
+        [settings.http.connections_max, settings.grpc.connections_max, settings.mqtt.connections_max];
+    let shares = Shares::of(usize::try_from(files).unwrap_or(usize::MAX), [http, grpc, mqtt]);
+    if shares.http < http || shares.grpc < grpc || shares.mqtt < mqtt {
         info!(
             files,
             http = shares.http,
+            grpc = shares.grpc,
             mqtt = shares.mqtt,
             webhooks = shares.webhooks,
             "the limit of open files allows for fewer connections than the settings do"
@@ -56,12 +59,13 @@ pub(super) fn share(settings: &Settings) -> Shares {
 }
 
 impl Shares {
-    fn of(files: usize, http: usize, mqtt: usize) -> Self {
+    fn of(files: usize, [http, grpc, mqtt]: [usize; 3]) -> Self {
         let webhooks = (files / WEBHOOKS_PART).clamp(WEBHOOK_FILES_MIN, WEBHOOK_FILES);
         let rest = files.saturating_sub(OWN_FILES + webhooks).max(4);
         Self {
             files: OpenFiles::new(rest),
             http: http.min(rest / 2),
+            grpc: grpc.min(rest / 2),
             mqtt: mqtt.min(rest - rest.div_ceil(SPARE_PART)),
             mqtt_greeting: GREETING_FILES.min(rest / GREETING_PART),
             webhooks: webhooks / 2,
@@ -81,9 +85,10 @@ mod tests {
             (1_024, (352, 693, 176, 32)),
             (100, (2, 3, 1, 32)),
         ] {
-            let shares = Shares::of(files, 16_384, 65_536);
-            let Shares { http, mqtt, mqtt_greeting, webhooks, .. } = shares;
+            let shares = Shares::of(files, [16_384, 16_384, 65_536]);
+            let Shares { http, grpc, mqtt, mqtt_greeting, webhooks, .. } = shares;
             assert_eq!((http, mqtt, mqtt_greeting, webhooks), expect, "{files}");
+            assert_eq!(grpc, http, "{files}");
         }
     }
 }

@@ -337,6 +337,7 @@ fn a_certificate_that_cannot_be_used_ends_the_start() {
     let output = Command::new(BINARY)
         .args(["serve", "--config", "f.toml", "--data-dir", "data"])
         .envs([("FIELDPOST_HTTP__LISTEN", "127.0.0.1:0"), ("FIELDPOST_MQTT__LISTEN", "127.0.0.1:0")])
+        .env("FIELDPOST_GRPC__LISTEN", "127.0.0.1:0")
         .current_dir(folder.path())
         .output()
         .expect("it runs");
