@@ -73,8 +73,7 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
         passed: &mut Vec<Passed>,
     ) -> Progress {
-        let wall = self.wall(now);
-        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
         for _ in 0..limit {
             let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };

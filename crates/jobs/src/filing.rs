@@ -56,9 +56,10 @@ impl Jobs {
         let is_waiting = entry.lease.is_none();
         // While loading all jobs go through the timers, and the first advance names their queues.
         let is_loading = turn.wakes.is_none();
-        let is_due = is_waiting && !is_loading && entry.visible_at <= turn.time(entry.clock_of_wait());
+        let mut is_due = is_waiting && !is_loading && entry.visible_at <= turn.time(entry.clock_of_wait());
         if let Some(at) = self.table.expires_at(job).filter(|_| is_waiting) {
             self.timers.note_expiry(at, self.table.entries[job].number, job);
+            is_due &= at > turn.now;
         }
         match self.table.group(job) {
             Some(group) => self.file_in_group(job, group, is_due, turn),

@@ -24,7 +24,7 @@ pub struct Jobs {
     keeps_dead_letters: bool,
     /// The wall clock of this step; `None` is the engine clock.
     wall: Option<Timestamp>,
-    /// By how much the wall clock was ahead when time last moved on, in milliseconds.
+    /// By how much the wall clock was ahead when it was last looked at, in milliseconds.
     pub(crate) wall_ahead_ms: i64,
 }
 
@@ -148,8 +148,11 @@ impl Jobs {
         self.wall = Some(wall);
     }
 
-    pub(crate) fn wall(&self, now: Timestamp) -> Timestamp {
-        self.wall.unwrap_or(now)
+    /// What the wall clock shows, now that the engine clock shows this.
+    pub(crate) fn see_wall(&mut self, now: Timestamp) -> Timestamp {
+        let wall = self.wall.unwrap_or(now);
+        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
+        wall
     }
 
     /// The counters after everything so far.
@@ -233,7 +236,7 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Option<JobHead> {
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match self.table.find(id)? {
             Found::Job(job) => {
@@ -264,7 +267,7 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let on_engine = turn.convert(run_at, clock, JobClock::Engine);
         match self.table.find(id).ok_or(Unmoved::Unknown)? {

@@ -53,8 +53,9 @@ impl Horizon {
         }
     }
 
-    /// The place just before another.
-    fn just_before((at, number): (Timestamp, u64)) -> Self {
+    /// The place just before this one, in the order of time.
+    #[must_use]
+    pub fn just_before(at: Timestamp, number: u64) -> Self {
         match number.checked_sub(1) {
             Some(number) => Self { at, number },
             None => Self { at: Timestamp(at.0.saturating_sub(1)), number: u64::MAX },
@@ -168,7 +169,7 @@ impl Lot {
 
     /// Has jobs of a clock be resident no further than to just before this place.
     pub(crate) fn draw_in(&mut self, clock: JobClock, place: (Timestamp, u64)) {
-        let before = Horizon::just_before(place);
+        let before = Horizon::just_before(place.0, place.1);
         let horizon = self.horizon(clock).map_or(before, |horizon| horizon.min(before));
         self.set_horizon(clock, Some(horizon));
     }
@@ -233,8 +234,8 @@ impl Jobs {
             self.lot.short.clear();
             return None;
         }
-        let is_roomy = self.is_roomy();
-        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, self.wall(now))] {
+        let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
+        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
             let Some(horizon) = self.lot.horizon(clock) else { continue };
             let is_near = horizon.at <= time.after(AHEAD);
             let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
@@ -269,7 +270,7 @@ impl Jobs {
                 let Some(queue) = self.queues.find(key) else { return };
                 self.lot.short.remove(&(key, group));
                 self.set_line(queue, group, to);
-                let wall = self.wall(now);
+                let wall = self.see_wall(now);
                 let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
                 self.move_up(queue, group, &mut turn);
             }
@@ -289,7 +290,7 @@ impl Jobs {
         let queue = self.table.entries[job].queue;
         self.count_less(queue, parked.parking);
         self.put(job, batch);
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         self.file(job, &mut turn);
     }
@@ -310,10 +311,25 @@ impl Jobs {
         }
         let entry = &self.table.entries[job];
         if turn.wakes.is_some() && entry.visible_at <= turn.time(entry.clock) {
-            self.is_behind_line(job).then_some(Parking::Worker)
+            let lasts = !self.expires_soon(job, turn.now);
+            (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
         } else {
-            self.is_behind_time(job).then_some(Parking::Time)
+            let outlives = self.outlives_its_wait(job);
+            (outlives && self.is_behind_time(job)).then_some(Parking::Time)
         }
+    }
+
+    /// Whether a job would be read in again at once because it expires.
+    pub(crate) fn expires_soon(&self, job: Handle<Entry>, now: Timestamp) -> bool {
+        self.table.expires_at(job).is_some_and(|at| at <= now.after(AHEAD))
+    }
+
+    /// Whether a job comes due before it expires. The store finds one that waits for its time by that only.
+    pub(crate) fn outlives_its_wait(&self, job: Handle<Entry>) -> bool {
+        let Entry { visible_at, clock, .. } = self.table.entries[job];
+        let ahead = if clock == JobClock::Wall { self.wall_ahead_ms } else { 0 };
+        let due = Timestamp(visible_at.0.saturating_sub(ahead));
+        self.table.expires_at(job).is_none_or(|at| at > due)
     }
 
     /// Whether a job is one that the store alone can have: not started, and nothing waits for it. The store keeps a group's
@@ -333,8 +349,11 @@ impl Jobs {
 
     pub(crate) fn is_behind_line(&self, job: Handle<Entry>) -> bool {
         let (entry, group) = (&self.table.entries[job], self.table.group(job));
-        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[entry.queue].order };
-        let line = self.line(entry.queue, group);
+        let queue = entry.queue;
+        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
+        // Of a group that nothing is known of, this job becomes the one by which it is known.
+        let is_known = group.is_none_or(|group| self.groups.line(queue, group).is_some());
+        let line = self.line(queue, group).filter(|_| is_known);
         line.is_some_and(|line| line.is_before(entry.order(), order))
     }
 

@@ -71,7 +71,7 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {

@@ -132,7 +132,7 @@ impl Jobs {
     /// loaded again.
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
         let job = self.enter(head);
         match head.state {
@@ -248,7 +248,7 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Acked, Stale> {
         let job = self.reserved(now, reservation)?;
-        let wall = self.wall(now);
+        let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
         let next_run = if self.gives_way(job) { None } else { self.recur(job, &mut turn) };
         let successor = match next_run {
@@ -272,7 +272,7 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
         let job = self.reserved(now, reservation)?;
-        let (until, wall) = (now.after(retry.delay), self.wall(now));
+        let (until, wall) = (now.after(retry.delay), self.see_wall(now));
         let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
         Ok(self.end_run(job, until, retry.charge, &mut turn))
     }

@@ -29,7 +29,7 @@ impl Jobs {
         }
         for _ in 0..PARKED_AT_A_TIME {
             let Some((id, parking)) = self.lot.leaving.pop() else { break };
-            self.park_if_behind(id, parking, batch);
+            self.park_if_behind(now, id, parking, batch);
         }
         !self.lot.leaving.is_empty()
     }
@@ -44,7 +44,7 @@ impl Jobs {
         // The last of the list leaves first.
         let mut leaving = self.plan_scheduled(now, excess);
         if leaving.len() < excess {
-            let mut of_lines = self.plan_lines(excess - leaving.len());
+            let mut of_lines = self.plan_lines(now, excess - leaving.len());
             of_lines.append(&mut leaving);
             leaving = of_lines;
         }
@@ -56,15 +56,15 @@ impl Jobs {
 
     /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many.
     fn plan_scheduled(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
-        let ahead = |clock| match clock {
-            JobClock::Engine => now.after(AHEAD),
-            JobClock::Wall => self.wall(now).after(AHEAD),
-        };
-        let (engine, wall) = (ahead(JobClock::Engine), ahead(JobClock::Wall));
+        let (engine, wall) = (now.after(AHEAD), self.see_wall(now).after(AHEAD));
         let mut scheduled: Vec<(Placed, JobClock)> = Vec::new();
         for (job, entry) in self.table.entries.iter() {
             let soon = if entry.clock == JobClock::Engine { engine } else { wall };
-            if entry.place == Place::Timed && entry.visible_at > soon && self.can_be_parked(job) {
+            if entry.place == Place::Timed
+                && entry.visible_at > soon
+                && self.can_be_parked(job)
+                && self.outlives_its_wait(job)
+            {
                 scheduled.push(((entry.order(), entry.id), entry.clock));
             }
         }
@@ -80,7 +80,7 @@ impl Jobs {
     }
 
     /// Draws the horizons of lines in, so that few stay of each.
-    fn plan_lines(&mut self, excess: usize) -> Vec<(JobId, Parking)> {
+    fn plan_lines(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
         let mut lines: BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>> = BTreeMap::new();
         for (job, entry) in self.table.entries.iter() {
             let group = self.table.group(job);
@@ -90,7 +90,7 @@ impl Jobs {
                 Place::Behind => true,
                 Place::Nowhere | Place::Timed => false,
             };
-            if may_leave && self.can_be_parked(job) {
+            if may_leave && self.can_be_parked(job) && !self.expires_soon(job, now) {
                 lines.entry((entry.queue, group)).or_default().push((entry.order(), entry.id));
             }
         }
@@ -133,13 +133,14 @@ impl Jobs {
     }
 
     /// Parks a job if it can still be, and a horizon is still before it.
-    fn park_if_behind(&mut self, id: JobId, parking: Parking, batch: &mut Batch) {
+    fn park_if_behind(&mut self, now: Timestamp, id: JobId, parking: Parking, batch: &mut Batch) {
         let Some(Found::Job(job)) = self.table.find(id) else { return };
         let Entry { place, .. } = self.table.entries[job];
         let group = self.table.group(job);
         let is_behind = self.can_be_parked(job)
+            && !self.expires_soon(job, now)
             && match (parking, place) {
-                (Parking::Time, Place::Timed) => self.is_behind_time(job),
+                (Parking::Time, Place::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
                 (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, group),
                 (Parking::Worker, Place::Behind) => self.is_behind_planned_line(job, group),
                 _ => false,

@@ -1,42 +1,80 @@
-//! The engine of jobs beside a naive model, under random operations, steps of time and restarts.
+//! The engine of jobs beside a naive model, under random operations, steps of time, jumps of the wall clock and restarts.
 //!
-//! The model shares only ids and input types with the engine. Every answer is compared; after every operation so are all
-//! jobs in memory and in the store, the bodies that a caller keeps, the queues that were named, and the promise that a
+//! The model shares only ids and input types with the engine, and parks nothing. Every answer is compared; after every
+//! operation so are all jobs in memory and in the store, the bodies that a caller keeps, the figures, and the promise that a
 //! consumer which was given nothing is told of the next job.
 
+mod calendar;
 mod naive;
 mod operation;
+mod store;
 mod world;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use operation::{Scope, operations};
 use world::World;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn the_engine_does_what_the_model_does(steps in vec(operations(Scope::WIDE), 1..120)) {
-        World::default().run(&steps);
+        World::roomy().run(&steps);
+    }
+
+    #[test]
+    fn so_it_does_with_plain_jobs(steps in vec(operations(Scope::PLAIN), 1..120)) {
+        World::roomy().run(&steps);
     }
 
     #[test]
     fn so_it_does_when_everybody_wants_the_same_alias(steps in vec(operations(Scope::ONE_ALIAS), 1..120)) {
-        World::default().run(&steps);
+        World::roomy().run(&steps);
+    }
+
+    #[test]
+    fn so_it_does_when_most_jobs_are_of_a_group(steps in vec(operations(Scope::GROUPS), 1..120)) {
+        World::roomy().run(&steps);
+    }
+
+    #[test]
+    fn parking_jobs_changes_nothing_that_is_seen(steps in vec(operations(Scope::WIDE), 1..120)) {
+        World::cramped(8).run(&steps);
+    }
+
+    #[test]
+    fn nor_does_it_where_most_jobs_are_of_a_group(steps in vec(operations(Scope::GROUPS), 1..160)) {
+        World::cramped(8).run(&steps);
     }
 }
 
 /// Longer histories than a failing one can be shrunk from, for what only many jobs bring about.
-#[test]
-fn the_engine_does_what_the_model_does_for_long() {
-    let mut runner =
-        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 3, ..ProptestConfig::default() });
+fn for_long(world: fn() -> World, check: fn(&World)) {
+    let mut runner = TestRunner::new(ProptestConfig { cases: 3, ..ProptestConfig::default() });
     runner
         .run(&vec(operations(Scope::CROWD), 1_500..2_000), |steps| {
-            World::default().run(&steps);
+            let mut world = world();
+            world.run(&steps);
+            check(&world);
             Ok(())
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn the_engine_does_what_the_model_does_for_long() {
+    for_long(World::roomy, |world| assert_eq!(world.stored.parkings, [0; 3], "nobody parks with room"));
+}
+
+#[test]
+fn parking_jobs_changes_nothing_for_long() {
+    for_long(
+        || World::cramped(24),
+        |world| {
+            assert!(world.stored.parkings.iter().all(|parked| *parked > 10), "{:?}", world.stored.parkings);
+        },
+    );
 }

@@ -1,10 +1,17 @@
-//! Jobs as a list that is searched from end to end.
+//! Jobs as a list that is searched from end to end. Nothing is ever parked here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::Timestamp;
-use jobs::{Acked, Charge, Lapsed, Leased, Loaded, NewJob, OnConflict, Progress, Published};
-use jobs::{Released, Retry, Stale, Unmoved};
-use records::{AliasKey, Holder, JobId, Process, QueueKey, Reservation};
-use std::time::Duration;
+use base::time::millis;
+use jobs::{Acked, Charge, Expired, Lapsed, Leased, Loaded, NewJob, OnConflict, Passed, Progress, Published};
+use jobs::{Calendar, QueueRules, Released, Retry, Stale, Unmoved};
+use records::{
+    AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
+};
+
+use crate::calendar::Sevens;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +25,24 @@ pub(crate) struct Job {
     pub(crate) tries: u32,
     pub(crate) lease: Option<(u64, Holder)>,
     pub(crate) alias: Option<AliasKey>,
+    pub(crate) terms: Terms,
     pub(crate) next: Option<Next>,
-    /// Whether `advance` or `publish` has made it available.
+    /// Whether `advance` or `publish` has seen that its time has come.
     pub(crate) ready: bool,
+}
+
+impl Job {
+    fn is_started(&self) -> bool {
+        self.attempt > 0 || self.lease.is_some()
+    }
+
+    fn clock_of_wait(&self) -> JobClock {
+        if self.is_started() { JobClock::Engine } else { self.terms.clock }
+    }
+
+    fn has_expired(&self, now: Timestamp) -> bool {
+        self.terms.expires_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// A successor.
@@ -30,27 +52,50 @@ pub(crate) struct Next {
     pub(crate) number: u64,
     pub(crate) run_at: Timestamp,
     pub(crate) tries: u32,
+    pub(crate) terms: Terms,
     pub(crate) waits_for_retries: bool,
 }
+
+/// The rules of a queue, and its tokens in millionths of a thousandth.
+#[derive(Default)]
+struct Rules {
+    rules: QueueRules,
+    tokens: i128,
+    counted_at: i64,
+}
+
+const TOKEN: i128 = 1_000_000_000;
 
 #[derive(Default)]
 pub(crate) struct Naive {
     pub(crate) jobs: Vec<Job>,
     pub(crate) published: u64,
     pub(crate) leased: u64,
-    /// Queues that got their first ready job in the last call.
-    pub(crate) wakes: Vec<QueueKey>,
+    pub(crate) now: Timestamp,
+    pub(crate) wall_ahead_ms: i64,
+    rules: BTreeMap<QueueKey, Rules>,
 }
 
 impl Naive {
-    pub(crate) fn publish(&mut self, now: Timestamp, new: &NewJob) -> Published {
+    fn time(&self, clock: JobClock) -> Timestamp {
+        match clock {
+            JobClock::Engine => self.now,
+            JobClock::Wall => Timestamp(self.now.0 + self.wall_ahead_ms),
+        }
+    }
+
+    fn on_engine(&self, at: Timestamp, clock: JobClock) -> Timestamp {
+        Timestamp(at.0 - self.time(clock).0 + self.now.0)
+    }
+
+    pub(crate) fn publish(&mut self, new: &NewJob) -> Published {
         let holder = self
             .jobs
             .iter()
             .position(|job| job.queue == new.queue && job.alias.is_some() && job.alias == new.alias);
         let Some(place) = holder else {
-            let number = self.number();
-            self.start(now, new.queue, new.alias, (new.id, number, new.run_at, new.tries), new.run_at);
+            let next = self.as_next(new, false);
+            self.start(new.queue, new.alias, &next, new.run_at);
             return Published::New;
         };
         let holder = &self.jobs[place];
@@ -60,34 +105,36 @@ impl Naive {
             (OnConflict::Keep, true, false) => self.succeed(place, new, true),
             (OnConflict::Keep, _, _) => Published::Kept(meant),
             (OnConflict::Replace, true, _) => self.succeed(place, new, false),
-            (OnConflict::Replace, false, _) => self.replace(now, place, new),
+            (OnConflict::Replace, false, _) => self.replace(place, new),
         }
     }
 
+    fn as_next(&mut self, new: &NewJob, waits_for_retries: bool) -> Next {
+        let NewJob { id, run_at, tries, terms, .. } = *new;
+        Next { id, number: self.number(), run_at, tries, terms, waits_for_retries }
+    }
+
     fn succeed(&mut self, place: usize, new: &NewJob, waits_for_retries: bool) -> Published {
-        let number = self.number();
-        let next = Next { id: new.id, number, run_at: new.run_at, tries: new.tries, waits_for_retries };
+        let next = self.as_next(new, waits_for_retries);
         let replaced = self.jobs[place].next.replace(next).map(|next| next.id);
         Published::Succeeds { replaced }
     }
 
-    fn replace(&mut self, now: Timestamp, place: usize, new: &NewJob) -> Published {
-        let number = self.number();
+    fn replace(&mut self, place: usize, new: &NewJob) -> Published {
         let old = self.jobs.remove(place);
-        self.start(now, old.queue, old.alias, (old.id, number, new.run_at, new.tries), new.run_at);
+        let next = Next { id: old.id, ..self.as_next(new, false) };
+        self.start(old.queue, old.alias, &next, new.run_at);
         Published::Replaced { job: old.id, dropped: old.next.map(|next| next.id) }
     }
 
-    pub(crate) fn lease(
-        &mut self,
-        now: Timestamp,
-        queue: QueueKey,
-        holder: Holder,
-        ttr: Duration,
-    ) -> Option<Leased> {
-        let ready = self.jobs.iter_mut().filter(|job| job.queue == queue && job.ready);
-        let job = ready.min_by_key(|job| (job.visible_at, job.number))?;
-        assert!(job.visible_at <= now, "never early");
+    pub(crate) fn lease(&mut self, queue: QueueKey, holder: Holder, ttr: Duration) -> Option<Leased> {
+        if !self.rules_allow(queue) {
+            return None;
+        }
+        let place = self.first(queue)?;
+        self.take_token(queue);
+        let now = self.now;
+        let job = &mut self.jobs[place];
         job.ready = false;
         job.lease = Some((self.leased, holder));
         job.attempt += 1;
@@ -99,200 +146,359 @@ impl Naive {
             tries: job.tries,
             run_at: job.run_at,
             number: job.number,
-            expires_at: None,
+            expires_at: job.terms.expires_at,
             until: job.visible_at,
         })
     }
 
-    pub(crate) fn ack(&mut self, now: Timestamp, reservation: Reservation) -> Result<Acked, Stale> {
-        let place = self.held(now, reservation)?;
-        Ok(Acked { successor: self.end(now, place), next_run: None })
+    pub(crate) fn can_lease(&self, queue: QueueKey) -> bool {
+        self.rules_allow(queue) && self.first(queue).is_some()
     }
 
-    pub(crate) fn release(
-        &mut self,
-        now: Timestamp,
-        reservation: Reservation,
-        retry: Retry,
-    ) -> Result<Released, Stale> {
-        let place = self.held(now, reservation)?;
-        Ok(self.end_run(now, place, now.after(retry.delay), retry.charge))
+    /// The job that goes next, whatever the rules say.
+    fn first(&self, queue: QueueKey) -> Option<usize> {
+        let may_go = |place: &usize| {
+            let job = &self.jobs[*place];
+            job.queue == queue && job.ready && !job.has_expired(self.now) && self.is_next_of_group(job)
+        };
+        let order = |place: &usize| (self.jobs[*place].visible_at, self.jobs[*place].number);
+        let places = (0..self.jobs.len()).filter(may_go);
+        match self.rules.get(&queue).map(|rules| rules.rules.order).unwrap_or_default() {
+            QueueOrder::Fifo => places.min_by_key(order),
+            QueueOrder::Lifo => places.max_by_key(order),
+        }
     }
 
-    pub(crate) fn extend(
-        &mut self,
-        now: Timestamp,
-        reservation: Reservation,
-        ttr: Duration,
-    ) -> Result<Timestamp, Stale> {
-        let place = self.held(now, reservation)?;
-        self.jobs[place].visible_at = now.after(ttr);
-        Ok(now.after(ttr))
+    /// One that has expired unnoticed still blocks its group: until time moves on, nobody is let past it.
+    fn is_next_of_group(&self, job: &Job) -> bool {
+        let Some(group) = job.terms.group else { return true };
+        let of_group = |other: &&Job| other.queue == job.queue && other.terms.group == Some(group);
+        if let Some(started) = self.jobs.iter().filter(of_group).find(|job| job.is_started()) {
+            return started.id == job.id;
+        }
+        let due = self.jobs.iter().filter(of_group).filter(|job| job.ready);
+        due.min_by_key(|job| (job.run_at, job.number)).is_some_and(|first| first.id == job.id)
+    }
+
+    pub(crate) fn set_rules(&mut self, queue: QueueKey, rules: QueueRules) {
+        let had_rate = self.rules.get(&queue).is_some_and(|rules| rules.rules.rate.is_some());
+        let tokens = if had_rate { self.tokens(queue) } else { i128::MAX };
+        let tokens = tokens.min(capacity(&rules));
+        self.rules.insert(queue, Rules { rules, tokens, counted_at: self.now.0 });
+    }
+
+    /// A restart fills what a rate allows.
+    fn reset_rates(&mut self) {
+        for rules in self.rules.values_mut() {
+            (rules.tokens, rules.counted_at) = (capacity(&rules.rules), self.now.0);
+        }
+    }
+
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (QueueKey, QueueRules)> {
+        self.rules.iter().map(|(queue, rules)| (*queue, rules.rules))
+    }
+
+    fn tokens(&self, queue: QueueKey) -> i128 {
+        let rules = &self.rules[&queue];
+        let passed = i128::from(self.now.0 - rules.counted_at);
+        (rules.tokens + passed * per_ms(&rules.rules)).min(capacity(&rules.rules))
+    }
+
+    fn rules_allow(&self, queue: QueueKey) -> bool {
+        let Some(rules) = self.rules.get(&queue).map(|rules| rules.rules) else { return true };
+        let reserved = self.jobs.iter().filter(|job| job.queue == queue && job.lease.is_some()).count();
+        !rules.paused
+            && rules.concurrency.is_none_or(|most| reserved < most as usize)
+            && (rules.rate.is_none() || self.tokens(queue) >= TOKEN)
+    }
+
+    fn take_token(&mut self, queue: QueueKey) {
+        if self.rules.get(&queue).is_some_and(|rules| rules.rules.rate.is_some()) {
+            let left = self.tokens(queue) - TOKEN;
+            let counted_at = self.now.0;
+            self.rules.entry(queue).and_modify(|rules| (rules.tokens, rules.counted_at) = (left, counted_at));
+        }
+    }
+
+    pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
+        let place = self.held(reservation)?;
+        let is_replaced = self.jobs[place].next.as_ref().is_some_and(|next| !next.waits_for_retries);
+        let next_run = if is_replaced { None } else { self.recur(place) };
+        let successor = if next_run.is_none() { self.end(place) } else { None };
+        Ok(Acked { successor, next_run })
+    }
+
+    pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
+        let place = self.held(reservation)?;
+        Ok(self.end_run(place, self.now.after(retry.delay), retry.charge))
+    }
+
+    pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
+        let place = self.held(reservation)?;
+        self.jobs[place].visible_at = self.now.after(ttr);
+        Ok(self.now.after(ttr))
     }
 
     /// Whether there was such a job.
-    pub(crate) fn cancel(&mut self, now: Timestamp, id: JobId) -> bool {
+    pub(crate) fn cancel(&mut self, id: JobId) -> bool {
         if let Some(place) = self.jobs.iter().position(|job| job.id == id) {
-            self.end(now, place);
+            self.end(place);
             return true;
         }
-        self.jobs.iter_mut().any(|job| {
-            let is_it = job.next.as_ref().is_some_and(|next| next.id == id);
-            if is_it {
-                job.next = None;
-            }
-            is_it
-        })
+        self.jobs.iter_mut().any(|job| job.next.take_if(|next| next.id == id).is_some())
     }
 
-    pub(crate) fn reschedule(&mut self, now: Timestamp, id: JobId, run_at: Timestamp) -> Result<(), Unmoved> {
-        if let Some(next) =
-            self.jobs.iter_mut().filter_map(|job| job.next.as_mut()).find(|next| next.id == id)
-        {
-            next.run_at = run_at;
+    pub(crate) fn reschedule(
+        &mut self,
+        id: JobId,
+        clock: JobClock,
+        run_at: Timestamp,
+    ) -> Result<(), Unmoved> {
+        let mut successors = self.jobs.iter_mut().filter_map(|job| job.next.as_mut());
+        if let Some(next) = successors.find(|next| next.id == id) {
+            (next.run_at, next.terms.clock) = (run_at, clock);
             return Ok(());
         }
         let place = self.jobs.iter().position(|job| job.id == id).ok_or(Unmoved::Unknown)?;
+        let on_engine = self.on_engine(run_at, clock);
         let job = &mut self.jobs[place];
         if job.lease.is_some() {
             return Err(Unmoved::Reserved);
         }
-        job.visible_at = run_at;
         job.ready = false;
-        if job.attempt == 0 {
-            job.run_at = run_at;
+        if job.attempt > 0 {
+            job.visible_at = on_engine;
+        } else {
+            (job.terms.clock, job.run_at, job.visible_at) = (clock, run_at, run_at);
+            set_ttl(&mut job.terms, on_engine);
         }
-        self.offer(now, place);
+        self.offer(place);
         Ok(())
     }
 
-    pub(crate) fn advance(&mut self, now: Timestamp, limit: usize) -> (Vec<Lapsed>, Progress) {
-        let mut lapsed = Vec::new();
+    pub(crate) fn remove_queue(&mut self, queue: QueueKey) {
+        self.jobs.retain(|job| job.queue != queue);
+    }
+
+    pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Passed>, Progress) {
+        let mut passed = Vec::new();
         for _ in 0..limit {
-            let Some(place) = self.due(now) else { break };
-            let job = self.jobs[place].clone();
-            let Some((_, holder)) = job.lease else {
-                self.offer(now, place);
+            if let Some(place) = self.expired() {
+                let Job { id, queue, alias, .. } = self.jobs[place];
+                let next_run = self.recur(place);
+                if next_run.is_none() {
+                    self.end(place);
+                }
+                passed.push(Passed::Expired(Expired { job: id, queue, alias, next_run }));
+                continue;
+            }
+            let Some(place) = self.due() else { return (passed, Progress::Done) };
+            let Some((_, holder)) = self.jobs[place].lease else {
+                self.offer(place);
                 continue;
             };
             let charge = if holder == Holder::Outside { Charge::Counted } else { Charge::NeverLast };
-            let released = self.end_run(now, place, job.visible_at, charge);
-            let Job { id, queue, alias, attempt, tries, .. } = job;
-            let group = None;
-            lapsed.push(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released });
+            let Job { id, queue, alias, attempt, tries, visible_at, terms, .. } = self.jobs[place];
+            let released = self.end_run(place, visible_at, charge);
+            let group = terms.group;
+            passed.push(Passed::Lapsed(Lapsed {
+                job: id,
+                queue,
+                alias,
+                attempt,
+                tries,
+                group,
+                holder,
+                released,
+            }));
         }
-        (lapsed, if self.due(now).is_some() { Progress::More } else { Progress::Done })
+        let is_done = self.expired().is_none() && self.due().is_none();
+        (passed, if is_done { Progress::Done } else { Progress::More })
     }
 
-    /// A restart of the server, in the order in which the store gives the jobs.
-    pub(crate) fn restart(&mut self, now: Timestamp, process: Process) -> Vec<Loaded> {
-        self.jobs.sort_by_key(|job| job.id);
-        let ids: Vec<_> = self.jobs.iter().map(|job| job.id).collect();
-        let loaded = ids.iter().map(|id| self.load(now, *id, process)).collect();
+    /// A restart of the server is over: who is due is seen when time moves on.
+    pub(crate) fn restarted(&mut self) {
         self.jobs.iter_mut().for_each(|job| job.ready = false);
-        self.wakes.clear();
-        loaded
+        self.reset_rates();
     }
 
-    fn load(&mut self, now: Timestamp, id: JobId, process: Process) -> Loaded {
+    /// A restart of the server comes to this job.
+    pub(crate) fn load(&mut self, id: JobId, process: Process) -> Loaded {
         let place = self.jobs.iter().position(|job| job.id == id).expect("listed just before");
         match self.jobs[place].lease {
             Some((_, Holder::Own(holder))) if holder != process => {
                 let attempt = self.jobs[place].attempt;
-                let released = self.end_run(now, place, now, Charge::NeverLast);
+                // What has expired is not looked at before time moves on.
+                let expires_at = self.jobs[place].terms.expires_at.take();
+                let released = self.end_run(place, self.now, Charge::NeverLast);
+                if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+                    job.terms.expires_at = expires_at;
+                }
                 Loaded::Interrupted { job: id, attempt, released }
             }
             _ => Loaded::Kept,
         }
     }
 
+    /// When something is due next, tokens not counted.
+    pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
+        let waiting = self.jobs.iter().filter(|job| !job.ready);
+        let due = waiting.map(|job| self.on_engine(job.visible_at, job.clock_of_wait()));
+        let expiring = self.jobs.iter().filter(|job| job.lease.is_none());
+        due.chain(expiring.filter_map(|job| job.terms.expires_at)).min()
+    }
+
+    pub(crate) fn has_expired_unnoticed(&self) -> bool {
+        self.expired().is_some()
+    }
+
+    /// Jobs of a queue whose time has come, also those behind another of their group.
     pub(crate) fn ready(&self, queue: QueueKey) -> usize {
         self.jobs.iter().filter(|job| job.queue == queue && job.ready).count()
     }
 
-    pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
-        self.jobs.iter().filter(|job| !job.ready).map(|job| job.visible_at).min()
+    /// Whether nothing but its rate keeps a queue from giving a job.
+    pub(crate) fn waits_for_rate(&self, queue: QueueKey) -> bool {
+        let Some(rules) = self.rules.get(&queue).filter(|rules| rules.rules.rate.is_some()) else {
+            return false;
+        };
+        let reserved = self.jobs.iter().filter(|job| job.queue == queue && job.lease.is_some()).count();
+        let is_allowed =
+            !rules.rules.paused && rules.rules.concurrency.is_none_or(|most| reserved < most as usize);
+        is_allowed && self.tokens(queue) < TOKEN && self.first(queue).is_some()
     }
 
-    fn due(&self, now: Timestamp) -> Option<usize> {
-        let due = self.jobs.iter().enumerate().filter(|(_, job)| !job.ready && job.visible_at <= now);
-        due.min_by_key(|(_, job)| (job.visible_at, job.number)).map(|(place, _)| place)
+    fn expired(&self) -> Option<usize> {
+        let gone =
+            |place: &usize| self.jobs[*place].lease.is_none() && self.jobs[*place].has_expired(self.now);
+        let order = |place: &usize| (self.jobs[*place].terms.expires_at, self.jobs[*place].number);
+        (0..self.jobs.len()).filter(gone).min_by_key(order)
     }
 
-    fn held(&self, now: Timestamp, reservation: Reservation) -> Result<usize, Stale> {
+    fn due(&self) -> Option<usize> {
+        let is_due = |place: &usize| {
+            let job = &self.jobs[*place];
+            !job.ready && job.visible_at <= self.time(job.clock_of_wait())
+        };
+        let order = |place: &usize| {
+            let job = &self.jobs[*place];
+            (job.clock_of_wait(), job.visible_at, job.number)
+        };
+        (0..self.jobs.len()).filter(is_due).min_by_key(order)
+    }
+
+    fn held(&self, reservation: Reservation) -> Result<usize, Stale> {
         let holds = |job: &Job| {
             job.id == reservation.job
                 && job.lease.is_some_and(|(lease, _)| lease == reservation.lease)
-                && job.visible_at > now
+                && job.visible_at > self.now
         };
         self.jobs.iter().position(holds).ok_or(Stale)
     }
 
-    fn end_run(&mut self, now: Timestamp, place: usize, until: Timestamp, charge: Charge) -> Released {
+    fn end_run(&mut self, place: usize, until: Timestamp, charge: Charge) -> Released {
         if self.jobs[place].next.as_ref().is_some_and(|next| !next.waits_for_retries) {
-            let successor = self.end(now, place).expect("there is one");
+            let successor = self.end(place).expect("there is one");
             return Released::Superseded { successor };
         }
-        let job = &mut self.jobs[place];
-        if charge == Charge::Counted && job.attempt >= job.tries {
-            self.end(now, place);
-            return Released::Dead;
+        let job = &self.jobs[place];
+        let expired = job.has_expired(self.now);
+        let died = !expired && charge == Charge::Counted && job.attempt >= job.tries;
+        if expired || died {
+            if let Some(next_run) = self.recur(place) {
+                return Released::Recurs { died, next_run };
+            }
+            self.end(place);
+            return if died { Released::Dead } else { Released::Expired };
         }
+        let by_wall = Timestamp(until.0 + self.wall_ahead_ms);
+        let job = &mut self.jobs[place];
         if charge == Charge::Uncounted {
             job.attempt -= 1;
         }
         job.lease = None;
-        job.visible_at = until;
-        self.offer(now, place);
+        job.visible_at = if job.clock_of_wait() == JobClock::Engine { until } else { by_wall };
+        self.offer(place);
         Released::Waiting { until }
     }
 
+    /// Makes the next run of a recurring job, if there is one.
+    fn recur(&mut self, place: usize) -> Option<Timestamp> {
+        let Job { id, run_at, terms, .. } = self.jobs[place];
+        let recurrence = terms.recurrence.filter(|recurrence| recurrence.left != Some(1))?;
+        let (clock, next) = match recurrence.rule {
+            Rule::Every(ms) => {
+                let mut next = run_at.after(Duration::from_millis(ms));
+                while next.after(Duration::from_millis(ms)) <= self.time(terms.clock) {
+                    next = next.after(Duration::from_millis(ms));
+                }
+                (terms.clock, next)
+            }
+            Rule::Calendar => (JobClock::Wall, Sevens.next(id, run_at, self.time(JobClock::Wall))?),
+        };
+        let (number, on_engine) = (self.number(), self.on_engine(next, clock));
+        let job = &mut self.jobs[place];
+        (job.number, job.run_at, job.visible_at, job.attempt) = (number, next, next, 0);
+        (job.lease, job.ready, job.terms.clock) = (None, false, clock);
+        let left = recurrence.left.map(|left| left - 1);
+        job.terms.recurrence = Some(Recurrence { left, run: recurrence.run + 1, ..recurrence });
+        set_ttl(&mut job.terms, on_engine);
+        self.offer(place);
+        Some(next)
+    }
+
     /// Takes a job out and starts its successor.
-    fn end(&mut self, now: Timestamp, place: usize) -> Option<JobId> {
+    fn end(&mut self, place: usize) -> Option<JobId> {
         let job = self.jobs.remove(place);
         let next = job.next?;
-        let start = (next.id, next.number, next.run_at, next.tries);
-        self.start(now, job.queue, job.alias, start, next.run_at.max(now));
+        let visible_at = next.run_at.max(self.time(next.terms.clock));
+        self.start(job.queue, job.alias, &next, visible_at);
         Some(next.id)
     }
 
-    fn start(
-        &mut self,
-        now: Timestamp,
-        queue: QueueKey,
-        alias: Option<AliasKey>,
-        (id, number, run_at, tries): (JobId, u64, Timestamp, u32),
-        visible_at: Timestamp,
-    ) {
+    fn start(&mut self, queue: QueueKey, alias: Option<AliasKey>, next: &Next, visible_at: Timestamp) {
+        let Next { id, number, run_at, tries, terms, .. } = *next;
+        let (attempt, lease, next, ready) = (0, None, None, false);
         self.jobs.push(Job {
             id,
             queue,
             number,
             run_at,
             visible_at,
-            attempt: 0,
+            attempt,
             tries,
-            lease: None,
+            lease,
             alias,
-            next: None,
-            ready: false,
+            terms,
+            next,
+            ready,
         });
-        self.offer(now, self.jobs.len() - 1);
+        self.offer(self.jobs.len() - 1);
     }
 
     /// Makes a waiting job available if its time has come.
-    fn offer(&mut self, now: Timestamp, place: usize) {
-        let queue = self.jobs[place].queue;
-        if self.jobs[place].visible_at <= now {
-            if self.ready(queue) == 0 {
-                self.wakes.push(queue);
-            }
-            self.jobs[place].ready = true;
-        }
+    fn offer(&mut self, place: usize) {
+        let job = &self.jobs[place];
+        self.jobs[place].ready =
+            job.visible_at <= self.time(job.clock_of_wait()) && !job.has_expired(self.now);
     }
 
     fn number(&mut self) -> u64 {
         self.published += 1;
         self.published - 1
+    }
+}
+
+fn per_ms(rules: &QueueRules) -> i128 {
+    rules.rate.map_or(0, |rate| (rate * 1e6) as i128)
+}
+
+fn capacity(rules: &QueueRules) -> i128 {
+    (per_ms(rules) * 1_000).max(TOKEN)
+}
+
+fn set_ttl(terms: &mut Terms, due: Timestamp) {
+    if let Some(recurrence) = terms.recurrence {
+        terms.expires_at = recurrence.ttl_ms.map(|ms| Timestamp(due.0 + millis(Duration::from_millis(ms))));
     }
 }

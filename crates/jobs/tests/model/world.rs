@@ -1,162 +1,300 @@
 //! Runs operations against engine and model and compares all there is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, NewJob, NoCalendar, Numbers, Passed, Published, Retry};
+use jobs::{Jobs, NewJob, Numbers, Passed, Progress, Published, QueueRules, Retry, Want};
 use records::{
-    AliasKey, Batch, Holder, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, Reservation, Starts,
-    Terms,
+    AliasKey, Batch, GroupKey, Holder, JobHead, JobId, JobState, Process, QueueKey, QueueOrder, Recurrence,
+    Reservation, Rule, Starts, Terms,
 };
 
+use crate::calendar::Sevens;
 use crate::naive::{Job, Naive, Next};
-use crate::operation::Operation;
+use crate::operation::{Operation, Publish};
+use crate::store::Stored;
+
+const QUEUES: u64 = 3;
 
 pub(crate) struct World {
     engine: Jobs,
     model: Naive,
     now: Timestamp,
+    wall_ahead_ms: i64,
     process: Process,
+    /// Milliseconds of a unit of the operations' time.
+    unit_ms: i64,
+    /// With it jobs are parked, and time moves on with every operation.
+    resident_max: Option<usize>,
     /// Every id and reservation that was ever given out.
     ids: Vec<JobId>,
     reservations: Vec<Reservation>,
-    /// What the store holds, from the batches.
-    heads: BTreeMap<JobId, JobHead>,
-    bodies: BTreeSet<JobId>,
+    pub(crate) stored: Stored,
     /// Queues named in the last operation.
     wakes: Vec<QueueKey>,
     /// Queues whose consumers were given nothing, and have not been told of anything since.
     drained: BTreeSet<QueueKey>,
-}
-
-impl Default for World {
-    fn default() -> Self {
-        Self {
-            engine: Jobs::new(Process(1), Numbers::default()),
-            model: Naive::default(),
-            now: Timestamp(1_000),
-            process: Process(1),
-            ids: vec![JobId([0xff; 16])],
-            reservations: vec![Reservation { job: JobId([0xff; 16]), lease: 0 }],
-            heads: BTreeMap::new(),
-            bodies: BTreeSet::new(),
-            wakes: Vec::new(),
-            drained: BTreeSet::new(),
-        }
-    }
+    /// Counts the pages read.
+    pages: usize,
 }
 
 impl World {
-    pub(crate) fn run(mut self, steps: &[Operation]) {
-        for step in steps {
-            self.wakes.clear();
-            self.model.wakes.clear();
-            let mut batch = Batch::new(PartitionId(0));
-            self.apply(step, &mut batch);
-            self.store(batch);
-            self.check_jobs();
-            self.check_wakes();
+    /// Everything is resident.
+    pub(crate) fn roomy() -> Self {
+        Self {
+            engine: Jobs::new(Process(1), Numbers::default()).keeping_dead_letters(),
+            model: Naive::default(),
+            now: Timestamp(1_000_000),
+            wall_ahead_ms: 0,
+            process: Process(1),
+            unit_ms: 1,
+            resident_max: None,
+            ids: vec![JobId([0xff; 16])],
+            reservations: vec![Reservation { job: JobId([0xff; 16]), lease: 0 }],
+            stored: Stored::default(),
+            wakes: Vec::new(),
+            drained: BTreeSet::new(),
+            pages: 0,
         }
     }
 
-    fn apply(&mut self, step: &Operation, batch: &mut Batch) {
-        let now = self.now;
-        match *step {
-            Operation::Publish { .. } => self.publish(step, batch),
-            Operation::Lease { queue, own, ttr } => {
-                let queue = QueueKey(queue);
-                let holder = if own { Holder::Own(self.process) } else { Holder::Outside };
-                let leased = self.engine.lease(now, queue, holder, ttr, batch);
-                assert_eq!(leased, self.model.lease(now, queue, holder, ttr));
-                match leased {
-                    Some(leased) => self.reservations.push(leased.reservation),
-                    None => drop(self.drained.insert(queue)),
-                }
+    /// Few jobs are resident. A second is a short time here, because what is due within one is read in.
+    pub(crate) fn cramped(resident_max: usize) -> Self {
+        let mut world = Self { unit_ms: 200, resident_max: Some(resident_max), ..Self::roomy() };
+        world.engine.set_resident_max(resident_max);
+        world
+    }
+
+    pub(crate) fn run(&mut self, steps: &[Operation]) {
+        for step in steps {
+            self.wakes.clear();
+            self.see_the_time();
+            self.apply(step);
+            if self.resident_max.is_some() {
+                self.settle_down();
             }
+            self.stored.check_counts(&mut self.engine);
+            self.check_jobs();
+            self.check_wakes();
+            if self.resident_max.is_some() || matches!(step, Operation::Advance { .. }) {
+                self.check_next_wakeup();
+            }
+        }
+    }
+
+    fn see_the_time(&mut self) {
+        (self.model.now, self.model.wall_ahead_ms) = (self.now, self.wall_ahead_ms);
+        self.engine.set_wall(Timestamp(self.now.0 + self.wall_ahead_ms));
+    }
+
+    /// Calls the engine and stores what it says.
+    fn call<T>(&mut self, call: impl FnOnce(&mut Jobs, Timestamp, &mut Batch, &mut Vec<QueueKey>) -> T) -> T {
+        let mut batch = Batch::new(PartitionId(0));
+        let answer = call(&mut self.engine, self.now, &mut batch, &mut self.wakes);
+        self.stored.apply(batch);
+        answer
+    }
+
+    fn apply(&mut self, step: &Operation) {
+        match *step {
+            Operation::Publish(ref publish) => self.publish(publish),
+            Operation::Lease { queue, own, ttr } => self.lease(QueueKey(queue), own, self.scaled(ttr)),
             Operation::Ack { picked } => {
                 let held = self.picked_reservation(picked);
-                let acked = self.engine.ack(now, held, &mut NoCalendar, batch, &mut self.wakes);
-                assert_eq!(acked, self.model.ack(now, held));
+                let acked =
+                    self.call(|jobs, now, batch, wakes| jobs.ack(now, held, &mut Sevens, batch, wakes));
+                assert_eq!(acked, self.model.ack(held));
             }
             Operation::Release { picked, delay, charge } => {
-                let (held, retry) = (self.picked_reservation(picked), Retry { delay, charge });
-                let released = self.engine.release(now, held, retry, &mut NoCalendar, batch, &mut self.wakes);
-                assert_eq!(released, self.model.release(now, held, retry));
+                let retry = Retry { delay: self.scaled(delay), charge };
+                let held = self.picked_reservation(picked);
+                let released = self.call(|jobs, now, batch, wakes| {
+                    jobs.release(now, held, retry, &mut Sevens, batch, wakes)
+                });
+                assert_eq!(released, self.model.release(held, retry));
             }
             Operation::Extend { picked, ttr } => {
-                let held = self.picked_reservation(picked);
-                assert_eq!(self.engine.extend(now, held, ttr, batch), self.model.extend(now, held, ttr));
+                let (held, ttr) = (self.picked_reservation(picked), self.scaled(ttr));
+                let extended = self.call(|jobs, now, batch, _| jobs.extend(now, held, ttr, batch));
+                assert_eq!(extended, self.model.extend(held, ttr));
             }
             Operation::Cancel { picked } => {
                 let id = self.picked_id(picked);
+                self.read_in(id);
                 let before = self.engine.get(id);
-                let cancelled = self.engine.cancel(now, id, batch, &mut self.wakes);
-                assert_eq!((cancelled.is_some(), &cancelled), (self.model.cancel(now, id), &before));
+                let cancelled = self.call(|jobs, now, batch, wakes| jobs.cancel(now, id, batch, wakes));
+                assert_eq!((cancelled.is_some(), &cancelled), (self.model.cancel(id), &before));
             }
-            Operation::Reschedule { picked, run_in_ms } => {
-                let (id, run_at) = (self.picked_id(picked), Timestamp(now.0 + run_in_ms));
-                let moved = self.engine.reschedule(now, id, JobClock::Engine, run_at, batch, &mut self.wakes);
-                assert_eq!(moved, self.model.reschedule(now, id, run_at));
+            Operation::Reschedule { picked, clock, run_in } => {
+                let (id, run_at) = (self.picked_id(picked), self.later(run_in));
+                self.read_in(id);
+                let moved = self
+                    .call(|jobs, now, batch, wakes| jobs.reschedule(now, id, clock, run_at, batch, wakes));
+                assert_eq!(moved, self.model.reschedule(id, clock, run_at));
             }
-            Operation::Pass { ms } => self.now = Timestamp(now.0 + ms),
-            Operation::Advance { limit } => {
-                let mut lapsed = Vec::new();
-                let progress =
-                    self.engine.advance(now, limit, &mut NoCalendar, batch, &mut self.wakes, &mut lapsed);
-                let lapsed = lapsed.into_iter().map(|passed| match passed {
-                    Passed::Lapsed(lapsed) => lapsed,
-                    Passed::Expired(expired) => panic!("{expired:?}"),
-                });
-                assert_eq!((lapsed.collect(), progress), self.model.advance(now, limit));
+            Operation::SetRules { queue, rules } => {
+                self.engine.set_rules(QueueKey(queue), rules, self.now, &mut self.wakes);
+                self.model.set_rules(QueueKey(queue), rules);
             }
-            Operation::Restart { same_process } => self.restart(same_process, batch),
+            Operation::RemoveQueue { queue, step } => self.remove_queue(QueueKey(queue), step),
+            Operation::Pass { time } => {
+                self.now = self.later(time);
+                self.see_the_time();
+            }
+            Operation::JumpWall { time } => {
+                // What is parked and ready would have to be parked and scheduled again after a restart.
+                let time = if self.resident_max.is_some() { time.max(0) } else { time };
+                self.wall_ahead_ms += time * self.unit_ms;
+                self.see_the_time();
+            }
+            Operation::Advance { limit } => self.advance(limit),
+            Operation::Restart { same_process } => self.restart(same_process),
         }
     }
 
-    fn publish(&mut self, step: &Operation, batch: &mut Batch) {
-        let Operation::Publish { queue, run_in_ms, tries, alias, on_conflict } = *step else { return };
+    fn publish(&mut self, publish: &Publish) {
+        let ms = |units: i64| (units * self.unit_ms).unsigned_abs();
+        let recurrence = publish.recurs.as_ref().map(|recurs| Recurrence {
+            rule: match recurs.rule {
+                Rule::Every(units) => Rule::Every(units * self.unit_ms.unsigned_abs()),
+                Rule::Calendar => Rule::Calendar,
+            },
+            left: recurs.left,
+            run: 1,
+            ttl_ms: recurs.ttl.map(ms),
+        });
+        let terms = Terms {
+            clock: publish.clock,
+            expires_at: publish.expires_in.map(|units| self.later(units)),
+            group: publish.group.map(GroupKey),
+            recurrence,
+        };
         let new = NewJob {
             id: self.fresh_id(),
-            queue: QueueKey(queue),
-            run_at: Timestamp(self.now.0 + run_in_ms),
-            tries,
-            terms: Terms::default(),
-            alias: alias.map(AliasKey),
-            on_conflict,
+            queue: QueueKey(publish.queue),
+            run_at: self.later(publish.run_in),
+            tries: publish.tries,
+            terms,
+            alias: publish.alias.map(AliasKey),
+            on_conflict: publish.on_conflict,
         };
-        let published = self.engine.publish(self.now, new, batch, &mut self.wakes);
-        assert_eq!(published, self.model.publish(self.now, &new));
+        let holder = self.stored.parked.values().find(|parked| {
+            parked.head.queue == new.queue && new.alias.is_some() && parked.head.alias == new.alias
+        });
+        if let Some(holder) = holder.map(|parked| parked.head.id) {
+            self.read_in(holder);
+        }
+        let published = self.call(|jobs, now, batch, wakes| jobs.publish(now, new, batch, wakes));
+        assert_eq!(published, self.model.publish(&new));
         self.ids.push(new.id);
         match published {
-            Published::New | Published::Succeeds { .. } => drop(self.bodies.insert(new.id)),
-            Published::Replaced { job, .. } => assert!(self.bodies.contains(&job)),
-            Published::Kept(id) | Published::Conflict(id) => assert!(self.bodies.contains(&id)),
+            Published::New | Published::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
+            Published::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
+            Published::Kept(id) | Published::Conflict(id) => assert!(self.stored.bodies.contains(&id)),
         }
     }
 
-    fn restart(&mut self, same_process: bool, batch: &mut Batch) {
+    fn lease(&mut self, queue: QueueKey, own: bool, ttr: Duration) {
+        let holder = if own { Holder::Own(self.process) } else { Holder::Outside };
+        let lease =
+            |world: &mut Self| world.call(|jobs, now, batch, _| jobs.lease(now, queue, holder, ttr, batch));
+        let mut leased = lease(self);
+        if leased.is_none() && self.read_what_is_wanted() {
+            leased = lease(self);
+        }
+        assert_eq!(leased, self.model.lease(queue, holder, ttr));
+        match leased {
+            Some(leased) => self.reservations.push(leased.reservation),
+            None => drop(self.drained.insert(queue)),
+        }
+    }
+
+    fn remove_queue(&mut self, queue: QueueKey, step: usize) {
+        let parked: Vec<_> =
+            self.stored.parked.values().filter(|parked| parked.head.queue == queue).cloned().collect();
+        for parked in parked {
+            self.call(|jobs, _, batch, _| jobs.drop_parked(&parked, batch));
+        }
+        while self.call(|jobs, _, batch, _| jobs.remove_queue_step(queue, step, batch)) {}
+        self.model.remove_queue(queue);
+    }
+
+    fn advance(&mut self, limit: usize) {
+        // A queue whose rate allows more is a step of its own, which the model does not know.
+        let has_rates = self.model.rules().any(|(_, rules)| rules.rate.is_some());
+        let limit = if has_rates { usize::MAX } else { limit };
+        let mut passed: Vec<Passed> = Vec::new();
+        let progress = self
+            .call(|jobs, now, batch, wakes| jobs.advance(now, limit, &mut Sevens, batch, wakes, &mut passed));
+        assert_eq!((passed, progress), self.model.advance(limit));
+        assert!(limit < usize::MAX || progress == Progress::Done);
+    }
+
+    /// What a caller does once a step.
+    fn settle_down(&mut self) {
+        self.read_what_is_wanted();
+        self.advance(usize::MAX);
+        self.read_what_is_wanted();
+        while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
+        self.stored.check_groups();
+    }
+
+    /// Whether anything was.
+    fn read_what_is_wanted(&mut self) -> bool {
+        let before = self.pages;
+        while let Some(want) = self.engine.wanted(self.now) {
+            self.pages += 1;
+            assert!(self.pages - before < 10_000, "reading comes to an end");
+            let order = match want {
+                Want::Line { queue, .. } => self.rules_of(queue).order,
+                Want::Time { .. } => QueueOrder::Fifo,
+            };
+            let (page, to) = self.stored.page(want, order, 1 + self.pages % 4);
+            for parked in page {
+                self.call(|jobs, now, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
+            }
+            self.call(|jobs, now, batch, wakes| jobs.read_to(now, want, to, batch, wakes));
+        }
+        self.pages > before
+    }
+
+    /// A call is about this job.
+    fn read_in(&mut self, id: JobId) {
+        if let Some(parked) = self.stored.parked.get(&id).cloned() {
+            self.call(|jobs, now, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
+        }
+    }
+
+    fn rules_of(&self, queue: QueueKey) -> QueueRules {
+        self.model.rules().find(|(of, _)| *of == queue).map(|(_, rules)| rules).unwrap_or_default()
+    }
+
+    fn restart(&mut self, same_process: bool) {
         if !same_process {
             self.process = Process(self.process.0 + 1);
         }
-        self.engine = Jobs::new(self.process, self.engine.numbers());
-        let heads = self.heads.values();
-        let loaded: Vec<_> = heads.map(|head| self.engine.load(self.now, head, batch)).collect();
-        assert_eq!(loaded, self.model.restart(self.now, self.process));
-        // Consumers begin anew: the first thing they get is a wake-up.
-        self.drained.extend((0..3).map(QueueKey));
-    }
-
-    fn store(&mut self, batch: Batch) {
-        for op in batch.ops {
-            match op {
-                Op::PutJob(head) => drop(self.heads.insert(head.id, *head)),
-                Op::DeleteJob(id) => {
-                    self.heads.remove(&id);
-                    assert!(self.bodies.remove(&id), "what is deleted was stored");
-                }
-                other => panic!("jobs change nothing but jobs: {other:?}"),
-            }
+        self.engine = Jobs::new(self.process, self.engine.numbers()).keeping_dead_letters();
+        self.see_the_time();
+        if let Some(max) = self.resident_max {
+            self.engine.set_resident_max(max);
         }
+        for (queue, rules) in self.model.rules() {
+            self.engine.set_rules(queue, rules, self.now, &mut self.wakes);
+        }
+        for (queue, (scheduled, ready)) in &self.stored.counts {
+            self.engine.load_counts(*queue, *scheduled, *ready);
+        }
+        let heads: Vec<_> = self.stored.heads.values().cloned().collect();
+        for head in heads {
+            let loaded = self.call(|jobs, now, batch, _| jobs.load(now, &head, batch));
+            let expect = self.model.load(head.id, self.process);
+            assert_eq!(loaded, expect);
+        }
+        self.model.restarted();
+        assert_eq!(self.wakes, [], "nothing is named while loading");
+        // Consumers begin anew: the first thing they get is a wake-up.
+        self.drained.extend((0..QUEUES).map(QueueKey));
     }
 
     /// Memory, store and model hold the same jobs.
@@ -164,39 +302,78 @@ impl World {
         let mut model: Vec<_> =
             self.model.jobs.iter().map(|job| Job { ready: false, ..job.clone() }).collect();
         model.sort_by_key(|job| job.id);
-        let stored: Vec<_> = self.heads.values().map(from_head).collect();
+        let mut stored: Vec<_> = self.stored.all().map(from_head).collect();
+        stored.sort_by_key(|job| job.id);
         assert_eq!(stored, model, "the store holds what the model holds");
         for id in &self.ids {
             let head = self.engine.get(*id);
             let successor = model.iter().find(|job| job.next.as_ref().is_some_and(|next| next.id == *id));
             match successor {
                 Some(job) => assert_eq!(head.as_ref().map(from_head), as_waiting(job)),
-                None => assert_eq!(head.as_ref(), self.heads.get(id), "memory holds what the store holds"),
+                None => assert_eq!(head.as_ref(), self.stored.heads.get(id), "memory holds what is resident"),
             }
         }
-        for job in model.iter().filter(|job| job.alias.is_some()) {
+        let resident = model.iter().filter(|job| !self.stored.parked.contains_key(&job.id));
+        for job in resident.filter(|job| job.alias.is_some()) {
             let meant = job.alias.and_then(|alias| self.engine.by_alias(job.queue, alias));
             let expect = as_waiting(job).unwrap_or_else(|| job.clone());
             assert_eq!(meant.as_ref().map(from_head), Some(expect), "an alias has one meaning");
         }
         let successors = model.iter().filter_map(|job| job.next.as_ref()).map(|next| next.id);
         let ids: BTreeSet<_> = model.iter().map(|job| job.id).chain(successors).collect();
-        assert_eq!(self.bodies, ids, "bodies live as long as their jobs");
+        let bodies: BTreeSet<_> = self.stored.bodies.difference(&self.stored.dead).copied().collect();
+        assert_eq!(bodies, ids, "bodies live as long as their jobs, and their dead letters");
+        for queue in (0..QUEUES).map(QueueKey) {
+            self.check_figures(queue);
+        }
+    }
+
+    fn check_figures(&self, queue: QueueKey) {
+        let figures = self.engine.figures(queue);
+        let heads = self.stored.heads.values().filter(|head| head.queue == queue);
+        let reserved = heads.clone().filter(|head| head.state != JobState::Waiting).count();
+        assert_eq!(figures.reserved, reserved);
+        assert_eq!(figures.scheduled + figures.ready + figures.reserved, heads.count());
+        if self.resident_max.is_none() && !self.model.has_expired_unnoticed() {
+            assert_eq!(figures.ready, self.model.ready(queue));
+        }
     }
 
     fn check_wakes(&mut self) {
-        assert_eq!(self.wakes, self.model.wakes);
-        assert_eq!(self.engine.next_wakeup(), self.model.next_wakeup());
         let numbers = Numbers { next_job: self.model.published, next_lease: self.model.leased };
         assert_eq!(self.engine.numbers(), numbers);
         for queue in &self.wakes {
             self.drained.remove(queue);
+            let is_true = self.model.can_lease(*queue) || self.model.has_expired_unnoticed();
+            assert!(is_true, "{queue:?} was named and has nothing");
         }
-        for queue in (0..3).map(QueueKey) {
-            let ready = self.engine.ready(queue);
-            assert_eq!(ready, self.model.ready(queue));
-            assert!(ready == 0 || !self.drained.contains(&queue), "a drained consumer is told");
+        let next = self.engine.next_wakeup();
+        // What a rate allows is told when time moves on.
+        let is_up_to_date = next.is_none_or(|next| next > self.now);
+        for queue in (0..QUEUES).map(QueueKey).filter(|_| is_up_to_date) {
+            let is_told = !self.drained.contains(&queue);
+            assert!(is_told || !self.model.can_lease(queue), "a drained consumer is told of {queue:?}");
+            let waits = self.model.waits_for_rate(queue);
+            assert!(!waits || next.is_some(), "somebody looks when the rate of {queue:?} allows more");
         }
+    }
+
+    /// Asked when time has moved on.
+    fn check_next_wakeup(&self) {
+        let (next, expect) = (self.engine.next_wakeup(), self.model.next_wakeup());
+        assert!(expect.is_none_or(|expect| next.is_some_and(|next| next <= expect)), "{next:?} {expect:?}");
+        let is_exact = self.resident_max.is_none() && self.model.rules().next().is_none();
+        if is_exact && !self.model.has_expired_unnoticed() {
+            assert_eq!(next, expect);
+        }
+    }
+
+    fn later(&self, units: i64) -> Timestamp {
+        Timestamp(self.now.0 + units * self.unit_ms)
+    }
+
+    fn scaled(&self, span: Duration) -> Duration {
+        span * self.unit_ms as u32
     }
 
     fn fresh_id(&self) -> JobId {
@@ -232,11 +409,13 @@ fn from_head(head: &JobHead) -> Job {
             JobState::Reserved { lease, holder } => Some((lease, holder)),
         },
         alias: head.alias,
+        terms: head.terms,
         next: head.successor.map(|next| Next {
             id: next.id,
             number: next.number,
             run_at: next.run_at,
             tries: next.tries,
+            terms: next.terms,
             waits_for_retries: next.starts == Starts::AfterJob,
         }),
         ready: false,
@@ -245,18 +424,7 @@ fn from_head(head: &JobHead) -> Job {
 
 /// A job's successor as the job it will be.
 fn as_waiting(job: &Job) -> Option<Job> {
-    let next = job.next.as_ref()?;
-    Some(Job {
-        id: next.id,
-        queue: job.queue,
-        number: next.number,
-        run_at: next.run_at,
-        visible_at: next.run_at,
-        attempt: 0,
-        tries: next.tries,
-        lease: None,
-        alias: job.alias,
-        next: None,
-        ready: false,
-    })
+    let Next { id, number, run_at, tries, terms, .. } = *job.next.as_ref()?;
+    let (visible_at, attempt, lease, next) = (run_at, 0, None, None);
+    Some(Job { id, number, run_at, visible_at, attempt, tries, lease, terms, next, ..job.clone() })
 }
