@@ -48,6 +48,7 @@ pub struct Worker<T = Payload> {
     ttr: Duration,
     wait: Duration,
     stop_limit: Duration,
+    until_empty: bool,
     retry_delay: Delay,
     observer: Observer,
 }
@@ -72,6 +73,7 @@ impl<T> Worker<T> {
             ttr: TTR,
             wait: WAIT,
             stop_limit: STOP_LIMIT,
+            until_empty: false,
             retry_delay: Arc::new(doubling),
             observer: Arc::new(|_| {}),
         }
@@ -94,6 +96,13 @@ impl<T> Worker<T> {
     #[must_use]
     pub fn stop_limit(self, limit: Duration) -> Self {
         Self { stop_limit: limit, ..self }
+    }
+
+    /// Works only as long as there is something to do: ends when no job is ready and no handler runs. Jobs whose time has
+    /// not come, failed ones included, are left for another worker.
+    #[must_use]
+    pub fn until_empty(self) -> Self {
+        Self { until_empty: true, wait: Duration::ZERO, ..self }
     }
 
     /// After how long a job is tried again whose attempt with this number failed. Unless it is said here: a second, doubled
@@ -123,7 +132,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         self.run_until(std::future::pending(), handler).await
     }
 
-    /// Works until `stop` comes.
+    /// Works until `stop` comes, or, with [`Worker::until_empty`], until there is nothing to do.
     ///
     /// A job whose handler ends well is acknowledged. One whose handler fails or panics, or whose payload cannot be read,
     /// is given back with the error, to be tried again after a delay. The token that a handler gets is cancelled when its

@@ -104,6 +104,8 @@ mod tests {
             "device",
             "report",
             "delivery",
+            "queue",
+            "job",
             "stats",
         ] {
             assert!(Cli::command().find_subcommand(named).is_some(), "{named}");

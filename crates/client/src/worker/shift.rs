@@ -65,9 +65,13 @@ where
         let want = Want::one().ttr(worker.ttr).wait(worker.wait);
         let mut idle = Some(Polling::new(worker.consumer.clone(), want));
         let mut asking = None;
+        let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
             let free = self.concurrency - self.jobs.len();
+            // What runs may publish more, so an empty queue is looked at again when something has ended.
+            let waits_for_handlers = found_nothing && !self.jobs.is_empty();
             if free > 0
+                && !waits_for_handlers
                 && let Some(polling) = idle.take()
             {
                 asking = Some((polling.hang_up(), Box::pin(polling.ask(free))));
@@ -75,9 +79,16 @@ where
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some(ended) = self.jobs.join_next() => settled(ended),
+                Some(ended) = self.jobs.join_next() => {
+                    settled(ended);
+                    found_nothing = false;
+                }
                 (polling, answer) = answer_to(asking.as_mut()), if asking.is_some() => {
                     asking = None;
+                    found_nothing = until_empty && matches!(&answer, Ok(jobs) if jobs.is_empty());
+                    if found_nothing && self.jobs.is_empty() {
+                        return Ok(());
+                    }
                     idle = Some(self.heed(polling, answer)?);
                 }
             }

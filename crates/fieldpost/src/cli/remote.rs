@@ -1,7 +1,8 @@
-//! The commands that ask a server: `client`, `device`, `report`, `delivery` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to people. They know the
-//! server only by its API, like any other program; nothing here sees an engine or a data directory.
+//! server only by its API, like any other program; nothing here sees an engine or a data directory. `job work` alone runs for
+//! long, and is the client crate's worker.
 
 mod api;
 mod client;
@@ -10,9 +11,11 @@ mod device;
 mod failure;
 mod feed;
 mod import;
+mod job;
 mod lines;
 mod list;
 mod problem;
+mod queue;
 mod reach;
 mod report;
 mod screen;
@@ -42,6 +45,10 @@ pub(crate) enum RemoteCommand {
     Report(Noun<report::Command>),
     /// What clients were told, and how it went.
     Delivery(Noun<delivery::Command>),
+    /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
+    Queue(Noun<queue::Command>),
+    /// Publish jobs, take them and work on them.
+    Job(Noun<job::Command>),
     /// Count reports, changes, losses or deliveries over time.
     Stats(Alone<stats::Stats>),
 }
@@ -71,6 +78,8 @@ pub(crate) fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Device(noun) => &noun.reach,
         RemoteCommand::Report(noun) => &noun.reach,
         RemoteCommand::Delivery(noun) => &noun.reach,
+        RemoteCommand::Queue(noun) => &noun.reach,
+        RemoteCommand::Job(noun) => &noun.reach,
         RemoteCommand::Stats(alone) => &alone.reach,
     };
     let mut screen = Screen::of_process(reach.json);
@@ -93,6 +102,8 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Device(noun) => noun.command.run(api, screen),
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
+        RemoteCommand::Queue(noun) => noun.command.run(api, screen),
+        RemoteCommand::Job(noun) => noun.command.run(&noun.reach, api, screen),
         RemoteCommand::Stats(alone) => alone.command.run(api, screen),
     }
 }

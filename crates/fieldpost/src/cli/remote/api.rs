@@ -36,6 +36,24 @@ const WAITS_MAX: u32 = 5;
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
+/// The header under which a request may be made again without being carried out twice.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What a request says beside its path.
+#[derive(Clone, Copy, Debug)]
+struct Content<'a> {
+    kind: &'static str,
+    bytes: &'a [u8],
+    key: Option<&'a str>,
+}
+
+impl<'a> Content<'a> {
+    const EMPTY: Content<'static> = Content::json(b"");
+
+    const fn json(bytes: &'a [u8]) -> Self {
+        Self { kind: JSON, bytes, key: None }
+    }
+}
 
 /// A server, and how to speak to it.
 #[derive(Debug)]
@@ -127,30 +145,56 @@ impl Api {
     }
 
     pub(super) fn post(&self, path: &Path, body: &impl serde::Serialize) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::POST, path, Some((JSON, json(body).as_bytes())))?)
+        self.document(&self.ask(&Method::POST, path, Some(Content::json(json(body).as_bytes())))?)
+    }
+
+    /// A `POST` that the server carries out once, however often it is made with the same key.
+    pub(super) fn post_once(
+        &self,
+        path: &Path,
+        body: &impl serde::Serialize,
+        key: Option<&str>,
+    ) -> Result<Box<RawValue>, Failure> {
+        let body = json(body);
+        let content = Content { key, ..Content::json(body.as_bytes()) };
+        self.document(&self.ask(&Method::POST, path, Some(content))?)
+    }
+
+    /// A `POST` that is answered with nothing.
+    pub(super) fn tell(&self, path: &Path, body: &impl serde::Serialize) -> Result<(), Failure> {
+        self.ask(&Method::POST, path, Some(Content::json(json(body).as_bytes()))).map(drop)
+    }
+
+    /// A `PUT` of a document.
+    pub(super) fn set(&self, path: &Path, body: &impl serde::Serialize) -> Result<(), Failure> {
+        self.ask(&Method::PUT, path, Some(Content::json(json(body).as_bytes()))).map(drop)
     }
 
     pub(super) fn patch(&self, path: &Path, body: &impl serde::Serialize) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::PATCH, path, Some((JSON, json(body).as_bytes())))?)
+        self.document(&self.ask(&Method::PATCH, path, Some(Content::json(json(body).as_bytes())))?)
     }
 
     /// A `POST` whose body is lines of JSON.
     pub(super) fn post_lines(&self, path: &Path, lines: &[u8]) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::POST, path, Some((NDJSON, lines)))?)
+        self.document(&self.ask(
+            &Method::POST,
+            path,
+            Some(Content { kind: NDJSON, ..Content::json(lines) }),
+        )?)
     }
 
     /// A `POST` that says everything in its path, with a document for an answer.
     pub(super) fn call(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::POST, path, Some((JSON, b"")))?)
+        self.document(&self.ask(&Method::POST, path, Some(Content::EMPTY))?)
     }
 
     /// A `POST` that says everything in its path and starts something.
     pub(super) fn start(&self, path: &Path) -> Result<(), Failure> {
-        self.ask(&Method::POST, path, Some((JSON, b""))).map(drop)
+        self.ask(&Method::POST, path, Some(Content::EMPTY)).map(drop)
     }
 
     pub(super) fn put(&self, path: &Path) -> Result<(), Failure> {
-        self.ask(&Method::PUT, path, Some((JSON, b""))).map(drop)
+        self.ask(&Method::PUT, path, Some(Content::EMPTY)).map(drop)
     }
 
     pub(super) fn delete(&self, path: &Path) -> Result<(), Failure> {
@@ -195,11 +239,11 @@ impl Api {
     }
 
     /// Asks, and again when the server has no room for this token now; the body of a good answer.
-    fn ask(&self, method: &Method, path: &Path, body: Option<(&str, &[u8])>) -> Result<String, Failure> {
+    fn ask(&self, method: &Method, path: &Path, content: Option<Content<'_>>) -> Result<String, Failure> {
         let uri = path.below(&self.root)?;
         let mut waits = 0;
         loop {
-            let mut response = self.send(method, &uri, body)?;
+            let mut response = self.send(method, &uri, content)?;
             let wait = retry_after(&response).filter(|wait| *wait <= WAIT_MAX && waits < WAITS_MAX);
             match (response.status().as_u16(), wait) {
                 (429, Some(wait)) => {
@@ -215,15 +259,18 @@ impl Api {
         &self,
         method: &Method,
         uri: &Uri,
-        body: Option<(&str, &[u8])>,
+        content: Option<Content<'_>>,
     ) -> Result<Response<Body>, Failure> {
         let mut request = Request::builder().method(method).uri(uri).header("accept", JSON);
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let sent = match body {
+        let sent = match content {
             None => request.body(()).map(|request| self.agent.run(request)),
-            Some((kind, bytes)) => {
+            Some(Content { kind, bytes, key }) => {
+                if let Some(key) = key {
+                    request = request.header(IDEMPOTENCY_KEY, key);
+                }
                 request.header("content-type", kind).body(bytes).map(|request| self.agent.run(request))
             }
         };

@@ -52,6 +52,10 @@ impl Refusal {
             (_, Some("unknown_quarantined")) => {
                 Some("`fieldpost report rejected ls` lists those that there are")
             }
+            (_, Some("unknown_job")) => Some("`fieldpost job ls` lists those that are not done"),
+            (_, Some("stale_reservation")) => {
+                Some("its ttr was over, or the job was done or cancelled: it has to be consumed again")
+            }
             (_, Some("unknown_route")) => {
                 Some("either the server is older than this program, or --url leads elsewhere")
             }

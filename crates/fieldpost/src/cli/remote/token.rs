@@ -13,6 +13,11 @@ impl Token {
         self.0.is_empty()
     }
 
+    /// The token itself, for whoever makes its own header of it.
+    pub(super) fn secret(&self) -> &str {
+        &self.0
+    }
+
     /// The value of the `Authorization` header, or `None` where no header can carry the token.
     pub(super) fn header(&self) -> Option<String> {
         let sendable = !self.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,0 +1,103 @@
+//! One command for one job: the payload goes in, the exit code comes out.
+
+use std::ffi::OsString;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+
+use base::limits::JOB_ERROR_BYTES_MAX;
+use fieldpost_client::{CancellationToken, Failure, Job};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+
+/// What is read of a command's stderr at once.
+const PIECE_BYTES: usize = 4_096;
+
+/// The command that is run for each job.
+#[derive(Clone)]
+pub(super) struct Program {
+    words: Arc<[OsString]>,
+}
+
+impl Program {
+    pub(super) fn new(words: &[OsString]) -> Self {
+        Self { words: words.into() }
+    }
+
+    /// Runs it for a job; a job that is lost has nobody to run it for.
+    pub(super) async fn run(self, job: Job, lost: CancellationToken) -> Result<(), Failure> {
+        let mut child = self.command(&job).spawn().map_err(|error| self.cannot("be started", &error))?;
+        tokio::select! {
+            ended = follow(&mut child, job.payload.as_bytes()) => {
+                let (status, last_words) = ended.map_err(|error| self.cannot("be followed", &error))?;
+                verdict(status, &last_words)
+            }
+            () = lost.cancelled() => {
+                child.kill().await?;
+                Err(Failure::new("the job was lost"))
+            }
+        }
+    }
+
+    fn command(&self, job: &Job) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .env("FIELDPOST_JOB_ID", job.id.as_str())
+            .env("FIELDPOST_JOB_QUEUE", &job.queue)
+            .env("FIELDPOST_JOB_ATTEMPT", job.attempt.to_string())
+            .env("FIELDPOST_JOB_TRIES", job.tries.to_string())
+            .env("FIELDPOST_JOB_ALIAS", job.alias.as_deref().unwrap_or_default())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
+    }
+
+    fn cannot(&self, what: &str, error: &io::Error) -> Failure {
+        Failure::new(format!("{} cannot {what}: {error}", self.words[0].display()))
+    }
+}
+
+/// Feeds a command, passes on what it says, and waits for its end.
+async fn follow(child: &mut Child, payload: &[u8]) -> io::Result<(ExitStatus, String)> {
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let ((), last_words, status) =
+        tokio::try_join!(feed(stdin, payload), listen(stderr), async { child.wait().await })?;
+    Ok((status, last_words))
+}
+
+/// A command need not read what it gets.
+async fn feed(stdin: Option<ChildStdin>, payload: &[u8]) -> io::Result<()> {
+    let Some(mut stdin) = stdin else { return Ok(()) };
+    match stdin.write_all(payload).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Passes stderr on as it comes, and keeps its end.
+async fn listen(stderr: Option<ChildStderr>) -> io::Result<String> {
+    let Some(mut stderr) = stderr else { return Ok(String::new()) };
+    let (mut end, mut piece) = (Vec::new(), [0; PIECE_BYTES]);
+    let mut own = tokio::io::stderr();
+    loop {
+        let read = stderr.read(&mut piece).await?;
+        if read == 0 {
+            return Ok(String::from_utf8_lossy(&end).trim().to_owned());
+        }
+        own.write_all(&piece[..read]).await?;
+        end.extend_from_slice(&piece[..read]);
+        let spare = end.len().saturating_sub(JOB_ERROR_BYTES_MAX);
+        end.drain(..spare);
+    }
+}
+
+fn verdict(status: ExitStatus, last_words: &str) -> Result<(), Failure> {
+    match (status.success(), last_words) {
+        (true, _) => Ok(()),
+        (false, "") => Err(Failure::new(status.to_string())),
+        (false, words) => Err(Failure::new(format!("{status}: {words}"))),
+    }
+}
