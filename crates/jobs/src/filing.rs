@@ -52,13 +52,23 @@ impl Jobs {
 
     /// Has a job wait for a time, for its group or for a consumer.
     pub(crate) fn file(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        self.file_as(job, self.is_due(job, turn), turn);
+    }
+
+    /// Whether the time has come that a job waits for. While loading it never has: all jobs go through the timers then, and
+    /// the first advance names their queues.
+    pub(crate) fn is_due(&self, job: Handle<Entry>, turn: &Turn<'_>) -> bool {
         let entry = &self.table.entries[job];
-        let is_waiting = entry.lease.is_none();
-        // While loading all jobs go through the timers, and the first advance names their queues.
-        let is_loading = turn.wakes.is_none();
-        let mut is_due = is_waiting && !is_loading && entry.visible_at <= turn.time(entry.clock_of_wait());
-        if let Some(at) = self.table.expires_at(job).filter(|_| is_waiting) {
-            self.timers.note_expiry(at, self.table.entries[job].number, job);
+        turn.wakes.is_some() && entry.visible_at <= turn.time(entry.clock_of_wait())
+    }
+
+    /// Has a job wait that is due, or not. One that has expired waits for time to move on.
+    pub(crate) fn file_as(&mut self, job: Handle<Entry>, mut is_due: bool, turn: &mut Turn<'_>) {
+        let Entry { lease, number, .. } = self.table.entries[job];
+        if lease.is_some() {
+            is_due = false;
+        } else if let Some(at) = self.table.expires_at(job) {
+            self.timers.note_expiry(at, number, job);
             is_due &= at > turn.now;
         }
         match self.table.group(job) {

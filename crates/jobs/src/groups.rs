@@ -149,7 +149,9 @@ impl Jobs {
         if active.is_none_or(gives_way) {
             group.active = Some(first);
             self.withdraw(first);
-            self.make_ready(first, turn);
+            // Nobody gets one that has expired: it blocks the others until time moves on.
+            let has_expired = self.table.expires_at(first).is_some_and(|at| at <= turn.now);
+            self.file_alone(first, !has_expired, turn);
             if let Some(before) = active {
                 self.withdraw(before);
                 self.put_behind(before, key);

@@ -187,6 +187,12 @@ impl Jobs {
         !self.lot.is_empty()
     }
 
+    /// How many jobs are parked.
+    #[must_use]
+    pub fn parked_total(&self) -> u64 {
+        self.lot.scheduled + self.lot.ready
+    }
+
     /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.
     #[must_use]
     pub fn parked(&self, queue: QueueKey) -> (u64, u64) {
@@ -230,13 +236,9 @@ impl Jobs {
     /// What should be read from the store now: [`Jobs::unpark`] each job that is found, then [`Jobs::read_to`]. Asked until
     /// there is nothing more, in the same step, because a group with parked jobs keeps one that is resident.
     pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
-        if self.lot.is_empty() {
-            self.lot.short.clear();
-            return None;
-        }
         let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
-            let Some(horizon) = self.lot.horizon(clock) else { continue };
+            let Some(horizon) = self.lot.horizon(clock).filter(|_| !self.lot.is_empty()) else { continue };
             let is_near = horizon.at <= time.after(AHEAD);
             let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
             if is_near || (is_short && is_roomy) {
@@ -244,10 +246,9 @@ impl Jobs {
             }
         }
         while let Some((key, group)) = self.lot.short.first().copied() {
-            if let Some(queue) = self.queues.find(key)
-                && self.line(queue, group).is_some()
-                && self.is_short(queue, group)
-            {
+            // One that waited for what is no longer parked is told so by reading nothing.
+            let still = |queue| self.line(queue, group).is_none() || self.is_short(queue, group);
+            if self.queues.find(key).is_some_and(still) {
                 return Some(Want::Line { queue: key, group });
             }
             self.lot.short.pop_first();
@@ -292,7 +293,9 @@ impl Jobs {
         self.put(job, batch);
         let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        self.file(job, &mut turn);
+        // What is ready stays so, though the wall clock may have gone back.
+        let is_due = parked.parking == Parking::Worker || self.is_due(job, &turn);
+        self.file_as(job, is_due, &mut turn);
     }
 
     /// Takes a parked job out of the world, with what it carries.
@@ -309,8 +312,7 @@ impl Jobs {
         if self.lot.is_empty() || !self.can_be_parked(job) {
             return None;
         }
-        let entry = &self.table.entries[job];
-        if turn.wakes.is_some() && entry.visible_at <= turn.time(entry.clock) {
+        if self.is_due(job, turn) {
             let lasts = !self.expires_soon(job, turn.now);
             (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
         } else {
