@@ -28,6 +28,7 @@ mod idempotency;
 mod import;
 mod leftover;
 mod list;
+pub mod lmstfy;
 mod openapi;
 mod page;
 mod params;

@@ -9,6 +9,8 @@ mod clock;
 mod data_dir;
 mod doors;
 mod front;
+mod grpc;
+mod lmstfy;
 mod open_files;
 mod ready_file;
 mod tls;
@@ -35,6 +37,7 @@ use tracing::{error, info};
 
 use crate::config::{Durability, Settings, UnknownDevice};
 use front::Front;
+use lmstfy::Ground;
 use open_files::Shares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
@@ -72,7 +75,7 @@ async fn serve(
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
     }
     let http = bind("http.listen", settings.http.listen).await?;
-    let mut addresses = Addresses { http: http.local_addr().map_err(because("http.listen"))?, mqtt: None };
+    let mut addresses = Addresses::of(http.local_addr().map_err(because("http.listen"))?);
     let mut tasks = JoinSet::new();
     let threshold = Threshold::open(settings, http, shares, stop, &mut tasks)?;
 
@@ -173,7 +176,7 @@ async fn open_doors(
     let tester = webhooks.tester();
     doors.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
-        let listener = bind_mqtt(settings, listen, engine, tls, shares).await?;
+        let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
         listener.register_metrics(&mut metrics);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
         doors.spawn(listener.run(stop.subscribe()));
@@ -182,7 +185,11 @@ async fn open_doors(
         doors.spawn(consumer.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
-    let api = ApiState::new(engine.clone(), doors::access(settings), Arc::new(Mutex::new(metrics)));
+    let metrics = Arc::new(Mutex::new(metrics));
+    let ground = Ground { settings, tls: tls.as_ref(), shares: &shares, metrics: &metrics, stop };
+    lmstfy::open(&ground, engine, addresses, doors).await?;
+    let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    grpc::open(&ground, engine, &api, addresses, doors).await?;
     let api = api.testing_with(move |client| {
         let tester = tester.clone();
         Box::pin(async move { tester.test(&client).await })

@@ -33,7 +33,8 @@ pub(super) fn tell(settings: &Settings) {
         (1.., 0, Some(mqtt)) => info!(%mqtt, "MQTT is open to this machine: there are no [[auth.mqtt]]"),
         _ => {}
     }
-    let in_the_clear = [Some(http), mqtt].into_iter().flatten();
+    let lmstfy = [settings.lmstfy.listen, settings.lmstfy.admin_listen];
+    let in_the_clear = [Some(http), settings.grpc.listen, mqtt].into_iter().chain(lmstfy).flatten();
     for listen in in_the_clear.filter(|listen| !listen.ip().to_canonical().is_loopback()) {
         if settings.tls.is_none() {
             warn!(%listen, "tokens and passwords cross the network unencrypted: [tls] is not set");

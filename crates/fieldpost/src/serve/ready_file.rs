@@ -12,6 +12,19 @@ pub(super) struct Addresses {
     pub http: SocketAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mqtt: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lmstfy: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lmstfy_admin: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// Of a server that listens here and nowhere else.
+    pub(super) fn of(http: SocketAddr) -> Self {
+        Self { http, mqtt: None, grpc: None, lmstfy: None, lmstfy_admin: None }
+    }
 }
 
 /// Removes what an earlier run left, so that nobody reads old addresses.
@@ -42,7 +55,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("ready.json");
         let http = "127.0.0.1:41233".parse().expect("an address");
-        write(&path, &Addresses { http, mqtt: None }).expect("written");
+        write(&path, &Addresses::of(http)).expect("written");
         assert_eq!(std::fs::read_to_string(&path).expect("read"), "{\"http\":\"127.0.0.1:41233\"}\n");
         let left: Vec<_> = std::fs::read_dir(dir.path()).expect("listed").collect();
         assert_eq!(left.len(), 1);
