@@ -257,6 +257,14 @@ pub trait View: Send {
         after: Option<TimePlace>,
         limit: usize,
     ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError>;
+    /// Parked jobs that are found by a time of `clock`, soonest first, and by id where that is the same; `after` is exclusive. Looks at the
+    /// keys of all of the last bucket that it gives anything of.
+    fn parked_soonest(
+        &self,
+        clock: JobClock,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError>;
     /// The first parked jobs of one bucket, in the order of their times, then of their ids.
     fn parked_in_bucket(
         &self,

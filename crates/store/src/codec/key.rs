@@ -175,7 +175,7 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
 }
 
-/// A parked job by its time: a bit for the clock and the higher bits of the time, its id, and the lower bits of the time.
+/// A parked job by its time: a bit for the clock and the bucket, its id, and the time within the bucket.
 /// Jobs that become due within the same bucket lie together in the order of their ids, which is that of publishing: whatever their times,
 /// what a checkpoint writes goes to the ends of few buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,27 +186,19 @@ pub(crate) struct TimedKey {
 }
 
 impl TimedKey {
-    const BYTES: usize = 8 + JOB_BYTES;
-    /// Bytes of clock and time before the id. The rest are those within a bucket.
-    pub(crate) const BUCKET_BYTES: usize = 6;
-    const HALF: i64 = 1 << 62;
-
-    /// Times that no clock reaches are as far away as a key can say.
-    fn clock_and_time(clock: JobClock, at: Timestamp) -> u64 {
-        let clock = match clock {
-            JobClock::Engine => 0,
-            JobClock::Wall => SIGN,
-        };
-        let at = at.0.clamp(-Self::HALF, Self::HALF - 1) + Self::HALF;
-        clock | at.cast_unsigned()
-    }
+    /// Bytes of clock and bucket.
+    pub(crate) const BUCKET_BYTES: usize = 5;
+    /// Bytes of the time within the bucket: with these a key needs no allocation.
+    const WITHIN_BYTES: usize = 3;
+    const BYTES: usize = Self::BUCKET_BYTES + JOB_BYTES + Self::WITHIN_BYTES;
+    const WALL: u64 = 1 << (8 * Self::BUCKET_BYTES - 1);
+    const FIRST_BUCKET: i64 = TimePlace::FIRST.0 >> TimePlace::BUCKET_BITS;
 
     pub(crate) fn to_key(self) -> Key {
-        let time = Self::clock_and_time(self.clock, self.at).to_be_bytes();
-        let (bucket, within) = time.split_at(Self::BUCKET_BYTES);
-        let mut key = Key::from_slice(bucket);
+        let at = self.at.clamp(TimePlace::FIRST, TimePlace::LAST);
+        let mut key = Self::bucket(self.clock, TimePlace::bucket_of(at));
         key.extend_from_slice(&self.id.0);
-        key.extend_from_slice(within);
+        key.extend_from_slice(&at.0.to_be_bytes()[8 - Self::WITHIN_BYTES..]);
         key
     }
 
@@ -215,35 +207,39 @@ impl TimedKey {
         let key: &[u8; Self::BYTES] = key.try_into().map_err(|_| invalid)?;
         let (bucket, rest) = key.split_at(Self::BUCKET_BYTES);
         let (id, within) = rest.split_at(JOB_BYTES);
-        let time = bucket.iter().chain(within).fold(0_u64, |time, byte| time << 8 | u64::from(*byte));
-        let clock = if time & SIGN == 0 { JobClock::Engine } else { JobClock::Wall };
-        let at = Timestamp((time & !SIGN).cast_signed() - Self::HALF);
-        Ok(Self { clock, at, id: job_from(id)? })
+        let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+        let clock = if wide(bucket) & Self::WALL == 0 { JobClock::Engine } else { JobClock::Wall };
+        let bucket = (wide(bucket) & !Self::WALL).cast_signed() + Self::FIRST_BUCKET;
+        let within = wide(within).cast_signed() & ((1 << TimePlace::BUCKET_BITS) - 1);
+        Ok(Self { clock, at: Timestamp(bucket << TimePlace::BUCKET_BITS | within), id: job_from(id)? })
     }
 
     /// What the keys of all times in a bucket begin with.
     pub(crate) fn bucket(clock: JobClock, bucket: i64) -> Key {
-        let at = Timestamp(bucket << TimePlace::BUCKET_BITS);
-        Key::from_slice(&Self::clock_and_time(clock, at).to_be_bytes()[..Self::BUCKET_BYTES])
+        let clock = match clock {
+            JobClock::Engine => 0,
+            JobClock::Wall => Self::WALL,
+        };
+        let from_first = bucket.saturating_sub(Self::FIRST_BUCKET).cast_unsigned() & (Self::WALL - 1);
+        Key::from_slice(&(clock | from_first).to_be_bytes()[8 - Self::BUCKET_BYTES..])
     }
 
     /// The last key of a place, whatever its time within the bucket.
     pub(crate) fn last_at(clock: JobClock, place: TimePlace) -> Key {
         let mut key = Self::bucket(clock, place.bucket);
         key.extend_from_slice(&place.id.0);
-        key.extend_from_slice(&[u8::MAX; 8 - Self::BUCKET_BYTES]);
+        key.extend_from_slice(&[u8::MAX; Self::WITHIN_BYTES]);
         key
-    }
-
-    /// The first key of a clock.
-    pub(crate) fn first_of(clock: JobClock) -> Key {
-        Key::from_slice(&Self::clock_and_time(clock, Timestamp(i64::MIN)).to_be_bytes()[..1])
     }
 }
 
 const _: () = assert!(
-    TimePlace::BUCKET_BITS as usize == 8 * (8 - TimedKey::BUCKET_BYTES),
+    TimePlace::BUCKET_BITS as usize <= 8 * TimedKey::WITHIN_BYTES,
     "a key keeps the time within a bucket behind the id"
+);
+const _: () = assert!(
+    (TimePlace::LAST.0 >> TimePlace::BUCKET_BITS) - TimedKey::FIRST_BUCKET < TimedKey::WALL as i64,
+    "a key has room for every bucket"
 );
 
 /// A place in a feed: a time and a number.

@@ -197,30 +197,34 @@ fn jobs_stand_by_clock_then_bucket_then_id() {
     let job = |byte| JobId([byte; 16]);
     let bucket = 1 << TimePlace::BUCKET_BITS;
     let places = [
-        (JobClock::Engine, -(1 << 62), 5),
+        (JobClock::Engine, TimePlace::FIRST.0, 5),
         (JobClock::Engine, -1, 4),
         (JobClock::Engine, bucket - 1, 3),
         (JobClock::Engine, 0, 4),
         (JobClock::Engine, bucket, 1),
         (JobClock::Wall, -5, 2),
-        (JobClock::Wall, (1 << 62) - 1, 0),
+        (JobClock::Wall, TimePlace::LAST.0, 0),
     ];
     let timed = places.map(|(clock, at, id)| TimedKey { clock, at: Timestamp(at), id: job(id) });
     assert!(timed.map(TimedKey::to_key).is_sorted());
+    let first_of_wall = TimedKey::bucket(JobClock::Wall, TimePlace::bucket_of(TimePlace::FIRST));
     for timed in timed {
         let key = timed.to_key();
         assert_eq!(TimedKey::from_key(&key), Ok(timed));
         let place = TimePlace { bucket: TimePlace::bucket_of(timed.at), id: timed.id };
         assert!(key.starts_with(&TimedKey::bucket(timed.clock, place.bucket)), "{timed:?}");
         let last = TimedKey::last_at(timed.clock, place);
-        assert!(key <= last && last.starts_with(&key[..22]), "{timed:?}");
-        let of_clock = (key >= TimedKey::first_of(JobClock::Wall)) == (timed.clock == JobClock::Wall);
+        assert!(
+            key <= last && last.starts_with(&key[..TimedKey::BUCKET_BYTES + key::JOB_BYTES]),
+            "{timed:?}"
+        );
+        let of_clock = (key >= first_of_wall) == (timed.clock == JobClock::Wall);
         assert!(of_clock, "{timed:?}");
     }
     let far =
         [i64::MIN, i64::MAX].map(|at| TimedKey { clock: JobClock::Engine, at: Timestamp(at), id: job(0) });
     let [first, last] = far.map(|timed| TimedKey::from_key(&timed.to_key()).map(|timed| timed.at));
-    assert_eq!((first, last), (Ok(Timestamp(-(1 << 62))), Ok(Timestamp((1 << 62) - 1))));
+    assert_eq!((first, last), (Ok(TimePlace::FIRST), Ok(TimePlace::LAST)));
     assert!(TimedKey::from_key(b"short").is_err());
 }
 

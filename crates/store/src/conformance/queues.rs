@@ -13,7 +13,7 @@ use crate::port::{Resident, StoredJob, TimePlace, View};
 
 const QUEUE: QueueKey = QueueKey(3);
 /// The beginning of a bucket.
-const START: i64 = 27_466_430 << TimePlace::BUCKET_BITS;
+const START: i64 = 1_716_650 << TimePlace::BUCKET_BITS;
 const BUCKET_MS: i64 = 1 << TimePlace::BUCKET_BITS;
 
 /// The index among the partitions of queues is another one than that of any device partition in use.
@@ -81,19 +81,13 @@ fn job(number: u8, visible_at: i64) -> JobHead {
     }
 }
 
-fn in_group(head: JobHead, group: u64) -> JobHead {
-    let terms = Terms { group: Some(GroupKey(group)), ..head.terms };
-    JobHead { terms, ..head }
+fn with(terms: Terms, mut head: JobHead) -> JobHead {
+    head.terms = terms;
+    head
 }
 
-fn on_wall_clock(head: JobHead) -> JobHead {
-    let terms = Terms { clock: JobClock::Wall, ..head.terms };
-    JobHead { terms, ..head }
-}
-
-fn expiring(head: JobHead, expires_at: i64) -> JobHead {
-    let terms = Terms { expires_at: Some(Timestamp(expires_at)), ..head.terms };
-    JobHead { terms, ..head }
+fn of_group(group: u64) -> Terms {
+    Terms { group: Some(GroupKey(group)), ..Terms::default() }
 }
 
 fn for_time(head: JobHead) -> ParkedJob {
@@ -131,12 +125,14 @@ fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> V
 /// By their buckets, and within one by id or by time; each clock by itself, the expiry of what waits for a worker too.
 pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
     let mut queues = Queues::new(make);
+    let on_wall_clock = Terms { clock: JobClock::Wall, ..Terms::default() };
+    let expiring = Terms { expires_at: Some(Timestamp(START + 500)), ..on_wall_clock };
     let jobs = [
         for_time(job(1, START + 3 * BUCKET_MS)),
         for_time(job(2, START + 900)),
         for_time(job(3, START + 100)),
-        for_time(on_wall_clock(job(4, START + 50))),
-        for_worker(expiring(on_wall_clock(job(5, START)), START + 500)),
+        for_time(with(on_wall_clock, job(4, START + 50))),
+        for_worker(with(expiring, job(5, START))),
         for_worker(job(6, START)),
         for_time(job(7, START - 1)),
     ];
@@ -154,6 +150,14 @@ pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
         assert_eq!(soonest(after.bucket, 100), [3, 5, 2]);
         assert_eq!(soonest(after.bucket, 2), [3, 5]);
         assert_eq!((soonest(after.bucket - 1, 1), soonest(after.bucket + 1, 1)), (vec![7], vec![]));
+        let soonest = |after: Option<(i64, u8)>, limit| {
+            let after = after.map(|(at, job)| (Timestamp(START + at), id(job)));
+            ids(&view.parked_soonest(JobClock::Engine, after, limit).expect("reads"))
+        };
+        assert_eq!(soonest(None, 100), [7, 3, 5, 2, 1]);
+        assert_eq!((soonest(None, 3), soonest(None, 0)), (vec![7, 3, 5], vec![]));
+        assert_eq!(soonest(Some((100, 3)), 2), [5, 2]);
+        assert_eq!((soonest(Some((900, 1)), 9), soonest(Some((900, 2)), 9)), (vec![2, 1], vec![1]));
     });
     queues.put(vec![unpark(&jobs[1]), unpark(&jobs[4])]);
     queues.always(|queues| assert_eq!(timed(&*queues.view(), JobClock::Engine, None, 100), [7, 3, 1]));
@@ -167,8 +171,8 @@ pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
         for_worker(job(1, START + 2)),
         for_worker(job(3, START + 1)),
         for_worker(job(2, START + 1)),
-        for_worker(in_group(job(4, START), 0)),
-        for_worker(in_group(job(5, START), u64::MAX)),
+        for_worker(with(of_group(0), job(4, START))),
+        for_worker(with(of_group(u64::MAX), job(5, START))),
         for_worker(JobHead { queue: QueueKey(4), ..job(6, START) }),
         for_time(JobHead { alias: Some(alias), ..job(7, START) }),
     ];
@@ -245,7 +249,7 @@ pub fn jobs_of_a_queue_are_listed_wherever_they_are(make: Make<'_>) {
     queues.always(|queues| {
         let view = queues.view();
         for (scan_max, limit) in [(100, 100), (7, 100), (100, 3), (5, 2), (1, 1)] {
-            let keep = |head: &JobHead| head.id.0[15] % 5 != 0;
+            let keep = |head: &JobHead| !head.id.0[15].is_multiple_of(5);
             let (mut found, mut after, mut calls) = (Vec::new(), None, 0);
             loop {
                 let (jobs, next) = view.jobs_of(QUEUE, after, scan_max, limit, &keep).expect("reads");

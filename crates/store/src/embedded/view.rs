@@ -374,6 +374,15 @@ impl View for EmbeddedView {
         self.reported(self.parked_after(clock, after, limit))
     }
 
+    fn parked_soonest(
+        &self,
+        clock: JobClock,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        self.reported(self.soonest(clock, after, limit))
+    }
+
     fn parked_in_bucket(
         &self,
         clock: JobClock,

@@ -1,6 +1,7 @@
 //! The port in memory: for tests of what is above it, and the model that the embedded store is compared with.
 //!
-//! It keeps plain records in ordered maps and nothing else: no encoding, no log, no thread. What becomes of a commit can be
+//! It keeps plain records in ordered maps and nothing else: no encoding, no log, no thread. Whoever commits what the port does not allow of
+//! parked jobs, dead letters and answers is told by a panic: another store would keep rows that lead nowhere. What becomes of a commit can be
 //! chosen beforehand ([`MemoryStore::plan`]), and in manual mode every commit waits for [`MemoryStore::step`], so that
 //! a test decides when a batch is durable.
 

@@ -73,12 +73,15 @@ impl MemoryPartition {
             Op::PutAttempt(attempt) => {
                 self.attempts.insert((attempt.delivery, attempt.number), attempt);
             }
-            Op::PutJob(job) => drop(self.jobs.insert(job.id, *job)),
+            Op::PutJob(job) => {
+                self.queues.assert_not_parked(job.id);
+                self.jobs.insert(job.id, *job);
+            }
             Op::DeleteJob(id) => {
-                self.jobs.remove(&id);
+                self.delete_job_head(id);
                 self.job_bodies.remove(&id);
             }
-            Op::DeleteJobHead(id) => drop(self.jobs.remove(&id)),
+            Op::DeleteJobHead(id) => self.delete_job_head(id),
             Op::DeleteJobBody(id) => drop(self.job_bodies.remove(&id)),
             Op::PutJobBody(id, body) => drop(self.job_bodies.insert(id, body)),
             Op::ParkJob(job) => {
@@ -100,6 +103,11 @@ impl MemoryPartition {
             Op::PutClient(client) => drop(self.clients.insert(client.id.clone(), *client)),
             Op::DeleteClient(id) => drop(self.clients.remove(&id)),
         }
+    }
+
+    fn delete_job_head(&mut self, id: JobId) {
+        self.queues.assert_not_parked(id);
+        self.jobs.remove(&id);
     }
 
     fn sign(&mut self, sign: Sign) {

@@ -51,15 +51,35 @@ impl MemoryQueues {
         self.counts.insert(queue, counts);
     }
 
+    pub(super) fn assert_not_parked(&self, id: JobId) {
+        assert!(!self.parked.contains_key(&id), "{id:?} is resident or parked, not both");
+    }
+
     pub(super) fn park(&mut self, job: ParkedJob) {
         let key = job.key();
+        self.assert_not_parked(key.id);
         self.by_time.extend(TimePlace::of(&key));
-        self.by_line.extend(in_line(&key).map(|place| (place, key.id)));
-        self.aliases.extend(key.alias.map(|alias| ((key.queue, alias), key.id)));
+        if let Some(place) = in_line(&key) {
+            let other = self.by_line.insert(place, key.id);
+            assert_eq!(
+                other, None,
+                "a place in a line is that of one job: publish numbers are not used again"
+            );
+        }
+        if let Some(alias) = key.alias {
+            let other = self.aliases.insert((key.queue, alias), key.id);
+            assert_eq!(
+                other, None,
+                "an alias has one job of a queue: the parked one before {:?} is not",
+                key.id
+            );
+        }
         self.parked.insert(key.id, job);
     }
 
     pub(super) fn unpark(&mut self, key: &ParkedKey) {
+        let job = self.parked.remove(&key.id);
+        assert_eq!(job.map(|job| job.key()).as_ref(), Some(key), "a job is unparked as it was parked");
         if let Some(place) = TimePlace::of(key) {
             self.by_time.remove(&place);
         }
@@ -69,11 +89,11 @@ impl MemoryQueues {
         if let Some(alias) = key.alias {
             self.aliases.remove(&(key.queue, alias));
         }
-        self.parked.remove(&key.id);
     }
 
     pub(super) fn put_dead(&mut self, dead: DeadJob) {
-        self.dead_ids.insert((dead.queue, dead.id), dead.number);
+        let other = self.dead_ids.insert((dead.queue, dead.id), dead.number);
+        assert_eq!(other.filter(|other| *other != dead.number), None, "a job dies once");
         self.dead.insert((dead.queue, dead.number), dead);
     }
 
@@ -84,7 +104,8 @@ impl MemoryQueues {
 
     pub(super) fn put_answer(&mut self, answer: KeptAnswer) {
         self.answers_by_time.insert((answer.at, answer.key));
-        self.answers.insert(answer.key, answer);
+        let other = self.answers.insert(answer.key, answer);
+        assert_eq!(other, None, "an answer is deleted before the next one of its key");
     }
 
     pub(super) fn delete_answer(&mut self, key: AnswerKey, at: Timestamp) {
@@ -117,6 +138,22 @@ impl MemoryQueues {
         let low = after.map_or(Bound::Included((clock, first)), |after| Bound::Excluded((clock, after)));
         let of_clock = self.by_time.range((low, Bound::Unbounded)).take_while(|(other, _)| *other == clock);
         of_clock.filter_map(|(_, place)| Some((*place, self.parked(place.id)?))).take(limit).collect()
+    }
+
+    pub(super) fn parked_soonest(
+        &self,
+        clock: JobClock,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Vec<ParkedJob> {
+        let jobs = self.parked_by_time(clock, None, usize::MAX).into_iter();
+        let timed = jobs.filter_map(|(_, job)| {
+            let (_, at) = TimePlace::time_of(&job.key())?;
+            Some(((at, job.head.id), job))
+        });
+        let soonest: BTreeMap<_, _> =
+            timed.filter(|(place, _)| after.is_none_or(|after| *place > after)).collect();
+        soonest.into_values().take(limit).collect()
     }
 
     pub(super) fn parked_in_bucket(&self, clock: JobClock, bucket: i64, limit: usize) -> Vec<ParkedJob> {

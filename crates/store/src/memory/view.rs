@@ -198,6 +198,15 @@ impl View for MemoryView {
         Ok(self.0.queues.parked_by_time(clock, after, limit))
     }
 
+    fn parked_soonest(
+        &self,
+        clock: JobClock,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        Ok(self.0.queues.parked_soonest(clock, after, limit))
+    }
+
     fn parked_in_bucket(
         &self,
         clock: JobClock,

@@ -36,15 +36,17 @@ pub struct TimePlace {
 }
 
 impl TimePlace {
-    /// A bucket is 2 to the power of this in milliseconds: 65.536 s.
-    pub const BUCKET_BITS: u32 = 16;
-    /// Times further off than this stand where it does.
-    const FAR: i64 = 1 << 62;
+    /// A bucket is 2 to the power of this in milliseconds: 17.5 minutes, so that jobs of a day go to the ends of less than a hundred.
+    pub const BUCKET_BITS: u32 = 20;
+    /// A time before this stands where this does.
+    pub const FIRST: Timestamp = Timestamp(-(1 << (38 + Self::BUCKET_BITS)));
+    /// A time after this stands where this does.
+    pub const LAST: Timestamp = Timestamp(-Self::FIRST.0 - 1);
 
     /// The bucket of a time.
     #[must_use]
     pub fn bucket_of(at: Timestamp) -> i64 {
-        at.0.clamp(-Self::FAR, Self::FAR - 1) >> Self::BUCKET_BITS
+        at.clamp(Self::FIRST, Self::LAST).0 >> Self::BUCKET_BITS
     }
 
     /// Where a job is found by time, if it is: by its clock when it waits for its time, by the engine clock when it waits for a worker and

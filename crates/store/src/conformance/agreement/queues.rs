@@ -85,5 +85,9 @@ fn by_time(view: &dyn View, model: &dyn View, clock: JobClock, random: &mut Rand
         let bucket = some(random).map_or(0, |place| place.bucket) + random.below(2) as i64;
         let soonest = |view: &dyn View| read(view.parked_in_bucket(clock, bucket, limit));
         assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {bucket} {limit}");
+        let after =
+            after.map(|place| (Timestamp((place.bucket << TimePlace::BUCKET_BITS) + 9_000), place.id));
+        let soonest = |view: &dyn View| read(view.parked_soonest(clock, after, limit));
+        assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {after:?} {limit}");
     }
 }

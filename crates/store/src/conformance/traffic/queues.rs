@@ -118,7 +118,7 @@ impl Traffic {
     fn some_time(&mut self) -> Timestamp {
         match self.below(3) {
             0 => self.some_ts(),
-            _ => Timestamp(self.head.now.0 + self.below(200_000) as i64),
+            _ => Timestamp(self.head.now.0 + self.below(2_000_000) as i64),
         }
     }
 

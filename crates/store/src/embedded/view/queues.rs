@@ -70,26 +70,59 @@ impl EmbeddedView {
         found.collect()
     }
 
-    /// Looks at the keys of all of the bucket, and at the jobs of those that are first only.
+    /// Looks at all keys of each bucket that it comes to, and at the jobs of those that are first only.
+    pub(super) fn soonest(
+        &self,
+        clock: JobClock,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        let mut range = of_clock(clock);
+        if let Some((at, _)) = after {
+            range.low = Bound::Included(TimedKey::bucket(clock, TimePlace::bucket_of(at)));
+        }
+        self.first_of(&range, after, limit)
+    }
+
     pub(super) fn soonest_of_bucket(
         &self,
         clock: JobClock,
         bucket: i64,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
-        let range = KeyRange::of(&TimedKey::bucket(clock, bucket));
-        let mut first: BinaryHeap<(Timestamp, JobId, Key)> = BinaryHeap::new();
-        for row in self.rows(Table::ParkedByTime, &range, true)? {
+        self.first_of(&KeyRange::of(&TimedKey::bucket(clock, bucket)), None, limit)
+    }
+
+    /// The first jobs by time and id of a range of whole buckets.
+    fn first_of(
+        &self,
+        range: &KeyRange,
+        after: Option<(Timestamp, JobId)>,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        let mut found: Vec<Soonest> = Vec::new();
+        let (mut bucket, mut first) = (i64::MIN, BinaryHeap::new());
+        for row in self.rows(Table::ParkedByTime, range, true)? {
             let (key, _) = row?;
             let TimedKey { at, id, .. } = self.timed(&key)?;
-            if first.len() < limit {
+            if TimePlace::bucket_of(at) > bucket {
+                bucket = TimePlace::bucket_of(at);
+                found.extend(std::mem::take(&mut first).into_sorted_vec());
+                if found.len() >= limit {
+                    break;
+                }
+            }
+            if after.is_some_and(|after| (at, id) <= after) {
+                continue;
+            }
+            if first.len() < limit - found.len() {
                 first.push((at, id, key));
             } else if let Some(mut last) = first.peek_mut().filter(|last| (at, id) < (last.0, last.1)) {
                 *last = (at, id, key);
             }
         }
-        let first = first.into_sorted_vec();
-        first.iter().map(|(_, id, key)| self.named(Table::ParkedByTime, key, *id)).collect()
+        found.extend(first.into_sorted_vec());
+        found.iter().map(|(_, id, key)| self.named(Table::ParkedByTime, key, *id)).collect()
     }
 
     pub(super) fn line(
@@ -176,9 +209,12 @@ impl EmbeddedView {
     }
 }
 
+/// A job by its time, and the key that says so.
+type Soonest = (Timestamp, JobId, Key);
+
 /// The keys of every parked job that is found by this clock.
 fn of_clock(clock: JobClock) -> KeyRange {
-    let wall = TimedKey::first_of(JobClock::Wall);
+    let wall = TimedKey::bucket(JobClock::Wall, TimePlace::bucket_of(TimePlace::FIRST));
     match clock {
         JobClock::Engine => KeyRange { low: Bound::Unbounded, high: Bound::Excluded(wall) },
         JobClock::Wall => KeyRange { low: Bound::Included(wall), high: Bound::Unbounded },
