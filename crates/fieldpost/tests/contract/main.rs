@@ -10,6 +10,7 @@ mod fleets;
 mod habits;
 mod history;
 mod intervals;
+mod jobs;
 mod program;
 mod quarantine;
 mod registry;
