@@ -113,6 +113,8 @@ pub(crate) struct Lot {
     ready: u64,
     engine: Option<Horizon>,
     wall: Option<Horizon>,
+    /// How far the engine clock's was drawn in while it was being read.
+    drawn_in: Option<Horizon>,
     /// Lines to be read.
     short: BTreeSet<(QueueKey, Option<GroupKey>)>,
     /// Queues whose counts have changed.
@@ -131,6 +133,7 @@ impl Default for Lot {
             ready: 0,
             engine: None,
             wall: None,
+            drawn_in: None,
             short: BTreeSet::new(),
             changed: Vec::new(),
             leaving: Vec::new(),
@@ -170,6 +173,9 @@ impl Lot {
     /// Has jobs of a clock be resident no further than to just before this place.
     pub(crate) fn draw_in(&mut self, clock: JobClock, place: (Timestamp, u64)) {
         let before = Horizon::just_before(place.0, place.1);
+        if clock == JobClock::Engine {
+            self.drawn_in = Some(self.drawn_in.map_or(before, |drawn_in| drawn_in.min(before)));
+        }
         let horizon = self.horizon(clock).map_or(before, |horizon| horizon.min(before));
         self.set_horizon(clock, Some(horizon));
     }
@@ -233,18 +239,14 @@ impl Jobs {
         }
     }
 
-    /// What should be read from the store now: [`Jobs::unpark`] each job that is found, then [`Jobs::read_to`]. Asked until
-    /// there is nothing more, in the same step, because a group with parked jobs keeps one that is resident.
+    /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then [`Jobs::read_to`]. Lines come
+    /// first: ask until these are done in the step in which they are wanted, because a group with parked jobs keeps one that
+    /// is resident, by which it is known after a crash. Of what comes due, a page a step is enough.
     pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
-        let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
-        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
-            let Some(horizon) = self.lot.horizon(clock).filter(|_| !self.lot.is_empty()) else { continue };
-            let is_near = horizon.at <= time.after(AHEAD);
-            let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
-            if is_near || (is_short && is_roomy) {
-                return Some(Want::Time { clock, from: horizon.at });
-            }
-        }
+        self.wanted_line().or_else(|| self.wanted_time(now))
+    }
+
+    fn wanted_line(&mut self) -> Option<Want> {
         while let Some((key, group)) = self.lot.short.first().copied() {
             // One that waited for what is no longer parked is told so by reading nothing.
             let still = |queue| self.line(queue, group).is_none() || self.is_short(queue, group);
@@ -254,6 +256,29 @@ impl Jobs {
             self.lot.short.pop_first();
         }
         None
+    }
+
+    fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
+        if self.lot.is_empty() || self.must_shrink_first() {
+            return None;
+        }
+        let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
+        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
+            let Some(horizon) = self.lot.horizon(clock) else { continue };
+            let is_near = horizon.at <= time.after(AHEAD);
+            let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
+            if is_near || (is_short && is_roomy) {
+                self.lot.drawn_in = None;
+                return Some(Want::Time { clock, from: horizon.at });
+            }
+        }
+        None
+    }
+
+    /// Whether so many are resident that some are to be parked before more are read in, and can be.
+    fn must_shrink_first(&self) -> bool {
+        let most = self.lot.resident_max.saturating_add(self.lot.resident_max / 4);
+        self.table.entries.len() > most && self.lot.stuck_at == 0
     }
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.
@@ -266,7 +291,11 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         match want {
-            Want::Time { clock, .. } => self.lot.set_horizon(clock, to),
+            Want::Time { clock, .. } => {
+                // What was read may have joined a line meanwhile, and expire there.
+                let drawn_in = self.lot.drawn_in.take().filter(|_| clock == JobClock::Engine);
+                self.lot.set_horizon(clock, to.into_iter().chain(drawn_in).min());
+            }
             Want::Line { queue: key, group } => {
                 let Some(queue) = self.queues.find(key) else { return };
                 self.lot.short.remove(&(key, group));
@@ -278,7 +307,7 @@ impl Jobs {
         }
     }
 
-    /// Makes a parked job resident, wherever the horizons are.
+    /// Makes a parked job resident that a call is about, wherever the horizons are.
     pub fn unpark(
         &mut self,
         now: Timestamp,
@@ -286,16 +315,43 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) {
-        batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
-        let job = self.enter(&parked.head);
-        let queue = self.table.entries[job].queue;
-        self.count_less(queue, parked.parking);
-        self.put(job, batch);
         let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let job = self.enter_parked(parked, &mut turn);
+        self.stay(job, parked.parking, &mut turn);
+    }
+
+    /// Makes a parked job resident that was read because it was wanted; one that has come due behind its line stays parked, in
+    /// that.
+    pub fn take_in(
+        &mut self,
+        now: Timestamp,
+        parked: &ParkedJob,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        let wall = self.see_wall(now);
+        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let job = self.enter_parked(parked, &mut turn);
+        let joins_line = parked.parking == Parking::Time && self.is_due(job, &turn);
+        match self.parking_of(job, &turn).filter(|_| joins_line) {
+            Some(parking) => self.park(job, parking, turn.batch),
+            None => self.stay(job, parked.parking, &mut turn),
+        }
+    }
+
+    fn enter_parked(&mut self, parked: &ParkedJob, turn: &mut Turn<'_>) -> Handle<Entry> {
+        turn.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        let job = self.enter(&parked.head);
+        self.count_less(self.table.entries[job].queue, parked.parking);
+        job
+    }
+
+    fn stay(&mut self, job: Handle<Entry>, parking: Parking, turn: &mut Turn<'_>) {
+        self.put(job, turn.batch);
         // What is ready stays so, though the wall clock may have gone back.
-        let is_due = parked.parking == Parking::Worker || self.is_due(job, &turn);
-        self.file_as(job, is_due, &mut turn);
+        let is_due = parking == Parking::Worker || self.is_due(job, turn);
+        self.file_as(job, is_due, turn);
     }
 
     /// Takes a parked job out of the world, with what it carries.

@@ -201,6 +201,8 @@ impl World {
             |world: &mut Self| world.call(|jobs, now, batch, _| jobs.lease(now, queue, holder, ttr, batch));
         let mut leased = lease(self);
         if leased.is_none() && self.read_what_is_wanted() {
+            // What is named by reading may go to the one who asks.
+            self.wakes.drain(..).for_each(|queue| drop(self.drained.remove(&queue)));
             leased = lease(self);
         }
         assert_eq!(leased, self.model.lease(queue, holder, ttr));
@@ -234,6 +236,10 @@ impl World {
     /// What a caller does once a step.
     fn settle_down(&mut self) {
         self.read_what_is_wanted();
+        while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {
+            self.read_what_is_wanted();
+        }
+        self.read_what_is_wanted();
         self.advance(usize::MAX);
         self.read_what_is_wanted();
         while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
@@ -252,7 +258,7 @@ impl World {
             };
             let (page, to) = self.stored.page(want, order, 1 + self.pages % 4);
             for parked in page {
-                self.call(|jobs, now, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
+                self.call(|jobs, now, batch, wakes| jobs.take_in(now, &parked, batch, wakes));
             }
             self.call(|jobs, now, batch, wakes| jobs.read_to(now, want, to, batch, wakes));
         }
