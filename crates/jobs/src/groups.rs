@@ -130,6 +130,10 @@ impl Jobs {
     /// Makes the first of a group active if none is, or if one was due before the active one, which never started.
     pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
         let line = self.line(queue, Some(key));
+        if line.is_some() {
+            // Others of it may be parked of which nothing is known since a restart.
+            self.groups.enter(queue, key, line);
+        }
         let Some(group) = self.groups.find(queue, key) else { return };
         let (active, is_alone) = (group.active, group.behind.is_empty());
         let first = group.behind.first_key_value().map(|(order, job)| (*order, *job));

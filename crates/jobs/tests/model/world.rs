@@ -202,7 +202,9 @@ impl World {
         let mut leased = lease(self);
         if leased.is_none() && self.read_what_is_wanted() {
             // What is named by reading may go to the one who asks.
-            self.wakes.drain(..).for_each(|queue| drop(self.drained.remove(&queue)));
+            for queue in self.wakes.drain(..) {
+                self.drained.remove(&queue);
+            }
             leased = lease(self);
         }
         assert_eq!(leased, self.model.lease(queue, holder, ttr));
