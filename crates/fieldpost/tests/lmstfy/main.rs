@@ -7,5 +7,6 @@ mod admin;
 mod clients;
 mod endpoints;
 mod life;
+mod page;
 mod rig;
 mod wire;
