@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .errors import StaleReservationError
 from .model import Job
 from .times import Duration
-from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, tell_stale
+from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, still_held, tell_stale
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,6 +69,9 @@ class AsyncWorker:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._acker is not None:
+                # Still there only where nobody waits any longer.
+                self._acker.cancel()
 
     def stop(self) -> None:
         """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
@@ -96,6 +99,7 @@ class AsyncWorker:
                 continue
             unanswered = 0
             for job in jobs:
+                job.lease.ends_at = time.monotonic() + options.ttr.total_seconds()
                 task = asyncio.ensure_future(self._work(job))
                 self._tasks.add(task)
                 task.add_done_callback(self._ended)
@@ -139,7 +143,7 @@ class AsyncWorker:
     async def _keep(self, job: Job, handler: asyncio.Future[Any]) -> None:
         """Extends the lease until the handler has ended, or cancels it where that cannot be done."""
         ttr = self._options.ttr.total_seconds()
-        ends_at = time.monotonic() + ttr
+        lease = job.lease
         while not handler.done():
             await asyncio.wait({handler}, timeout=self._options.extend_every)
             if handler.done():
@@ -147,14 +151,14 @@ class AsyncWorker:
             began = time.monotonic()
             try:
                 # A call that outlasts the lease is no longer worth waiting for.
-                await asyncio.wait_for(self._client.extend(job, self._options.ttr), max(0.0, ends_at - began))
-                ends_at = began + ttr
+                await asyncio.wait_for(self._client.extend(job, self._options.ttr), max(0.0, lease.ends_at - began))
+                lease.ends_at = began + ttr
             except StaleReservationError:
-                job.lease.lost = True
+                lease.lost = True
             except Exception as error:
                 log.warning("the lease of job %s could not be extended: %r", job.id, error)
-                job.lease.lost = time.monotonic() >= ends_at
-            if job.lease.lost:
+                lease.lost = time.monotonic() >= lease.ends_at
+            if lease.lost:
                 log.warning("the lease of job %s was lost; it may run again", job.id)
                 handler.cancel()
                 await asyncio.gather(handler, return_exceptions=True)
@@ -167,15 +171,25 @@ class AsyncWorker:
         await asyncio.shield(acked)
 
     async def _ack_all(self) -> None:
+        unacked = 0
         while self._done:
             done, self._done = self._done, []
             jobs = [job for job, _ in done]
             try:
                 tell_stale(await self._client.ack_many(jobs), jobs)
-            except Exception:
-                log.exception("%d jobs were done, but it could not be said; they will run again", len(jobs))
+                unacked = 0
+            except Exception as error:
+                log.warning("%d jobs are done, but it could not be said: %r", len(jobs), error)
+                unacked += 1
+                if not is_for_good(error):
+                    held = [(job, acked) for job, acked in done if still_held(job)]
+                    done = [each for each in done if each not in held]
+                    self._done += held
             for _, acked in done:
-                acked.set_result(None)
+                if not acked.done():
+                    acked.set_result(None)
+            if unacked:
+                await asyncio.sleep(ask_again_after(unacked))
         self._acker = None
 
     async def _release(self, job: Job, delay: Duration, error: str) -> None:

@@ -17,6 +17,7 @@ IDLE_MAX = 64
 IDLE_SECONDS_MAX = 30.0
 #: The largest answer that is read: 1,000 jobs of 1 MiB would be more, and belong into several calls.
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
+_PART_BYTES = 64 * 1024
 
 
 class Connections:
@@ -61,12 +62,7 @@ class Connections:
         connection.sock.settimeout(self._timeout + call.patience)
         connection.request(call.method, self._server.prefix + call.path, call.body, self._server.headers(call))
         with connection.getresponse() as response:
-            body = response.read(ANSWER_BYTES_MAX + 1)
-            if len(body) > ANSWER_BYTES_MAX:
-                raise UnexpectedAnswerError(f"{call.path}: an answer of more than {ANSWER_BYTES_MAX} bytes")
-            if response.length:
-                # Read with a limit, one that breaks off is not told apart by itself.
-                raise http.client.IncompleteRead(body, response.length)
+            body = _body(response)
             headers = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, headers, body), response.isclosed() and not response.will_close
 
@@ -107,3 +103,16 @@ class Connections:
         if server.tls is None:
             return http.client.HTTPConnection(server.host, server.port)
         return http.client.HTTPSConnection(server.host, server.port, context=server.tls)
+
+
+def _body(response: http.client.HTTPResponse) -> bytes:
+    """Reads it in parts, because Python before 3.11 makes room for as much as it is told to read."""
+    body = bytearray()
+    while part := response.read(_PART_BYTES):
+        body += part
+        if len(body) > ANSWER_BYTES_MAX:
+            raise UnexpectedAnswerError(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+    if response.length:
+        # Read in parts, one that breaks off is not told apart by itself.
+        raise http.client.IncompleteRead(bytes(body), response.length)
+    return bytes(body)

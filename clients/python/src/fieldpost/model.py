@@ -103,10 +103,13 @@ class PublishedJob:
 
 
 class Lease:
-    """Whether a reservation still holds, as far as the worker that keeps it knows."""
+    """How a reservation stands, as far as the worker that keeps it knows."""
 
     def __init__(self) -> None:
+        #: It has ended, and the job may be somebody else's.
         self.lost = False
+        #: When it ends unless it is extended, on the monotonic clock.
+        self.ends_at = float("inf")
 
 
 @dataclass(frozen=True)

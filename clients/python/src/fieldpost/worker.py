@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Callable
 from .errors import StaleReservationError
 from .model import Job
 from .times import Duration
-from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, tell_stale
+from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, still_held, tell_stale
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,9 +36,8 @@ class _Running:
     """A job that a handler has."""
 
     job: Job
-    #: When its lease is to be extended, and when it ends, on the monotonic clock.
+    #: When its lease is to be extended, on the monotonic clock.
     extend_at: float
-    ends_at: float
     extending: bool = False
     #: Its handler has ended.
     settling: bool = False
@@ -54,6 +53,8 @@ class _State:
     acking: bool = False
     ask_at: float = 0.0
     unanswered: int = 0
+    ack_at: float = 0.0
+    unacked: int = 0
     stop_by: float | None = None
 
 
@@ -134,12 +135,12 @@ class Worker:
         if state.stop_by is None and not state.asking and free > 0 and now >= state.ask_at:
             state.asking = True
             callers.do(partial(self._ask, free, handlers))
-        if state.done and not state.acking:
+        if state.done and not state.acking and now >= state.ack_at:
             state.acking = True
             done, state.done = state.done, []
             callers.do(partial(self._ack, done))
         for running in state.running:
-            if now >= running.ends_at:
+            if now >= running.job.lease.ends_at:
                 running.job.lease.lost = True
             if now >= running.extend_at and not (running.extending or running.settling or running.job.lease_lost):
                 running.extending = True
@@ -148,6 +149,8 @@ class Worker:
     def _hear(self, state: _State) -> None:
         """Waits for a report, or until something is to be done without one."""
         wake_at = min((self._wake_at(running) for running in state.running), default=_NEVER)
+        if state.done and not state.acking:
+            wake_at = min(wake_at, state.ack_at)
         if state.stop_by is not None:
             # When it has passed, only an answer is still waited for.
             wake_at = wake_at if state.asking else min(wake_at, state.stop_by)
@@ -166,7 +169,8 @@ class Worker:
     def _wake_at(running: _Running) -> float:
         if running.settling or running.job.lease_lost:
             return _NEVER
-        return running.ends_at if running.extending else min(running.extend_at, running.ends_at)
+        ends_at = running.job.lease.ends_at
+        return ends_at if running.extending else min(running.extend_at, ends_at)
 
     @staticmethod
     def _is_over(state: _State) -> bool:
@@ -177,7 +181,7 @@ class Worker:
 
     def _give_back(self, state: _State) -> None:
         """What a stop did not wait for."""
-        if state.done:
+        if state.done and not state.acking:
             self._ack(state.done)
         for running in state.running:
             if not running.settling:
@@ -220,9 +224,11 @@ class Worker:
         try:
             acked = self._client.ack_many([running.job for running in done])
             tell_stale(acked, (running.job for running in done))
-        except Exception:
-            log.exception("%d jobs were done, but it could not be said; they will run again", len(done))
-        self._reports.put(partial(self._acked, done=done))
+        except Exception as error:
+            log.warning("%d jobs are done, but it could not be said: %s", len(done), error)
+            self._reports.put(partial(self._not_acked, done=done, error=error))
+        else:
+            self._reports.put(partial(self._acked, done=done))
 
     def _extend(self, running: _Running) -> None:
         began = time.monotonic()
@@ -248,7 +254,8 @@ class Worker:
         state.asking, state.unanswered = False, 0
         now = time.monotonic()
         for job in jobs:
-            running = _Running(job, now + self._options.extend_every, now + self._options.ttr.total_seconds())
+            job.lease.ends_at = now + self._options.ttr.total_seconds()
+            running = _Running(job, now + self._options.extend_every)
             state.running.add(running)
             if state.stop_by is None or now < state.stop_by:
                 handlers.do(partial(self._handle, running))
@@ -281,8 +288,19 @@ class Worker:
 
     @staticmethod
     def _acked(state: _State, done: list[_Running]) -> None:
-        state.acking = False
+        state.acking, state.unacked = False, 0
         state.running.difference_update(done)
+
+    @staticmethod
+    def _not_acked(state: _State, done: list[_Running], error: Exception) -> None:
+        state.acking = False
+        if is_for_good(error):
+            raise error
+        state.unacked += 1
+        state.ack_at = time.monotonic() + ask_again_after(state.unacked)
+        held = [running for running in done if still_held(running.job)]
+        state.done += held
+        state.running.difference_update(set(done).difference(held))
 
     def _extended(self, _: _State, running: _Running, began: float, held: bool = True, lost: bool = False) -> None:
         running.extending = False
@@ -291,4 +309,4 @@ class Worker:
         if lost and not running.settling:
             running.job.lease.lost = True
         elif held:
-            running.ends_at = began + self._options.ttr.total_seconds()
+            running.job.lease.ends_at = began + self._options.ttr.total_seconds()

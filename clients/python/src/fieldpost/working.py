@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -110,6 +111,14 @@ def is_for_good(error: Exception) -> bool:
     if isinstance(error, ApiError):
         return error.status < 500 and not isinstance(error, TooManyRequestsError)  # noqa: PLR2004
     return not isinstance(error, ConnectionFailedError)
+
+
+def still_held(job: Job) -> bool:
+    """Whether it is worth saying again that a job is done; tells where it is not."""
+    if time.monotonic() < job.lease.ends_at:
+        return True
+    log.error("job %s was done, but that could not be said before its lease ended; it may run again", job.id)
+    return False
 
 
 def tell_stale(acked: Acked, jobs: Iterable[Job]) -> None:

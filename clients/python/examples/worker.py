@@ -1,0 +1,30 @@
+"""A worker of threads: handles jobs until SIGTERM or Ctrl-C, then finishes what it has begun.
+
+python3 examples/worker.py http://127.0.0.1:8080 shop mails
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import fieldpost
+
+
+def send(job: fieldpost.Job) -> None:
+    """Stands for what the job is about. An error here has the job tried again later, until its tries are used up."""
+    print(f"attempt {job.attempt} of {job.tries}: {job.payload!r}", flush=True)
+
+
+def main() -> None:
+    """Works on the queue that the command line names."""
+    url, namespace, name = sys.argv[1:]
+    with fieldpost.Client(url) as client:
+        worker = client.queue(namespace, name).worker(send, concurrency=4)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: worker.stop())
+        worker.run()
+
+
+if __name__ == "__main__":
+    main()
