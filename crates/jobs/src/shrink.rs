@@ -27,16 +27,24 @@ impl Jobs {
         if self.lot.leaving.is_empty() && !self.plan(now) {
             return false;
         }
+        let before = self.table.entries.len();
         for _ in 0..PARKED_AT_A_TIME {
             let Some((id, parking)) = self.lot.leaving.pop() else { break };
             self.park_if_behind(now, id, parking, batch);
         }
-        !self.lot.leaving.is_empty()
+        let resident = self.table.entries.len();
+        if self.lot.leaving.is_empty() && resident == before {
+            self.lot.stuck_at = resident + resident / 4;
+        }
+        !self.lot.leaving.is_empty() || (resident > self.lot.resident_max && self.lot.stuck_at == 0)
     }
 
     /// Chooses what leaves: whether anything does.
     fn plan(&mut self, now: Timestamp) -> bool {
         let resident = self.table.entries.len();
+        if resident <= self.lot.resident_max {
+            self.lot.stuck_at = 0;
+        }
         if resident <= self.lot.resident_max.max(self.lot.stuck_at) {
             return false;
         }
@@ -49,7 +57,7 @@ impl Jobs {
             leaving = of_lines;
         }
         // With nothing to park, looking again is worth it only when there are many more.
-        self.lot.stuck_at = if leaving.len() < excess / 4 { resident + resident / 4 } else { 0 };
+        self.lot.stuck_at = if leaving.len() <= excess / 4 { resident + resident / 4 } else { 0 };
         self.lot.leaving = leaving;
         !self.lot.leaving.is_empty()
     }

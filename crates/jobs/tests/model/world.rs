@@ -237,11 +237,8 @@ impl World {
 
     /// What a caller does once a step.
     fn settle_down(&mut self) {
-        self.read_what_is_wanted();
-        while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {
-            self.read_what_is_wanted();
-        }
-        self.read_what_is_wanted();
+        // What is due within a second is read before that: there is time to make room for it, step by step.
+        while self.read_what_is_wanted() | self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
         self.advance(usize::MAX);
         self.read_what_is_wanted();
         while self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
