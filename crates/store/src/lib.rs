@@ -17,6 +17,6 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, StoredJob, TimePlace,
-    View, Whose,
+    CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, StoredJob, View, Whose,
+    parked_time,
 };

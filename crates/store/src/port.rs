@@ -17,7 +17,7 @@ use records::{
     ReportIds, Seen,
 };
 
-pub use parked::{StoredJob, TimePlace};
+pub use parked::{StoredJob, parked_time};
 
 /// What became of a batch.
 #[derive(Clone, Debug)]
@@ -250,26 +250,12 @@ pub trait View: Send {
     fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
     /// The parked job of a queue that has this alias.
     fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError>;
-    /// Parked jobs that are found by a time of `clock`, in the order of their places.
-    fn parked_by_time(
-        &self,
-        clock: JobClock,
-        after: Option<TimePlace>,
-        limit: usize,
-    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError>;
-    /// Parked jobs that are found by a time of `clock`, soonest first, and by id where that is the same; `after` is exclusive. Looks at the
-    /// keys of all of the last bucket that it gives anything of.
+    /// Parked jobs that are found by a time of `clock`, soonest first, and by id where that is the same; `after` is exclusive. May look at the
+    /// keys, and only these, of many more than it gives: of some minutes.
     fn parked_soonest(
         &self,
         clock: JobClock,
         after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError>;
-    /// The first parked jobs of one bucket, in the order of their times, then of their ids.
-    fn parked_in_bucket(
-        &self,
-        clock: JobClock,
-        bucket: i64,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError>;
     /// Parked jobs that wait for a worker, without a group or of one, in the order of their lines: `visible_at`, then the publish

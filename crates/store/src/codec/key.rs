@@ -11,7 +11,6 @@ use records::{
 use smallvec::SmallVec;
 
 use super::CodecError;
-use crate::port::TimePlace;
 
 /// A key; most fit without an allocation.
 pub(crate) type Key = SmallVec<[u8; 24]>;
@@ -175,9 +174,11 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
 }
 
-/// A parked job by its time: a bit for the clock and the bucket, its id, and the time within the bucket.
-/// Jobs that become due within the same bucket lie together in the order of their ids, which is that of publishing: whatever their times,
-/// what a checkpoint writes goes to the ends of few buckets.
+/// A parked job by its time: a bit for the clock and the bucket of the time, its id, and the time within the bucket.
+///
+/// Jobs that become due within the same bucket lie together in the order of their ids, which is that of publishing: whatever their
+/// times, what a checkpoint writes goes to the ends of few buckets. The longer a bucket, the fewer pages a checkpoint writes, and the more
+/// keys are looked at to find the soonest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedKey {
     pub(crate) clock: JobClock,
@@ -186,19 +187,24 @@ pub(crate) struct TimedKey {
 }
 
 impl TimedKey {
+    /// A bucket is 2 to the power of this in milliseconds: 4.4 minutes.
+    pub(crate) const BUCKET_BITS: u32 = 18;
     /// Bytes of clock and bucket.
     pub(crate) const BUCKET_BYTES: usize = 5;
     /// Bytes of the time within the bucket: with these a key needs no allocation.
     const WITHIN_BYTES: usize = 3;
     const BYTES: usize = Self::BUCKET_BYTES + JOB_BYTES + Self::WITHIN_BYTES;
     const WALL: u64 = 1 << (8 * Self::BUCKET_BYTES - 1);
-    const FIRST_BUCKET: i64 = TimePlace::FIRST.0 >> TimePlace::BUCKET_BITS;
+    /// A time before this, which no clock shows, stands where this does.
+    pub(crate) const FIRST: Timestamp = Timestamp(-((Self::WALL as i64) << Self::BUCKET_BITS) / 2);
+    /// A time after this, which no clock shows, stands where this does.
+    pub(crate) const LAST: Timestamp = Timestamp(-Self::FIRST.0 - 1);
 
     pub(crate) fn to_key(self) -> Key {
-        let at = self.at.clamp(TimePlace::FIRST, TimePlace::LAST);
-        let mut key = Self::bucket(self.clock, TimePlace::bucket_of(at));
+        let mut key = Self::bucket(self.clock, self.at);
         key.extend_from_slice(&self.id.0);
-        key.extend_from_slice(&at.0.to_be_bytes()[8 - Self::WITHIN_BYTES..]);
+        let within = Self::in_range(self.at).0.to_be_bytes();
+        key.extend_from_slice(&within[within.len() - Self::WITHIN_BYTES..]);
         key
     }
 
@@ -209,37 +215,34 @@ impl TimedKey {
         let (id, within) = rest.split_at(JOB_BYTES);
         let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
         let clock = if wide(bucket) & Self::WALL == 0 { JobClock::Engine } else { JobClock::Wall };
-        let bucket = (wide(bucket) & !Self::WALL).cast_signed() + Self::FIRST_BUCKET;
-        let within = wide(within).cast_signed() & ((1 << TimePlace::BUCKET_BITS) - 1);
-        Ok(Self { clock, at: Timestamp(bucket << TimePlace::BUCKET_BITS | within), id: job_from(id)? })
+        let bucket = (wide(bucket) & !Self::WALL).cast_signed() << Self::BUCKET_BITS;
+        let within = wide(within).cast_signed() & ((1 << Self::BUCKET_BITS) - 1);
+        Ok(Self { clock, at: Timestamp(Self::FIRST.0 + bucket + within), id: job_from(id)? })
     }
 
-    /// What the keys of all times in a bucket begin with.
-    pub(crate) fn bucket(clock: JobClock, bucket: i64) -> Key {
+    fn in_range(at: Timestamp) -> Timestamp {
+        at.clamp(Self::FIRST, Self::LAST)
+    }
+
+    /// What the keys of all times in the bucket of `at` begin with.
+    pub(crate) fn bucket(clock: JobClock, at: Timestamp) -> Key {
         let clock = match clock {
             JobClock::Engine => 0,
             JobClock::Wall => Self::WALL,
         };
-        let from_first = bucket.saturating_sub(Self::FIRST_BUCKET).cast_unsigned() & (Self::WALL - 1);
-        Key::from_slice(&(clock | from_first).to_be_bytes()[8 - Self::BUCKET_BYTES..])
+        let bucket = (Self::in_range(at).0 - Self::FIRST.0).cast_unsigned() >> Self::BUCKET_BITS;
+        Key::from_slice(&(clock | bucket).to_be_bytes()[8 - Self::BUCKET_BYTES..])
     }
 
-    /// The last key of a place, whatever its time within the bucket.
-    pub(crate) fn last_at(clock: JobClock, place: TimePlace) -> Key {
-        let mut key = Self::bucket(clock, place.bucket);
-        key.extend_from_slice(&place.id.0);
-        key.extend_from_slice(&[u8::MAX; Self::WITHIN_BYTES]);
-        key
+    /// What the keys of all times in the bucket of `key` begin with.
+    pub(crate) fn bucket_of(key: &[u8]) -> &[u8] {
+        key.get(..Self::BUCKET_BYTES).unwrap_or(key)
     }
 }
 
 const _: () = assert!(
-    TimePlace::BUCKET_BITS as usize <= 8 * TimedKey::WITHIN_BYTES,
+    TimedKey::BUCKET_BITS as usize <= 8 * TimedKey::WITHIN_BYTES,
     "a key keeps the time within a bucket behind the id"
-);
-const _: () = assert!(
-    (TimePlace::LAST.0 >> TimePlace::BUCKET_BITS) - TimedKey::FIRST_BUCKET < TimedKey::WALL as i64,
-    "a key has room for every bucket"
 );
 
 /// A place in a feed: a time and a number.

@@ -12,7 +12,6 @@ use records::{
 use super::key::{self, BlobKey, Moment, TimedKey};
 use super::*;
 use crate::conformance::traffic::Traffic;
-use crate::port::TimePlace;
 use base::{Attended, Incarnation, Kind, Timestamp, Value};
 
 fn batches(seed: u64) -> impl Iterator<Item = Batch> {
@@ -195,36 +194,29 @@ fn what_keeps_everything_says_so_in_a_byte() {
 #[test]
 fn jobs_stand_by_clock_then_bucket_then_id() {
     let job = |byte| JobId([byte; 16]);
-    let bucket = 1 << TimePlace::BUCKET_BITS;
+    let bucket = 1 << TimedKey::BUCKET_BITS;
     let places = [
-        (JobClock::Engine, TimePlace::FIRST.0, 5),
+        (JobClock::Engine, TimedKey::FIRST.0, 5),
         (JobClock::Engine, -1, 4),
         (JobClock::Engine, bucket - 1, 3),
         (JobClock::Engine, 0, 4),
         (JobClock::Engine, bucket, 1),
         (JobClock::Wall, -5, 2),
-        (JobClock::Wall, TimePlace::LAST.0, 0),
+        (JobClock::Wall, TimedKey::LAST.0, 0),
     ];
     let timed = places.map(|(clock, at, id)| TimedKey { clock, at: Timestamp(at), id: job(id) });
     assert!(timed.map(TimedKey::to_key).is_sorted());
-    let first_of_wall = TimedKey::bucket(JobClock::Wall, TimePlace::bucket_of(TimePlace::FIRST));
+    let first_of_wall = TimedKey::bucket(JobClock::Wall, TimedKey::FIRST);
     for timed in timed {
         let key = timed.to_key();
         assert_eq!(TimedKey::from_key(&key), Ok(timed));
-        let place = TimePlace { bucket: TimePlace::bucket_of(timed.at), id: timed.id };
-        assert!(key.starts_with(&TimedKey::bucket(timed.clock, place.bucket)), "{timed:?}");
-        let last = TimedKey::last_at(timed.clock, place);
-        assert!(
-            key <= last && last.starts_with(&key[..TimedKey::BUCKET_BYTES + key::JOB_BYTES]),
-            "{timed:?}"
-        );
-        let of_clock = (key >= first_of_wall) == (timed.clock == JobClock::Wall);
-        assert!(of_clock, "{timed:?}");
+        assert_eq!(TimedKey::bucket_of(&key), &*TimedKey::bucket(timed.clock, timed.at), "{timed:?}");
+        assert_eq!(key >= first_of_wall, timed.clock == JobClock::Wall, "{timed:?}");
     }
-    let far =
-        [i64::MIN, i64::MAX].map(|at| TimedKey { clock: JobClock::Engine, at: Timestamp(at), id: job(0) });
+    let far = [i64::MIN, i64::MAX];
+    let far = far.map(|at| TimedKey { clock: JobClock::Engine, at: Timestamp(at), id: job(0) });
     let [first, last] = far.map(|timed| TimedKey::from_key(&timed.to_key()).map(|timed| timed.at));
-    assert_eq!((first, last), (Ok(TimePlace::FIRST), Ok(TimePlace::LAST)));
+    assert_eq!((first, last), (Ok(TimedKey::FIRST), Ok(TimedKey::LAST)));
     assert!(TimedKey::from_key(b"short").is_err());
 }
 

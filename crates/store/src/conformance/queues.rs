@@ -9,12 +9,11 @@ use records::{
 };
 
 use super::{Make, Subject, loaded, put};
-use crate::port::{Resident, StoredJob, TimePlace, View};
+use crate::port::{Resident, StoredJob, View};
 
 const QUEUE: QueueKey = QueueKey(3);
-/// The beginning of a bucket.
-const START: i64 = 1_716_650 << TimePlace::BUCKET_BITS;
-const BUCKET_MS: i64 = 1 << TimePlace::BUCKET_BITS;
+const START: i64 = 1_800_000_000_000;
+const HOUR_MS: i64 = 3_600_000;
 
 /// The index among the partitions of queues is another one than that of any device partition in use.
 fn partition() -> PartitionId {
@@ -110,57 +109,42 @@ fn ids(jobs: &[ParkedJob]) -> Vec<u8> {
     jobs.iter().map(|job| job.head.id.0[15]).collect()
 }
 
-fn timed(view: &dyn View, clock: JobClock, after: Option<TimePlace>, limit: usize) -> Vec<u8> {
-    let found = view.parked_by_time(clock, after, limit).expect("reads");
-    for (place, job) in &found {
-        assert_eq!(TimePlace::of(&job.key()), Some((clock, *place)), "{job:?}");
-    }
-    found.iter().map(|(_, job)| job.head.id.0[15]).collect()
+fn soonest(view: &dyn View, clock: JobClock, after: Option<(i64, u8)>, limit: usize) -> Vec<u8> {
+    let after = after.map(|(at, job)| (Timestamp(START + at), id(job)));
+    ids(&view.parked_soonest(clock, after, limit).expect("reads"))
 }
 
 fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> Vec<u8> {
     ids(&view.parked_line(QUEUE, group.map(GroupKey), from_back, limit).expect("reads"))
 }
 
-/// By their buckets, and within one by id or by time; each clock by itself, the expiry of what waits for a worker too.
+/// Soonest first, near and far from each other; each clock by itself, the expiry of what waits for a worker too.
 pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
     let mut queues = Queues::new(make);
     let on_wall_clock = Terms { clock: JobClock::Wall, ..Terms::default() };
     let expiring = Terms { expires_at: Some(Timestamp(START + 500)), ..on_wall_clock };
     let jobs = [
-        for_time(job(1, START + 3 * BUCKET_MS)),
+        for_time(job(1, START + HOUR_MS)),
         for_time(job(2, START + 900)),
         for_time(job(3, START + 100)),
         for_time(with(on_wall_clock, job(4, START + 50))),
         for_worker(with(expiring, job(5, START))),
         for_worker(job(6, START)),
-        for_time(job(7, START - 1)),
+        for_time(job(7, START - HOUR_MS)),
+        for_time(job(8, START + 900)),
     ];
     queues.put(jobs.iter().map(park).collect());
     queues.always(|queues| {
         let view = queues.view();
-        let all = timed(&*view, JobClock::Engine, None, 100);
-        assert_eq!(all, [7, 2, 3, 5, 1]);
-        assert_eq!(timed(&*view, JobClock::Engine, None, 2), [7, 2]);
-        let after = TimePlace { bucket: TimePlace::bucket_of(Timestamp(START)), id: id(2) };
-        assert_eq!(timed(&*view, JobClock::Engine, Some(after), 2), [3, 5]);
-        assert_eq!(timed(&*view, JobClock::Wall, None, 100), [4]);
-        let soonest =
-            |bucket, limit| ids(&view.parked_in_bucket(JobClock::Engine, bucket, limit).expect("reads"));
-        assert_eq!(soonest(after.bucket, 100), [3, 5, 2]);
-        assert_eq!(soonest(after.bucket, 2), [3, 5]);
-        assert_eq!((soonest(after.bucket - 1, 1), soonest(after.bucket + 1, 1)), (vec![7], vec![]));
-        let soonest = |after: Option<(i64, u8)>, limit| {
-            let after = after.map(|(at, job)| (Timestamp(START + at), id(job)));
-            ids(&view.parked_soonest(JobClock::Engine, after, limit).expect("reads"))
-        };
-        assert_eq!(soonest(None, 100), [7, 3, 5, 2, 1]);
-        assert_eq!((soonest(None, 3), soonest(None, 0)), (vec![7, 3, 5], vec![]));
-        assert_eq!(soonest(Some((100, 3)), 2), [5, 2]);
-        assert_eq!((soonest(Some((900, 1)), 9), soonest(Some((900, 2)), 9)), (vec![2, 1], vec![1]));
+        let engine = |after, limit| soonest(&*view, JobClock::Engine, after, limit);
+        assert_eq!(engine(None, 100), [7, 3, 5, 2, 8, 1]);
+        assert_eq!((engine(None, 3), engine(None, 0)), (vec![7, 3, 5], vec![]));
+        assert_eq!(engine(Some((100, 3)), 2), [5, 2]);
+        assert_eq!((engine(Some((900, 1)), 9), engine(Some((900, 2)), 9)), (vec![2, 8, 1], vec![8, 1]));
+        assert_eq!(soonest(&*view, JobClock::Wall, None, 100), [4]);
     });
     queues.put(vec![unpark(&jobs[1]), unpark(&jobs[4])]);
-    queues.always(|queues| assert_eq!(timed(&*queues.view(), JobClock::Engine, None, 100), [7, 3, 1]));
+    queues.always(|queues| assert_eq!(soonest(&*queues.view(), JobClock::Engine, None, 9), [7, 3, 8, 1]));
 }
 
 /// Those that wait for a worker, by queue or group, from either end; and by alias.
@@ -221,7 +205,7 @@ pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
         let view = queues.view();
         assert_eq!(stored(&*view), Some(StoredJob::Resident(head.clone())), "turn {turn}");
         assert_eq!(queues.residents(), [Resident::Job(Box::new(head.clone()))], "turn {turn}");
-        assert_eq!(timed(&*view, JobClock::Engine, None, 10), [0_u8; 0], "turn {turn}");
+        assert_eq!(soonest(&*view, JobClock::Engine, None, 10), [0_u8; 0], "turn {turn}");
         assert_eq!(view.job_body(head.id).expect("reads"), Some(Arc::clone(&body)), "turn {turn}");
     }
     queues.put(vec![Op::DeleteJob(head.id)]);

@@ -24,7 +24,7 @@ use super::partition::Moment;
 use super::tables::Table;
 use crate::codec::key::{self, Key};
 use crate::codec::{CodecError, SeenSlice, Stored, decode_seen_slice};
-use crate::port::{Page, ReadingKey, StoreError, StoredJob, TimePlace, View, Whose};
+use crate::port::{Page, ReadingKey, StoreError, StoredJob, View, Whose};
 use feed::Feed;
 use merged::Merged;
 
@@ -365,15 +365,6 @@ impl View for EmbeddedView {
         self.reported(self.parked_with_alias(queue, alias))
     }
 
-    fn parked_by_time(
-        &self,
-        clock: JobClock,
-        after: Option<TimePlace>,
-        limit: usize,
-    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError> {
-        self.reported(self.parked_after(clock, after, limit))
-    }
-
     fn parked_soonest(
         &self,
         clock: JobClock,
@@ -381,15 +372,6 @@ impl View for EmbeddedView {
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
         self.reported(self.soonest(clock, after, limit))
-    }
-
-    fn parked_in_bucket(
-        &self,
-        clock: JobClock,
-        bucket: i64,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        self.reported(self.soonest_of_bucket(clock, bucket, limit))
     }
 
     fn parked_line(

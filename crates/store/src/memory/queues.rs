@@ -10,7 +10,7 @@ use records::{
 };
 
 use super::partition::MemoryPartition;
-use crate::port::{Resident, StoredJob, TimePlace};
+use crate::port::{Resident, StoredJob, parked_time};
 
 /// A line of jobs that wait for a worker, and a place in it.
 type InLine = ((QueueKey, Option<GroupKey>), (Timestamp, u64));
@@ -21,7 +21,7 @@ pub(super) struct MemoryQueues {
     queues: BTreeMap<QueueKey, Queue>,
     counts: BTreeMap<QueueKey, QueueCounts>,
     parked: BTreeMap<JobId, ParkedJob>,
-    by_time: BTreeSet<(JobClock, TimePlace)>,
+    by_time: BTreeSet<(JobClock, Timestamp, JobId)>,
     by_line: BTreeMap<InLine, JobId>,
     aliases: BTreeMap<(QueueKey, AliasKey), JobId>,
     dead: BTreeMap<(QueueKey, u64), DeadJob>,
@@ -58,7 +58,7 @@ impl MemoryQueues {
     pub(super) fn park(&mut self, job: ParkedJob) {
         let key = job.key();
         self.assert_not_parked(key.id);
-        self.by_time.extend(TimePlace::of(&key));
+        self.by_time.extend(parked_time(&key).map(|(clock, at)| (clock, at, key.id)));
         if let Some(place) = in_line(&key) {
             let other = self.by_line.insert(place, key.id);
             assert_eq!(
@@ -80,8 +80,8 @@ impl MemoryQueues {
     pub(super) fn unpark(&mut self, key: &ParkedKey) {
         let job = self.parked.remove(&key.id);
         assert_eq!(job.map(|job| job.key()).as_ref(), Some(key), "a job is unparked as it was parked");
-        if let Some(place) = TimePlace::of(key) {
-            self.by_time.remove(&place);
+        if let Some((clock, at)) = parked_time(key) {
+            self.by_time.remove(&(clock, at, key.id));
         }
         if let Some(place) = in_line(key) {
             self.by_line.remove(&place);
@@ -128,41 +128,16 @@ impl MemoryQueues {
         self.aliases.get(&(queue, alias)).and_then(|id| self.parked(*id))
     }
 
-    pub(super) fn parked_by_time(
-        &self,
-        clock: JobClock,
-        after: Option<TimePlace>,
-        limit: usize,
-    ) -> Vec<(TimePlace, ParkedJob)> {
-        let first = TimePlace { bucket: i64::MIN, id: JobId([0; 16]) };
-        let low = after.map_or(Bound::Included((clock, first)), |after| Bound::Excluded((clock, after)));
-        let of_clock = self.by_time.range((low, Bound::Unbounded)).take_while(|(other, _)| *other == clock);
-        of_clock.filter_map(|(_, place)| Some((*place, self.parked(place.id)?))).take(limit).collect()
-    }
-
     pub(super) fn parked_soonest(
         &self,
         clock: JobClock,
         after: Option<(Timestamp, JobId)>,
         limit: usize,
     ) -> Vec<ParkedJob> {
-        let jobs = self.parked_by_time(clock, None, usize::MAX).into_iter();
-        let timed = jobs.filter_map(|(_, job)| {
-            let (_, at) = TimePlace::time_of(&job.key())?;
-            Some(((at, job.head.id), job))
-        });
-        let soonest: BTreeMap<_, _> =
-            timed.filter(|(place, _)| after.is_none_or(|after| *place > after)).collect();
-        soonest.into_values().take(limit).collect()
-    }
-
-    pub(super) fn parked_in_bucket(&self, clock: JobClock, bucket: i64, limit: usize) -> Vec<ParkedJob> {
-        let place = |byte| (clock, TimePlace { bucket, id: JobId([byte; 16]) });
-        let jobs = self.by_time.range(place(0)..=place(u8::MAX));
-        let mut jobs: Vec<_> = jobs.filter_map(|(_, place)| self.parked(place.id)).collect();
-        jobs.sort_by_key(|job| (TimePlace::time_of(&job.key()), job.head.id));
-        jobs.truncate(limit);
-        jobs
+        let first = (clock, Timestamp(i64::MIN), JobId([0; 16]));
+        let low = after.map_or(Bound::Included(first), |(at, id)| Bound::Excluded((clock, at, id)));
+        let places = self.by_time.range((low, Bound::Unbounded)).take_while(|(other, ..)| *other == clock);
+        places.filter_map(|(.., id)| self.parked(*id)).take(limit).collect()
     }
 
     pub(super) fn parked_line(

@@ -11,7 +11,7 @@ use records::{
 };
 
 use super::partition::{FeedKey, MemoryPartition};
-use crate::port::{Page, ReadingKey, StoreError, StoredJob, TimePlace, View, Whose};
+use crate::port::{Page, ReadingKey, StoreError, StoredJob, View, Whose};
 
 pub(super) struct MemoryView(pub(super) Arc<MemoryPartition>);
 
@@ -189,15 +189,6 @@ impl View for MemoryView {
         Ok(self.0.queues.parked_alias(queue, alias))
     }
 
-    fn parked_by_time(
-        &self,
-        clock: JobClock,
-        after: Option<TimePlace>,
-        limit: usize,
-    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError> {
-        Ok(self.0.queues.parked_by_time(clock, after, limit))
-    }
-
     fn parked_soonest(
         &self,
         clock: JobClock,
@@ -205,15 +196,6 @@ impl View for MemoryView {
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
         Ok(self.0.queues.parked_soonest(clock, after, limit))
-    }
-
-    fn parked_in_bucket(
-        &self,
-        clock: JobClock,
-        bucket: i64,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        Ok(self.0.queues.parked_in_bucket(clock, bucket, limit))
     }
 
     fn parked_line(

@@ -6,7 +6,7 @@ use records::{JobClock, JobHead, JobId, QueueKey};
 
 use super::read;
 use crate::conformance::traffic::Traffic;
-use crate::port::{TimePlace, View};
+use crate::port::{View, parked_time};
 
 pub(super) fn agree(
     view: &dyn View,
@@ -69,24 +69,18 @@ fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Ran
 }
 
 fn by_time(view: &dyn View, model: &dyn View, clock: JobClock, random: &mut Random, context: &str) {
-    let all = read(model.parked_by_time(clock, None, usize::MAX));
-    assert_eq!(read(view.parked_by_time(clock, None, usize::MAX)), all, "{context} {clock:?}");
-    let some =
-        |random: &mut Random| all.get(random.below(all.len() as u64 + 1) as usize).map(|(place, _)| *place);
+    let all = read(model.parked_soonest(clock, None, usize::MAX));
+    assert_eq!(read(view.parked_soonest(clock, None, usize::MAX)), all, "{context} {clock:?}");
     for _ in 0..6 {
-        let after = some(random).map(|place| match random.below(3) {
-            0 => TimePlace { id: JobId([0; 16]), ..place },
-            1 => TimePlace { bucket: place.bucket + 1, ..place },
-            _ => place,
+        let after = all.get(random.below(all.len() as u64 + 1) as usize).and_then(|job| {
+            let (_, at) = parked_time(&job.key())?;
+            Some(match random.below(3) {
+                0 => (at, JobId([0; 16])),
+                1 => (Timestamp(at.0 + 9_000), job.head.id),
+                _ => (at, job.head.id),
+            })
         });
         let limit = random.below(20) as usize;
-        let page = |view: &dyn View| read(view.parked_by_time(clock, after, limit));
-        assert_eq!(page(view), page(model), "{context} {clock:?} {after:?} {limit}");
-        let bucket = some(random).map_or(0, |place| place.bucket) + random.below(2) as i64;
-        let soonest = |view: &dyn View| read(view.parked_in_bucket(clock, bucket, limit));
-        assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {bucket} {limit}");
-        let after =
-            after.map(|place| (Timestamp((place.bucket << TimePlace::BUCKET_BITS) + 9_000), place.id));
         let soonest = |view: &dyn View| read(view.parked_soonest(clock, after, limit));
         assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {after:?} {limit}");
     }

@@ -6,7 +6,7 @@ use records::{AnswerKey, DeadJob, JobId, KeptAnswer, ParkedJob, ParkedKey, Parki
 use super::{Change, delete, mark, put};
 use crate::codec::key::{self, Key, TimedKey};
 use crate::embedded::tables::Table;
-use crate::port::TimePlace;
+use crate::port::parked_time;
 
 pub(super) fn park(job: &ParkedJob, out: &mut Vec<Change>) {
     let (key, id) = (job.key(), job.head.id);
@@ -26,7 +26,7 @@ pub(super) fn unpark(key: &ParkedKey, out: &mut Vec<Change>) {
 /// The rows by which a parked job is found, besides that by its id.
 pub(in crate::embedded) fn places(job: &ParkedKey) -> impl Iterator<Item = (Table, Key)> {
     let id = job.id;
-    let time = TimePlace::time_of(job).map(|(clock, at)| TimedKey { clock, at, id }.to_key());
+    let time = parked_time(job).map(|(clock, at)| TimedKey { clock, at, id }.to_key());
     let line = (job.parking == Parking::Worker).then(|| key::in_line(job));
     let alias = job.alias.map(|alias| key::alias(job.queue, alias));
     let tables = [Table::ParkedByTime, Table::ParkedByLine, Table::ParkedAliases];

@@ -14,7 +14,7 @@ use crate::codec::Stored;
 use crate::codec::key::{self, Key, TimedKey};
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
-use crate::port::{StoreError, StoredJob, TimePlace};
+use crate::port::{StoreError, StoredJob};
 
 impl EmbeddedView {
     pub(super) fn job_by_id(&self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
@@ -52,24 +52,6 @@ impl EmbeddedView {
         TimedKey::from_key(key).map_err(|error| self.damaged(Table::ParkedByTime, key, &error))
     }
 
-    pub(super) fn parked_after(
-        &self,
-        clock: JobClock,
-        after: Option<TimePlace>,
-        limit: usize,
-    ) -> Result<Vec<(TimePlace, ParkedJob)>, StoreError> {
-        let last = after.map(|place| TimedKey::last_at(clock, place));
-        let range = of_clock(clock).after(last);
-        let rows = self.rows(Table::ParkedByTime, &range, true)?.take(limit);
-        let found = rows.map(|row| {
-            let (key, _) = row?;
-            let TimedKey { at, id, .. } = self.timed(&key)?;
-            let place = TimePlace { bucket: TimePlace::bucket_of(at), id };
-            Ok((place, self.named(Table::ParkedByTime, &key, id)?))
-        });
-        found.collect()
-    }
-
     /// Looks at all keys of each bucket that it comes to, and at the jobs of those that are first only.
     pub(super) fn soonest(
         &self,
@@ -79,39 +61,20 @@ impl EmbeddedView {
     ) -> Result<Vec<ParkedJob>, StoreError> {
         let mut range = of_clock(clock);
         if let Some((at, _)) = after {
-            range.low = Bound::Included(TimedKey::bucket(clock, TimePlace::bucket_of(at)));
+            range.low = Bound::Included(TimedKey::bucket(clock, at));
         }
-        self.first_of(&range, after, limit)
-    }
-
-    pub(super) fn soonest_of_bucket(
-        &self,
-        clock: JobClock,
-        bucket: i64,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        self.first_of(&KeyRange::of(&TimedKey::bucket(clock, bucket)), None, limit)
-    }
-
-    /// The first jobs by time and id of a range of whole buckets.
-    fn first_of(
-        &self,
-        range: &KeyRange,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
         let mut found: Vec<Soonest> = Vec::new();
-        let (mut bucket, mut first) = (i64::MIN, BinaryHeap::new());
-        for row in self.rows(Table::ParkedByTime, range, true)? {
+        let (mut bucket, mut first) = (Key::new(), BinaryHeap::new());
+        for row in self.rows(Table::ParkedByTime, &range, true)? {
             let (key, _) = row?;
-            let TimedKey { at, id, .. } = self.timed(&key)?;
-            if TimePlace::bucket_of(at) > bucket {
-                bucket = TimePlace::bucket_of(at);
+            if !key.starts_with(&bucket) || bucket.is_empty() {
+                bucket = Key::from_slice(TimedKey::bucket_of(&key));
                 found.extend(std::mem::take(&mut first).into_sorted_vec());
                 if found.len() >= limit {
                     break;
                 }
             }
+            let TimedKey { at, id, .. } = self.timed(&key)?;
             if after.is_some_and(|after| (at, id) <= after) {
                 continue;
             }
@@ -214,7 +177,7 @@ type Soonest = (Timestamp, JobId, Key);
 
 /// The keys of every parked job that is found by this clock.
 fn of_clock(clock: JobClock) -> KeyRange {
-    let wall = TimedKey::bucket(JobClock::Wall, TimePlace::bucket_of(TimePlace::FIRST));
+    let wall = TimedKey::bucket(JobClock::Wall, TimedKey::FIRST);
     match clock {
         JobClock::Engine => KeyRange { low: Bound::Unbounded, high: Bound::Excluded(wall) },
         JobClock::Wall => KeyRange { low: Bound::Included(wall), high: Bound::Unbounded },
