@@ -110,7 +110,8 @@ async fn main() -> Result<(), Failed> {
     {
         let queues = queues.clone();
         let names = (0..8).map(name).collect::<Result<Vec<_>, _>>()?;
-        measure(what, span, workers, move |n| publish(queues.clone(), names[n % 8].clone(), count, None)).await?;
+        measure(what, span, workers, move |n| publish(queues.clone(), names[n % 8].clone(), count, None))
+            .await?;
     }
     let later = Some(Due::After(Duration::from_secs(3_600)));
     let (delayed, one) = (name(100)?, name(0)?);

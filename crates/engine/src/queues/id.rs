@@ -33,6 +33,13 @@ pub(super) fn published_at(id: JobId) -> Timestamp {
     Timestamp(id.0[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte)))
 }
 
+/// The publish number that an id was made of, given that it is below `next`; at most that of any job with a later id.
+pub(super) fn number_before(id: JobId, next: u64) -> u64 {
+    let low = u64::from(u32::from_be_bytes([id.0[6], id.0[7], id.0[8], id.0[9]]));
+    let high = next >> 32 << 32;
+    if high | low < next { high | low } else { (high | low).saturating_sub(1 << 32) }
+}
+
 /// A job's id as text.
 #[must_use]
 pub fn id_text(id: JobId) -> String {
@@ -157,6 +164,16 @@ mod tests {
             ["", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FAU", "01ARZ3NDEKTSV4RRFFQ69G5FAVV"]
         {
             assert_eq!(id_from_text(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_id_is_found_beside_a_later_one() {
+        for (number, next) in
+            [(0, 1), (5, 6), ((1 << 32) - 1, 1 << 32), ((1 << 32) + 7, (1 << 32) + 8), (9, 1 << 32)]
+        {
+            let id = job_id(LINEAGE, PartitionId::of_queues(0), number, Timestamp(0));
+            assert_eq!(number_before(id, next), number, "{number} before {next}");
         }
     }
 

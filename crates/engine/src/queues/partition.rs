@@ -10,6 +10,7 @@ mod ending;
 mod lifetime;
 mod loading;
 mod looking;
+mod parked;
 mod publishing;
 mod waiting;
 
@@ -168,6 +169,7 @@ impl Machine for QueuePartition {
         self.jobs.set_wall(turn.wall);
         turn.batch.ops.append(&mut self.opening);
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
+        self.read_in(&mut turn)?;
         self.advance_jobs(&mut turn)?;
         while turn.has_room() {
             let Some(input) = inputs.next() else { break };
@@ -288,6 +290,7 @@ impl QueuePartition {
         // Once also where inputs have filled the batch: time passes however many come.
         loop {
             more = self.advance_jobs(turn)?;
+            more |= self.read_in(turn)?;
             if !more || !turn.has_room() {
                 break;
             }
@@ -296,12 +299,14 @@ impl QueuePartition {
         more |= self.age_dead(turn)?;
         more |= self.sweep(turn)?;
         self.let_empty_go(turn);
+        more |= self.jobs.shrink(turn.now, &mut turn.batch);
         Ok(more)
     }
 
     /// Makes the turn one batch, with the head as it is after it.
     fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
         self.note_touched(&mut turn);
+        self.note_parked(&mut turn);
         self.put_counts(&mut turn);
         let batch = (!turn.batch.ops.is_empty()).then(|| {
             let numbers = self.jobs.numbers();
@@ -331,7 +336,7 @@ impl QueuePartition {
             ready: jobs.ready as u64,
             reserved: jobs.reserved as u64,
             dead: self.dead_total,
-            parked: 0,
+            parked: self.jobs.parked_total(),
             waiting: self.waiting.len() as u64,
         }
     }

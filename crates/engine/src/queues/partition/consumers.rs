@@ -43,7 +43,12 @@ impl QueuePartition {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
         let (mut leased, mut bytes) = (Vec::new(), 0);
         while leased.len() < asking.max && bytes < ANSWER_BYTES_MAX {
-            let Some(lease) = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch) else {
+            let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
+            let Some(lease) = lease else {
+                // What is ready may be in the store.
+                if self.read_in(turn)? {
+                    continue;
+                }
                 break;
             };
             let body = self.body(lease.reservation.job, turn)?;

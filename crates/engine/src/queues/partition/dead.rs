@@ -193,6 +193,9 @@ impl QueuePartition {
         let stored = self.body(dead.id, turn)?;
         let mut body = body::read(&stored).ok();
         let mut alias = body.as_ref().and_then(|body| body.alias.as_deref()).map(checks::alias_key);
+        if let Some(alias) = alias {
+            self.read_in_alias(dead.queue, alias, turn)?;
+        }
         if alias.is_some_and(|alias| self.jobs.by_alias(dead.queue, alias).is_some()) {
             alias = None;
             if let Some(body) = &mut body {

@@ -106,7 +106,8 @@ impl QueuePartition {
     /// Jobs of a queue, dead letters not counted.
     pub(super) fn jobs_in(&self, key: QueueKey) -> u64 {
         let jobs = self.jobs.figures(key);
-        (jobs.scheduled + jobs.ready + jobs.reserved) as u64
+        let (parked_scheduled, parked_ready) = self.jobs.parked(key);
+        (jobs.scheduled + jobs.ready + jobs.reserved) as u64 + parked_scheduled + parked_ready
     }
 
     /// Queues that this step has touched and that are empty are looked at again later.
@@ -171,8 +172,7 @@ impl QueuePartition {
                     continue;
                 }
                 if let Some(StoredJob::Parked(parked)) = view.job(head.id)? {
-                    turn.push(Op::UnparkJob(Box::new(parked.key())));
-                    turn.push(Op::DeleteJobBody(head.id));
+                    self.jobs.drop_parked(&parked, &mut turn.batch);
                 }
             }
             sweep.jobs_gone = next.is_none() && !sweep.found;
@@ -191,11 +191,21 @@ impl QueuePartition {
 
     /// Writes how many dead letters there are, and jobs that are not resident, where that has changed.
     pub(super) fn put_counts(&mut self, turn: &mut Turn<'_>) {
+        let mut changed = Vec::new();
+        self.jobs.take_changed_counts(&mut changed);
+        turn.recounted.extend(changed.iter().map(|(key, ..)| key));
         for key in std::mem::take(&mut turn.recounted) {
-            if let Some(queue) = self.queues.get(&key) {
-                let counts = QueueCounts { dead: queue.dead, ..QueueCounts::default() };
-                turn.push(Op::PutQueueCounts(key, counts));
+            let dead = self.queues.get(&key).map(|queue| queue.dead);
+            if dead.is_none() && !self.sweeps.contains_key(&key) {
+                continue;
             }
+            // Taken as they changed, not asked for: a count that has become nothing is not there to be asked for.
+            let (parked_scheduled, parked_ready) = changed
+                .iter()
+                .find(|(of, ..)| *of == key)
+                .map_or_else(|| self.jobs.parked(key), |(_, scheduled, ready)| (*scheduled, *ready));
+            let counts = QueueCounts { parked_scheduled, parked_ready, dead: dead.unwrap_or(0) };
+            turn.push(Op::PutQueueCounts(key, counts));
         }
     }
 

@@ -37,6 +37,7 @@ impl QueuePartition {
         })?;
         let numbers = Numbers { next_job: head.next_job, next_lease: head.next_lease };
         let mut rules_of_jobs = Jobs::new(process, numbers).keeping_dead_letters();
+        rules_of_jobs.set_resident_max(resident_max);
         rules_of_jobs.set_wall(moment.wall);
         let mut partition = Self {
             id,
@@ -74,6 +75,7 @@ impl QueuePartition {
     fn load_queue(&mut self, stored: &records::Queue, counts: QueueCounts, now: Timestamp) {
         let key = stored.key;
         if stored.deleted {
+            self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
             self.sweeps.insert(key, Sweep::from(0));
             return;
         }
@@ -87,6 +89,7 @@ impl QueuePartition {
         };
         self.dead_total += counts.dead;
         self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());
+        self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
         self.names.insert(name, key);
         self.queues.insert(key, queue);
         // Whether it is empty is looked at once everything is loaded.

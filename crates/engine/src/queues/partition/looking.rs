@@ -73,10 +73,16 @@ impl QueuePartition {
         turn: &mut Turn<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let head = match job {
-            JobRef::Id(id) => self.jobs.get(*id),
+            JobRef::Id(id) => match self.jobs.get(*id) {
+                Some(head) => Some(head),
+                None => self.parked_job(*id, turn)?.map(|parked| parked.head),
+            },
             JobRef::Alias(alias) => {
                 let alias = checks::alias_key(alias);
-                self.jobs.by_alias(queue, alias)
+                match self.jobs.by_alias(queue, alias) {
+                    Some(head) => Some(head),
+                    None => self.parked_under(queue, alias, turn)?.map(|parked| parked.head),
+                }
             }
         };
         Ok(head.filter(|head| head.queue == queue))
@@ -96,6 +102,7 @@ impl QueuePartition {
             let detail = "a consumer has the job; it can be changed when it is waiting again";
             return Err(Problem::conflict("job_reserved", detail).into());
         }
+        self.read_in_job(head.id, turn)?;
         if let Some(due) = due {
             let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
             let due_on_engine = turn.now.after(delay);
@@ -125,6 +132,7 @@ impl QueuePartition {
     ) -> Result<(), Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        self.read_in_job(head.id, turn)?;
         self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
         turn.counted.cancelled += 1;
         turn.touched.push(key);
@@ -148,11 +156,12 @@ impl QueuePartition {
             };
         };
         let jobs = self.jobs.figures(key);
+        let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         Figures {
             name: name.clone(),
             key: Some(key),
-            scheduled: jobs.scheduled as u64,
-            ready: jobs.ready as u64,
+            scheduled: jobs.scheduled as u64 + parked_scheduled,
+            ready: jobs.ready as u64 + parked_ready,
             reserved: jobs.reserved as u64,
             dead: queue.dead,
             oldest_ready: jobs.oldest_ready.map(|at| now.since(at)),

@@ -62,6 +62,7 @@ impl QueuePartition {
         self.check_room(queue, key, jobs.len())?;
         for (place, job) in jobs.iter().enumerate() {
             let Some(alias) = job.alias else { continue };
+            self.read_in_alias(key, alias, turn)?;
             let holder = self.jobs.by_alias(key, alias).filter(|_| job.on_conflict == OnConflict::Reject);
             if let Some(holder) = holder {
                 let detail = format!(
