@@ -87,6 +87,7 @@ mod jobs;
 mod parking;
 mod publish;
 mod queues;
+mod reading;
 mod recurrence;
 mod rules;
 mod run;
@@ -97,8 +98,9 @@ mod timers;
 
 pub use advance::{Expired, Lapsed, Passed, Progress};
 pub use jobs::{Counts, Jobs, Numbers, QueueFigures, Unmoved};
-pub use parking::{Horizon, Want};
+pub use parking::Horizon;
 pub use publish::{NewJob, OnConflict, Published};
+pub use reading::Want;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;
 pub use run::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};

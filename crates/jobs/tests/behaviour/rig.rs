@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use jobs::{
-    Acked, Jobs, Lapsed, Leased, Loaded, NewJob, NoCalendar, Numbers, OnConflict, Passed, Progress, Published,
+    Acked, Calendar, Horizon, Jobs, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Passed, Progress,
+    Published, QueueRules, Want,
 };
 use jobs::{Released, Retry, Stale, Unmoved};
-use records::{AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, Process, QueueKey, Reservation, Terms};
+use records::{
+    AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, ParkedJob, Parking, Process, QueueKey,
+    Reservation, Terms,
+};
 
 /// The queue of every test that needs only one.
 pub(crate) const QUEUE: QueueKey = QueueKey(7);
@@ -54,6 +58,11 @@ pub(crate) struct Rig {
     /// Queues named since they were last taken.
     pub(crate) wakes: Vec<QueueKey>,
     pub(crate) stored: BTreeMap<JobId, JobHead>,
+    pub(crate) parked: BTreeMap<JobId, ParkedJob>,
+    /// Jobs that expired, and when they come again.
+    pub(crate) expired: Vec<(JobId, Option<Timestamp>)>,
+    /// Ids whose head alone was deleted.
+    pub(crate) dead: BTreeSet<JobId>,
     /// Ids whose deletion was stored.
     pub(crate) deleted: BTreeSet<JobId>,
 }
@@ -67,6 +76,9 @@ impl Rig {
             process,
             wakes: Vec::new(),
             stored: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            expired: Vec::new(),
+            dead: BTreeSet::new(),
             deleted: BTreeSet::new(),
         }
     }
@@ -93,12 +105,12 @@ impl Rig {
 
     pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
         let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.ack(now, reservation, &mut NoCalendar, batch, wakes))
+        self.call(|jobs, batch, wakes| jobs.ack(now, reservation, &mut Hundreds, batch, wakes))
     }
 
     pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
         let now = self.now;
-        self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, &mut NoCalendar, batch, wakes))
+        self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, &mut Hundreds, batch, wakes))
     }
 
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
@@ -130,12 +142,57 @@ impl Rig {
     pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Lapsed>, Progress) {
         let (now, mut passed) = (self.now, Vec::new());
         let progress = self
-            .call(|jobs, batch, wakes| jobs.advance(now, limit, &mut NoCalendar, batch, wakes, &mut passed));
-        let lapsed = passed.into_iter().map(|passed| match passed {
-            Passed::Lapsed(lapsed) => lapsed,
-            Passed::Expired(expired) => panic!("no job here expires: {expired:?}"),
-        });
-        (lapsed.collect(), progress)
+            .call(|jobs, batch, wakes| jobs.advance(now, limit, &mut Hundreds, batch, wakes, &mut passed));
+        let mut lapsed = Vec::new();
+        for passed in passed {
+            match passed {
+                Passed::Lapsed(one) => lapsed.push(one),
+                Passed::Expired(one) => self.expired.push((one.job, one.next_run)),
+            }
+        }
+        (lapsed, progress)
+    }
+
+    /// Has rules hold for the queue.
+    pub(crate) fn rule(&mut self, rules: QueueRules) {
+        self.jobs.set_rules(QUEUE, rules, self.now, &mut self.wakes);
+    }
+
+    /// The wall clock shows this.
+    pub(crate) fn see_wall(&mut self, wall: i64) {
+        self.jobs.set_wall(Timestamp(wall));
+    }
+
+    /// Parks as many jobs as can be, one at most being resident by right.
+    pub(crate) fn shrink(&mut self) {
+        let now = self.now;
+        self.jobs.set_resident_max(1);
+        while self.call(|jobs, batch, _| jobs.shrink(now, batch)) {}
+    }
+
+    /// Reads in all that is wanted, whatever is parked of it, in pages of one.
+    pub(crate) fn read_in(&mut self) -> Vec<Want> {
+        let (now, mut wants) = (self.now, Vec::new());
+        while let Some(want) = self.jobs.wanted(now) {
+            assert!(wants.len() < 100, "reading comes to an end: {wants:?}");
+            wants.push(want);
+            let mut found: Vec<_> =
+                self.parked.values().filter(|parked| is_of(parked, want)).cloned().collect();
+            found.sort_by_key(|parked| (parked.head.visible_at, parked.head.number));
+            let to =
+                found.get(1).map(|_| Horizon { at: found[0].head.visible_at, number: found[0].head.number });
+            for parked in found.iter().take(1) {
+                self.call(|jobs, batch, wakes| jobs.take_in(now, parked, batch, wakes));
+            }
+            self.call(|jobs, batch, wakes| jobs.read_to(now, want, to, batch, wakes));
+        }
+        wants
+    }
+
+    /// Makes one job resident.
+    pub(crate) fn unpark(&mut self, id: JobId) {
+        let (now, parked) = (self.now, self.parked[&id].clone());
+        self.call(|jobs, batch, wakes| jobs.unpark(now, &parked, batch, wakes));
     }
 
     /// Loads what is stored, in `process`; nothing is told to be ready before the clock moves.
@@ -166,14 +223,7 @@ impl Rig {
         let mut batch = Batch::new(PartitionId(0));
         let answer = call(&mut self.jobs, &mut batch, &mut self.wakes);
         for op in batch.ops {
-            match op {
-                Op::PutJob(head) => drop(self.stored.insert(head.id, *head)),
-                Op::DeleteJob(id) => {
-                    self.stored.remove(&id);
-                    assert!(self.deleted.insert(id), "an id is deleted once");
-                }
-                other => panic!("jobs change nothing but jobs: {other:?}"),
-            }
+            self.store(op);
         }
         for (id, head) in &self.stored {
             assert_eq!(self.jobs.get(*id).as_ref(), Some(head), "memory and store agree");
@@ -181,5 +231,45 @@ impl Rig {
         let counts = self.jobs.counts();
         assert_eq!(counts.scheduled + counts.ready + counts.reserved, self.stored.len());
         answer
+    }
+
+    fn store(&mut self, op: Op) {
+        match op {
+            Op::PutJob(head) => drop(self.stored.insert(head.id, *head)),
+            Op::DeleteJob(id) => {
+                self.stored.remove(&id);
+                assert!(self.deleted.insert(id), "an id is deleted once");
+            }
+            Op::DeleteJobHead(id) => {
+                self.stored.remove(&id).expect("who dies was there");
+                assert!(self.dead.insert(id), "nobody dies twice");
+            }
+            Op::ParkJob(parked) => {
+                self.stored.remove(&parked.head.id);
+                self.parked.insert(parked.head.id, *parked);
+            }
+            Op::UnparkJob(key) => drop(self.parked.remove(&key.id).expect("it was parked")),
+            other => panic!("jobs change nothing but jobs: {other:?}"),
+        }
+    }
+}
+
+fn is_of(parked: &ParkedJob, want: Want) -> bool {
+    let JobHead { queue, terms, .. } = parked.head;
+    match want {
+        Want::Time { clock, .. } => parked.parking == Parking::Time && terms.clock == clock,
+        Want::Line { queue: of, group } => {
+            parked.parking == Parking::Worker && queue == of && terms.group == group
+        }
+    }
+}
+
+/// Every 100 ms of the wall clock, until a second has passed.
+pub(crate) struct Hundreds;
+
+impl Calendar for Hundreds {
+    fn next(&mut self, _: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let next = (after.0 / 100 + 1).max(now.0 / 100) * 100;
+        (next <= 1_000).then_some(Timestamp(next))
     }
 }

@@ -4,6 +4,7 @@
 //! operation so are all jobs in memory and in the store, the bodies that a caller keeps, the figures, and the promise that a
 //! consumer which was given nothing is told of the next job.
 
+mod allowed;
 mod calendar;
 mod naive;
 mod operation;

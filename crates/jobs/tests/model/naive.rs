@@ -6,11 +6,12 @@ use std::time::Duration;
 use base::Timestamp;
 use base::time::millis;
 use jobs::{Acked, Charge, Expired, Lapsed, Leased, Loaded, NewJob, OnConflict, Passed, Progress, Published};
-use jobs::{Calendar, QueueRules, Released, Retry, Stale, Unmoved};
+use jobs::{Calendar, Released, Retry, Stale, Unmoved};
 use records::{
     AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
 };
 
+use crate::allowed::Rules;
 use crate::calendar::Sevens;
 
 /// A job.
@@ -56,16 +57,6 @@ pub(crate) struct Next {
     pub(crate) waits_for_retries: bool,
 }
 
-/// The rules of a queue, and its tokens in millionths of a thousandth.
-#[derive(Default)]
-struct Rules {
-    rules: QueueRules,
-    tokens: i128,
-    counted_at: i64,
-}
-
-const TOKEN: i128 = 1_000_000_000;
-
 #[derive(Default)]
 pub(crate) struct Naive {
     pub(crate) jobs: Vec<Job>,
@@ -73,7 +64,7 @@ pub(crate) struct Naive {
     pub(crate) leased: u64,
     pub(crate) now: Timestamp,
     pub(crate) wall_ahead_ms: i64,
-    rules: BTreeMap<QueueKey, Rules>,
+    pub(crate) rules: BTreeMap<QueueKey, Rules>,
 }
 
 impl Naive {
@@ -156,7 +147,7 @@ impl Naive {
     }
 
     /// The job that goes next, whatever the rules say.
-    fn first(&self, queue: QueueKey) -> Option<usize> {
+    pub(crate) fn first(&self, queue: QueueKey) -> Option<usize> {
         let may_go = |place: &usize| {
             let job = &self.jobs[*place];
             job.queue == queue && job.ready && !job.has_expired(self.now) && self.is_next_of_group(job)
@@ -178,46 +169,6 @@ impl Naive {
         }
         let due = self.jobs.iter().filter(of_group).filter(|job| job.ready);
         due.min_by_key(|job| (job.run_at, job.number)).is_some_and(|first| first.id == job.id)
-    }
-
-    pub(crate) fn set_rules(&mut self, queue: QueueKey, rules: QueueRules) {
-        let had_rate = self.rules.get(&queue).is_some_and(|rules| rules.rules.rate.is_some());
-        let tokens = if had_rate { self.tokens(queue) } else { i128::MAX };
-        let tokens = tokens.min(capacity(&rules));
-        self.rules.insert(queue, Rules { rules, tokens, counted_at: self.now.0 });
-    }
-
-    /// A restart fills what a rate allows.
-    fn reset_rates(&mut self) {
-        for rules in self.rules.values_mut() {
-            (rules.tokens, rules.counted_at) = (capacity(&rules.rules), self.now.0);
-        }
-    }
-
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (QueueKey, QueueRules)> {
-        self.rules.iter().map(|(queue, rules)| (*queue, rules.rules))
-    }
-
-    fn tokens(&self, queue: QueueKey) -> i128 {
-        let rules = &self.rules[&queue];
-        let passed = i128::from(self.now.0 - rules.counted_at);
-        (rules.tokens + passed * per_ms(&rules.rules)).min(capacity(&rules.rules))
-    }
-
-    fn rules_allow(&self, queue: QueueKey) -> bool {
-        let Some(rules) = self.rules.get(&queue).map(|rules| rules.rules) else { return true };
-        let reserved = self.jobs.iter().filter(|job| job.queue == queue && job.lease.is_some()).count();
-        !rules.paused
-            && rules.concurrency.is_none_or(|most| reserved < most as usize)
-            && (rules.rate.is_none() || self.tokens(queue) >= TOKEN)
-    }
-
-    fn take_token(&mut self, queue: QueueKey) {
-        if self.rules.get(&queue).is_some_and(|rules| rules.rules.rate.is_some()) {
-            let left = self.tokens(queue) - TOKEN;
-            let counted_at = self.now.0;
-            self.rules.entry(queue).and_modify(|rules| (rules.tokens, rules.counted_at) = (left, counted_at));
-        }
     }
 
     pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
@@ -357,17 +308,6 @@ impl Naive {
         self.jobs.iter().filter(|job| job.queue == queue && job.ready).count()
     }
 
-    /// Whether nothing but its rate keeps a queue from giving a job.
-    pub(crate) fn waits_for_rate(&self, queue: QueueKey) -> bool {
-        let Some(rules) = self.rules.get(&queue).filter(|rules| rules.rules.rate.is_some()) else {
-            return false;
-        };
-        let reserved = self.jobs.iter().filter(|job| job.queue == queue && job.lease.is_some()).count();
-        let is_allowed =
-            !rules.rules.paused && rules.rules.concurrency.is_none_or(|most| reserved < most as usize);
-        is_allowed && self.tokens(queue) < TOKEN && self.first(queue).is_some()
-    }
-
     fn expired(&self) -> Option<usize> {
         let gone =
             |place: &usize| self.jobs[*place].lease.is_none() && self.jobs[*place].has_expired(self.now);
@@ -487,14 +427,6 @@ impl Naive {
         self.published += 1;
         self.published - 1
     }
-}
-
-fn per_ms(rules: &QueueRules) -> i128 {
-    rules.rate.map_or(0, |rate| (rate * 1e6) as i128)
-}
-
-fn capacity(rules: &QueueRules) -> i128 {
-    (per_ms(rules) * 1_000).max(TOKEN)
 }
 
 fn set_ttl(terms: &mut Terms, due: Timestamp) {

@@ -1,0 +1,102 @@
+//! Jobs that are worth making until a time only.
+
+use base::Timestamp;
+use jobs::{NewJob, OnConflict, Published, Released, Retry};
+use records::{Holder, Terms};
+
+use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
+
+fn expiring(number: u8, at: i64) -> NewJob {
+    NewJob { terms: Terms { expires_at: Some(Timestamp(at)), ..Terms::default() }, ..job(number) }
+}
+
+#[test]
+fn a_waiting_job_expires_unseen_and_its_alias_is_free() {
+    let mut rig = Rig::new();
+    rig.publish(NewJob { terms: expiring(1, 10).terms, ..aliased(1, OnConflict::Reject) });
+    assert_eq!(rig.jobs.next_wakeup(), Some(Timestamp(10)));
+    rig.at(9);
+    assert_eq!((rig.jobs.ready(QUEUE), rig.expired.len()), (1, 0));
+    rig.at(10);
+    assert_eq!((rig.jobs.ready(QUEUE), rig.expired.split_off(0)), (0, vec![(id(1), None)]));
+    assert!(rig.deleted.contains(&id(1)));
+    assert_eq!(rig.publish(aliased(2, OnConflict::Reject)), Published::New);
+    assert_eq!(rig.jobs.next_wakeup(), None);
+}
+
+#[test]
+fn nobody_is_given_what_has_expired_though_time_was_not_moved_on_yet() {
+    let mut rig = Rig::new();
+    rig.publish(expiring(1, 10));
+    rig.publish(job(2));
+    rig.now = Timestamp(10);
+    assert_eq!(rig.take().job, id(2));
+    assert_eq!(rig.lease(), None);
+    rig.at(10);
+    assert_eq!(rig.expired, [(id(1), None)]);
+}
+
+#[test]
+fn a_run_may_outlast_its_time_but_is_not_repeated() {
+    let ends: [fn(&mut Rig, records::Reservation); 3] = [
+        |rig, held| assert!(rig.ack(held).is_ok()),
+        |rig, held| assert_eq!(rig.release(held, Retry::counted(ms(0))), Ok(Released::Expired)),
+        |rig, _| drop(rig.at(30)),
+    ];
+    for end in ends {
+        let mut rig = Rig::new();
+        rig.publish(expiring(1, 10));
+        let held = rig.lease_as(Holder::Outside, ms(30)).expect("it is due").reservation;
+        assert!(rig.at(20).is_empty());
+        assert!(rig.jobs.held(rig.now, held).is_some(), "its worker goes on");
+        end(&mut rig, held);
+        assert_eq!((rig.jobs.get(id(1)), rig.deleted.contains(&id(1))), (None, true));
+        assert_eq!(rig.expired, [], "it did not expire waiting");
+    }
+}
+
+#[test]
+fn a_lease_that_runs_out_after_the_end_is_told_as_expired() {
+    let mut rig = Rig::new();
+    rig.publish(NewJob { tries: 1, ..expiring(1, 10) });
+    rig.lease_as(Holder::Outside, ms(30)).expect("it is due");
+    let released: Vec<_> = rig.at(30).iter().map(|lapsed| lapsed.released).collect();
+    assert_eq!(released, [Released::Expired], "it is not dead, though it was its last try");
+    assert!(rig.dead.is_empty());
+}
+
+#[test]
+fn a_job_given_back_waits_until_it_expires() {
+    let mut rig = Rig::new();
+    rig.publish(expiring(1, 50));
+    let held = rig.take();
+    rig.release(held, Retry::counted(ms(100))).expect("it holds");
+    rig.at(50);
+    assert_eq!(rig.expired, [(id(1), None)]);
+}
+
+#[test]
+fn a_successor_starts_when_its_predecessor_expires() {
+    let mut rig = Rig::new();
+    rig.publish(NewJob { terms: expiring(1, 50).terms, ..aliased(1, OnConflict::Keep) });
+    let held = rig.take();
+    rig.publish(aliased(2, OnConflict::Keep));
+    rig.release(held, Retry::counted(ms(500))).expect("it holds");
+    rig.at(50);
+    assert_eq!((rig.expired.split_off(0), rig.take().job), (vec![(id(1), None)], id(2)));
+}
+
+#[test]
+fn a_restart_forgets_no_expiry() {
+    let mut rig = Rig::new();
+    rig.publish(expiring(1, 50));
+    rig.publish(expiring(2, 20));
+    rig.lease_as(Holder::Own(rig.process), LONG).expect("one is due");
+    rig.now = Timestamp(30);
+    rig.restart(records::Process(2));
+    rig.at(30);
+    rig.at(50);
+    let mut expired: Vec<_> = rig.expired.iter().map(|(job, _)| *job).collect();
+    expired.sort_unstable();
+    assert_eq!(expired, [id(1), id(2)]);
+}

@@ -1,0 +1,97 @@
+//! What a queue allows: its order, a pause, how many at a time, how many a second.
+
+use base::Timestamp;
+use jobs::{NewJob, QueueRules, Retry};
+use records::{GroupKey, QueueOrder, Terms};
+
+use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
+
+fn lifo() -> QueueRules {
+    QueueRules { order: QueueOrder::Lifo, ..QueueRules::default() }
+}
+
+#[test]
+fn the_newest_goes_first_where_that_is_the_order() {
+    let mut rig = Rig::new();
+    rig.publish(job(1));
+    rig.publish(job_at(2, -5));
+    rig.rule(lifo());
+    rig.publish(job(3));
+    rig.publish(job_at(4, 10));
+    rig.at(10);
+    assert_eq!(rig.jobs.peek(QUEUE).map(|head| head.id), Some(id(4)));
+    assert_eq!(rig.take().job, id(4));
+    rig.rule(QueueRules::default());
+    assert_eq!(rig.drain(), [id(2), id(1), id(3)], "and no longer");
+}
+
+#[test]
+fn a_group_keeps_its_order_where_the_newest_goes_first() {
+    let mut rig = Rig::new();
+    rig.rule(lifo());
+    let terms = Terms { group: Some(GroupKey(1)), ..Terms::default() };
+    for number in 1..=2 {
+        rig.publish(NewJob { terms, ..job(number) });
+    }
+    rig.publish(job(3));
+    assert_eq!(rig.drain(), [id(3), id(1), id(2)]);
+}
+
+#[test]
+fn a_paused_queue_gives_nothing_and_is_named_when_resumed() {
+    let mut rig = Rig::new();
+    rig.rule(QueueRules { paused: true, ..QueueRules::default() });
+    rig.publish(job(1));
+    assert_eq!((rig.taken_wakes(), rig.lease(), rig.jobs.figures(QUEUE).ready), (vec![], None, 1));
+    rig.rule(QueueRules::default());
+    assert_eq!((rig.taken_wakes(), rig.drain()), (vec![QUEUE], vec![id(1)]));
+}
+
+#[test]
+fn no_more_are_reserved_at_a_time_than_allowed_and_an_end_names_the_queue() {
+    let mut rig = Rig::new();
+    rig.rule(QueueRules { concurrency: Some(2), ..QueueRules::default() });
+    for number in 1..=5 {
+        rig.publish(job(number));
+    }
+    let (first, second) = (rig.take(), rig.take());
+    assert_eq!((rig.lease(), rig.taken_wakes()), (None, vec![QUEUE]));
+    rig.ack(first).expect("it holds");
+    assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(3), None));
+    rig.release(second, Retry::counted(ms(100))).expect("it holds");
+    assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(4), None));
+    rig.rule(QueueRules { concurrency: Some(3), ..QueueRules::default() });
+    assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], id(5)));
+}
+
+#[test]
+fn leases_come_no_faster_than_the_rate_and_the_queue_is_named_when_one_may() {
+    let mut rig = Rig::new();
+    rig.rule(QueueRules { rate: Some(2.0), ..QueueRules::default() });
+    for number in 1..=4 {
+        rig.publish(job(number));
+    }
+    rig.taken_wakes();
+    assert_eq!((rig.take().job, rig.take().job, rig.lease()), (id(1), id(2), None), "a second's worth");
+    assert_eq!(rig.jobs.next_wakeup().map(|at| at.min(Timestamp(600))), Some(Timestamp(500)));
+    rig.at(499);
+    assert_eq!((rig.taken_wakes(), rig.lease()), (vec![], None));
+    rig.at(500);
+    assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(3), None));
+    rig.at(1_000);
+    assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], id(4)));
+}
+
+#[test]
+fn figures_tell_where_the_jobs_of_a_queue_stand() {
+    let mut rig = Rig::new();
+    rig.publish(job_at(1, -7));
+    rig.publish(job(2));
+    rig.publish(job_at(3, 50));
+    let figures = rig.jobs.figures(QUEUE);
+    assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 2, 0));
+    assert_eq!(figures.oldest_ready, Some(Timestamp(-7)));
+    rig.take();
+    let figures = rig.jobs.figures(QUEUE);
+    assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 1, 1));
+}
