@@ -92,6 +92,8 @@ pub(crate) struct Extra {
     pub(crate) recurrence: Option<Box<Recurrence>>,
 }
 
+const _: () = assert!(size_of::<Option<Extra>>() == 40, "as many of these as jobs that expire");
+
 impl Extra {
     /// `None` if nothing of it holds.
     pub(crate) fn of(terms: &Terms) -> Option<Self> {

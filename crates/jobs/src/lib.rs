@@ -1,4 +1,4 @@
-//! What must happen later or again: due times, leases, attempts, aliases.
+//! What must happen later or again: due times, leases, attempts, aliases, groups, schedules.
 //!
 //! A job is available when its `visible_at` has come; delay, retry and lease are all a `visible_at`. [`Jobs`] decides what
 //! becomes of each job and puts every change into the caller's [`records::Batch`]. It does not know what a job carries
@@ -16,28 +16,34 @@
 //!  replace '------+-----------+           +---------+           +----------------+
 //!                       ^                      ^                  |   |   |    |
 //!                       |   release, delayed   |     release now, |   |   |    |
+//!                       |   ack: it recurs     |     lapse, cut   |   |   |    |
 //!                       '----------------------+------------------'   |   |    |
-//!                                              |     lapse, cut       |   |    |
+//!                                              |                      |   |    |
 //!                                              '----------------------'   |    |
 //!                                                                     ack |    | release, lapse or cut
 //!                                                                         v    v
-//!      cancelled <--- cancel, wherever it stands                       done    dead, superseded
+//!      cancelled <--- cancel, wherever it stands                       done    dead, expired, superseded
+//!      expired <----- time, while it waits
 //! ```
 //! | from | to | because | unless |
 //! |---|---|---|---|
 //! | - | scheduled, ready | [`Jobs::publish`]: new, or the successor of a job that ended | its alias is held |
 //! | scheduled | ready | its `visible_at` has come: [`Jobs::advance`] | |
 //! | scheduled, ready | scheduled, ready | [`Jobs::reschedule`]; a `Replace` under its alias | |
-//! | ready | reserved | [`Jobs::lease`]: attempts + 1, `visible_at` is the lease's end | |
+//! | scheduled, ready | expired | its `expires_at` has come: [`Jobs::advance`] | it recurs |
+//! | ready | reserved | [`Jobs::lease`]: attempts + 1, `visible_at` is the lease's end | its group or its queue's rules forbid it |
 //! | reserved | reserved | [`Jobs::extend`] | |
-//! | reserved | done | [`Jobs::ack`] | |
-//! | reserved | scheduled, ready | [`Jobs::release`]; an uncounted one gives the attempt back | superseded, or dead |
-//! | reserved | ready | lapse: its ttr has passed ([`Jobs::advance`]); cut: its worker's process has ended ([`Jobs::load`]) | superseded, or dead |
+//! | reserved | done | [`Jobs::ack`] | it recurs |
+//! | reserved | scheduled, ready | [`Jobs::release`]; an uncounted one gives the attempt back | superseded, expired or dead |
+//! | reserved | ready | lapse: its ttr has passed ([`Jobs::advance`]); cut: its worker's process has ended ([`Jobs::load`]) | superseded, expired or dead |
 //! | reserved | superseded | its run ended without `ack`, and a `Replace` had come meanwhile | |
-//! | reserved | dead | its run ended without `ack`, counted, and was its last try | superseded |
-//! | any | cancelled | [`Jobs::cancel`]: a worker's reservation is stale from then on | |
+//! | reserved | expired | its run ended without `ack`, and its `expires_at` had come | superseded; it recurs |
+//! | reserved | dead | its run ended without `ack`, counted, and was its last try | superseded or expired; it recurs |
+//! | any | scheduled, ready | it recurs: a run that ends for good, in one of the ways above, is followed by the next | it was the last, or superseded |
+//! | any | cancelled | [`Jobs::cancel`]: a worker's reservation is stale from then on, a schedule ends | |
 //!
-//! Done, dead, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the batch.
+//! Done, dead, expired, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the batch, or
+//! `DeleteJobHead` for a dead one whose body the caller keeps ([`Jobs::keeping_dead_letters`]).
 //!
 //! A **reservation** names a lease. It ends with the lease's time, whether or not the job has gone out again, and with
 //! whatever moves the job on; from then on it changes nothing ([`Stale`]). A run that was cut, or lapsed with a worker of
@@ -49,25 +55,48 @@
 //! | | by a waiting job | by a reserved one | by one with a successor |
 //! |---|---|---|---|
 //! | `Reject` | `Conflict` | `Conflict` | `Conflict`, with the successor |
-//! | `Keep` | `Kept` | `Succeeds`: starts when the job is done, dead or cancelled; its retries come first | `Kept`, the successor |
+//! | `Keep` | `Kept` | `Succeeds`: starts when the job is done, dead, expired or cancelled; its retries and runs come first | `Kept`, the successor |
 //! | `Replace` | `Replaced`: same id, new time, new place in line, attempts from 0 | `Succeeds`: starts when the run ends, in whatever way | the successor gives way, then as on the left |
 //!
 //! A successor starts at the later of its own time and that end. Its id is known from the start: [`Jobs::get`] shows it as
 //! a waiting job, [`Jobs::cancel`] and [`Jobs::reschedule`] take it, and [`Jobs::by_alias`] means it.
 //!
-//! **Order** within a queue: `visible_at`, then publish number. Never early.
+//! **Order** within a queue: `visible_at`, then publish number; where the newest goes first, the reverse. Never early.
 //!
-//! **Wake-ups**: a queue is named in `wakes` when it goes from having nothing ready to having something. A consumer that
-//! has been given `None` by [`Jobs::lease`] is therefore told of the next job that becomes available, however it does; one
-//! that stopped before `None` asks again when it can take more. Nothing is named while loading: whatever is due then is
-//! told by the first [`Jobs::advance`].
+//! A **group** runs one job at a time, by when they were first due, then publish number. A job that is not due yet blocks
+//! nobody; one that was leased and waits for its retry does. A ready one that was never leased gives way to one that was
+//! due earlier. An attempt that is given back uncounted was none.
+//!
+//! A **recurring** job keeps id and alias. Each run has a number, its own attempts, and its own time to expire from when it
+//! is due; the next is made when the present one ends, and what was missed folds into the latest. A run that dies is told
+//! ([`Released::Recurs`]) and the schedule goes on.
+//!
+//! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that as it is when time moves on; if it goes back,
+//! what is ready stays so. Leases, retries and expiry are on the engine clock.
+//!
+//! **Wake-ups**: a queue is named in `wakes` when something can be leased of it and could not be before: a job became
+//! ready, a run ended that its concurrency counted, its rate allows more, it was resumed, its line was read in. A consumer
+//! that has been given `None` by [`Jobs::lease`] is therefore told of the next job that becomes available, however it
+//! does; one that stopped before `None` asks again when it can take more. Nothing is named while loading: whatever is due
+//! then is told by the first [`Jobs::advance`].
+//!
+//! # What is not resident
+//! With [`Jobs::set_resident_max`], [`Jobs::shrink`] parks what is needed last (`ParkJob`): jobs whose time comes late,
+//! and the ends of lines. From then on whoever is published behind a [`Horizon`] parks at once. The caller, once a step,
+//! reads what is [`Jobs::wanted`] and gives it to [`Jobs::take_in`], then [`Jobs::read_to`]; it makes a job resident
+//! ([`Jobs::unpark`]) before a call about it. Then nothing else changes for consumers, but that a lease may have to be asked
+//! for again after reading. Not parked are jobs that were started, those with a successor, and the first of every line; ready
+//! jobs in more lines than `resident_max` all stay. [`Jobs::take_changed_counts`] tells what is parked of each queue, for
+//! [`Jobs::load_counts`] after a restart. A group with parked jobs always has one that is resident: by it the group is known
+//! then.
 //!
 //! # Cost
-//! One slab of 80-byte entries (64 bytes of head, the rest links), a 4-byte hash index by id, and heaps linked through the
-//! entries: the timer, and each queue's ready jobs. A job that is due at once does not pass the timer. The heaps are
-//! leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
+//! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and heaps linked through the
+//! entries: a timer for each clock, and each queue's ready jobs. A job that is due at once does not pass a timer. The heaps
+//! are leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
 //! jobs when a coarse bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a lease
-//! 32, a queue without ready jobs nothing.
+//! 32, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 48 and its index while it has jobs, and nothing
+//! without. Shrinking looks at every resident job once for each three quarters of them that it parks.
 //!
 //! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every fourth waiting job with
 //! an alias, the boxed changes of the batch included:

@@ -30,6 +30,8 @@ pub(crate) struct Queue {
     pub(crate) parked: Option<Box<Parked>>,
 }
 
+const _: () = assert!(size_of::<Option<Queue>>() == 48, "there may be as many of these as of jobs");
+
 impl Queue {
     fn new(key: QueueKey) -> Self {
         Self {
