@@ -17,6 +17,8 @@ use crate::jobs::{Jobs, Turn};
 use crate::queues::Queue;
 use crate::slab::Handle;
 
+/// Jobs that stay at the front of each line, if there is room for so many.
+pub(crate) const FRONT: usize = 256;
 /// A parked job is read in this long before its time, at least.
 pub(crate) const AHEAD: Duration = Duration::from_secs(1);
 
@@ -97,6 +99,8 @@ pub(crate) struct Lot {
     pub(crate) short: BTreeSet<(QueueKey, Option<GroupKey>)>,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
+    /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
+    pub(crate) front: usize,
     /// Jobs that shrinking parks, the last first.
     pub(crate) leaving: Vec<(JobId, Parking)>,
     /// Shrinking found nothing to park when so many were resident.
@@ -114,6 +118,7 @@ impl Default for Lot {
             drawn_in: None,
             short: BTreeSet::new(),
             changed: Vec::new(),
+            front: FRONT,
             leaving: Vec::new(),
             stuck_at: 0,
         }

@@ -12,9 +12,6 @@ use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
 
-/// A line is read in when fewer jobs of it than this are resident.
-const LINE_LOW: usize = 64;
-
 /// What the store should be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
@@ -159,7 +156,7 @@ impl Jobs {
 
     /// Whether a line, of which some is parked, gives consumers little or nothing before it is read.
     fn is_short(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> bool {
-        let low = if self.is_roomy() { LINE_LOW.min(self.lot.resident_max / 8).max(1) } else { 1 };
+        let low = if self.is_roomy() { (self.lot.front / 4).max(1) } else { 1 };
         match group {
             Some(group) => self.groups.is_short(queue, group, low),
             None => {

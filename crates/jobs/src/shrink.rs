@@ -7,15 +7,13 @@ use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
-use crate::parking::{AHEAD, Horizon};
+use crate::parking::{AHEAD, FRONT, Horizon};
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::Found;
 
 /// Jobs parked at once.
 const PARKED_AT_A_TIME: usize = 1_000;
-/// Jobs that stay at the front of each line, if there is room for so many.
-const FRONT: usize = 64;
 
 /// A job in the order of its line or clock.
 type Placed = ((Timestamp, u64), JobId);
@@ -103,6 +101,7 @@ impl Jobs {
             }
         }
         let front = (self.lot.resident_max / 4 / lines.len().max(1)).clamp(1, FRONT);
+        self.lot.front = front;
         let mut leaving = Vec::new();
         for ((queue, group), mut line) in lines {
             let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
