@@ -25,7 +25,15 @@ pub(crate) struct Group {
     /// By when they were first due, and by publish number.
     behind: BTreeMap<(Timestamp, u64), Handle<Entry>>,
     /// How far those that are due are resident; `None` if all of them are.
-    line: Option<Horizon>,
+    line: Option<GroupLine>,
+}
+
+/// How far a group is resident, as long as anything of its queue that waits for a worker has been parked without a break.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupLine {
+    pub(crate) to: Horizon,
+    /// Which such time it is.
+    pub(crate) epoch: u64,
 }
 
 /// The groups of all queues.
@@ -38,7 +46,7 @@ impl Groups {
     }
 
     /// The group, made if need be: then this is how far it is resident.
-    fn enter(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> &mut Group {
+    fn enter(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<GroupLine>) -> &mut Group {
         let place = self.0.entry(
             hash_of(queue, key),
             |group| group.queue == queue && group.key == key,
@@ -80,12 +88,12 @@ impl Groups {
     }
 
     /// How far a group is resident; `None` if nothing is known of it.
-    pub(crate) fn line(&self, queue: Handle<Queue>, key: GroupKey) -> Option<Option<Horizon>> {
+    pub(crate) fn line(&self, queue: Handle<Queue>, key: GroupKey) -> Option<Option<GroupLine>> {
         let is_it = |group: &Group| group.queue == queue && group.key == key;
         self.0.find(hash_of(queue, key), is_it).map(|group| group.line)
     }
 
-    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) {
+    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<GroupLine>) {
         if let Some(group) = self.find(queue, key) {
             group.line = line;
         }
@@ -115,7 +123,7 @@ impl Jobs {
     ) {
         let queue = self.table.entries[job].queue;
         if self.table.entries[job].is_started() {
-            let line = self.line(queue, Some(key));
+            let line = self.group_line(queue, key);
             let before = self.groups.enter(queue, key, line).active.replace(job);
             debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
             self.file_alone(job, is_due, turn);
@@ -132,7 +140,8 @@ impl Jobs {
         let line = self.line(queue, Some(key));
         if line.is_some() {
             // Others of it may be parked of which nothing is known since a restart.
-            self.groups.enter(queue, key, line);
+            let known = self.group_line(queue, key);
+            self.groups.enter(queue, key, known);
         }
         let Some(group) = self.groups.find(queue, key) else { return };
         let (active, is_alone) = (group.active, group.behind.is_empty());
@@ -166,7 +175,7 @@ impl Jobs {
 
     fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {
         let entry = &self.table.entries[job];
-        let line = self.line(entry.queue, Some(key));
+        let line = self.group_line(entry.queue, key);
         self.groups.enter(entry.queue, key, line).behind.insert(entry.order_in_group(), job);
         self.queues.make_due(&mut self.table.entries, job, Place::Behind);
     }

@@ -13,6 +13,7 @@ use base::Timestamp;
 use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Next};
+use crate::groups::GroupLine;
 use crate::jobs::{Jobs, Turn};
 use crate::queues::Queue;
 use crate::slab::Handle;
@@ -71,6 +72,8 @@ pub(crate) struct Parked {
     pub(crate) line: Option<Horizon>,
     /// Whether groups that nothing is known of may have parked jobs.
     pub(crate) groups_unknown: bool,
+    /// What is known of groups is from the same one. Another begins when nothing waits for a worker any more.
+    pub(crate) epoch: u64,
     /// Whether the counts have changed since they were taken.
     is_changed: bool,
 }
@@ -78,11 +81,6 @@ pub(crate) struct Parked {
 impl Parked {
     fn is_empty(&self) -> bool {
         self.scheduled == 0 && self.ready == 0
-    }
-
-    /// What holds before anything is known of a group.
-    pub(crate) fn unknown_group(&self) -> Option<Horizon> {
-        (self.ready > 0 && self.groups_unknown).then_some(Horizon::LEAST)
     }
 }
 
@@ -95,6 +93,8 @@ pub(crate) struct Lot {
     wall: Option<Horizon>,
     /// How far the engine clock's was drawn in while it was being read.
     pub(crate) drawn_in: Option<Horizon>,
+    /// Counts the epochs of all queues.
+    epochs: u64,
     /// Lines to be read.
     pub(crate) short: BTreeSet<(QueueKey, Option<GroupKey>)>,
     /// Queues whose counts have changed.
@@ -116,6 +116,7 @@ impl Default for Lot {
             engine: None,
             wall: None,
             drawn_in: None,
+            epochs: 0,
             short: BTreeSet::new(),
             changed: Vec::new(),
             front: FRONT,
@@ -196,8 +197,14 @@ impl Jobs {
         }
         let record = self.queues.enter(queue);
         let line = Some(Horizon::unknown(self.queues[record].order));
-        self.queues[record].parked =
-            Some(Box::new(Parked { scheduled, ready, line, groups_unknown: true, is_changed: false }));
+        self.queues[record].parked = Some(Box::new(Parked {
+            scheduled,
+            ready,
+            line,
+            groups_unknown: true,
+            epoch: 0,
+            is_changed: false,
+        }));
         self.lot.scheduled += scheduled;
         self.lot.ready += ready;
         self.lot.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
@@ -288,13 +295,25 @@ impl Jobs {
         let parked = self.queues[queue].parked.as_ref().filter(|parked| parked.ready > 0)?;
         match group {
             None => parked.line,
-            Some(group) => self.groups.line(queue, group).unwrap_or_else(|| parked.unknown_group()),
+            Some(group) => self.group_line(queue, group).map(|line| line.to),
+        }
+    }
+
+    /// How far a group is resident; `None` if all of it is.
+    pub(crate) fn group_line(&self, queue: Handle<Queue>, group: GroupKey) -> Option<GroupLine> {
+        let parked = self.queues[queue].parked.as_ref().filter(|parked| parked.ready > 0)?;
+        match self.groups.line(queue, group) {
+            Some(line) => line.filter(|line| line.epoch == parked.epoch),
+            None => parked.groups_unknown.then_some(GroupLine { to: Horizon::LEAST, epoch: parked.epoch }),
         }
     }
 
     pub(crate) fn set_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, to: Option<Horizon>) {
         match group {
-            Some(group) => self.groups.set_line(queue, group, to),
+            Some(group) => {
+                let epoch = self.parked_mut(queue).epoch;
+                self.groups.set_line(queue, group, to.map(|to| GroupLine { to, epoch }));
+            }
             None => self.parked_mut(queue).line = to,
         }
     }
@@ -328,6 +347,8 @@ impl Jobs {
             Parking::Worker => &mut self.lot.ready,
         };
         *of_all = of_all.saturating_sub(1);
+        self.lot.epochs += 1;
+        let epoch = self.lot.epochs;
         let parked = self.parked_mut(queue);
         let of_queue = match parking {
             Parking::Time => &mut parked.scheduled,
@@ -337,6 +358,7 @@ impl Jobs {
         *of_queue = of_queue.saturating_sub(1);
         if parked.ready == 0 {
             (parked.line, parked.groups_unknown) = (None, false);
+            parked.epoch = epoch;
         }
         if self.lot.is_empty() {
             (self.lot.engine, self.lot.wall) = (None, None);
@@ -345,7 +367,11 @@ impl Jobs {
 
     /// What is parked of a queue, about to be changed.
     fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut Parked {
-        let parked = self.queues[queue].parked.get_or_insert_default();
+        let epochs = &mut self.lot.epochs;
+        let parked = self.queues[queue].parked.get_or_insert_with(|| {
+            *epochs += 1;
+            Box::new(Parked { epoch: *epochs, ..Parked::default() })
+        });
         if !std::mem::replace(&mut parked.is_changed, true) {
             self.lot.changed.push(queue);
         }

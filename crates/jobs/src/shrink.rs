@@ -74,12 +74,15 @@ impl Jobs {
                 scheduled.push(((entry.order(), entry.id), entry.clock));
             }
         }
-        scheduled.sort_unstable_by_key(|((order, _), _)| *order);
         let kept = scheduled.len().saturating_sub(excess);
+        if kept > 0 {
+            scheduled.select_nth_unstable_by_key(kept, |((order, _), _)| *order);
+        }
         let gone = scheduled.split_off(kept);
         for clock in [JobClock::Engine, JobClock::Wall] {
-            if let Some(((order, _), _)) = gone.iter().find(|(_, of)| *of == clock) {
-                self.lot.draw_in(clock, *order);
+            let of_clock = gone.iter().filter(|(_, of)| *of == clock);
+            if let Some(first) = of_clock.map(|((order, _), _)| *order).min() {
+                self.lot.draw_in(clock, first);
             }
         }
         gone.into_iter().map(|((_, id), _)| (id, Parking::Time)).collect()
@@ -163,7 +166,11 @@ impl Jobs {
         let entry = &self.table.entries[job];
         let queue = &self.queues[entry.queue];
         let (line, order) = match group {
-            Some(group) => (self.groups.line(entry.queue, group).flatten(), QueueOrder::Fifo),
+            Some(group) => {
+                let epoch = queue.parked.as_ref().map(|parked| parked.epoch);
+                let line = self.groups.line(entry.queue, group).flatten();
+                (line.filter(|line| Some(line.epoch) == epoch).map(|line| line.to), QueueOrder::Fifo)
+            }
             None => (queue.parked.as_ref().and_then(|parked| parked.line), queue.order),
         };
         line.is_some_and(|line| line.is_before(entry.order(), order))
