@@ -36,6 +36,8 @@ const REFUSED_MAX: usize = JOBS_PER_CALL_MAX;
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 /// How long one question for jobs waits; then it is asked again.
 const WAIT: Duration = Duration::from_secs(3_600);
+/// How long a question takes at least that was answered with nothing.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How long a worker may go on speaking once the server stops.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -185,7 +187,7 @@ impl Work {
             self.asked += max as u32;
             let (queues, opened) = (self.queues.clone(), self.opened.clone());
             let want = Want { max, ttr: opened.ttr, wait: WAIT, process: None };
-            self.leasing.push(async move { (max, queues.consume(&opened.queues, want).await) }.boxed());
+            self.leasing.push(async move { (max, lease(&queues, &opened, want).await) }.boxed());
         }
         if !self.said.is_empty() && self.settling.len() < SETTLING_MAX {
             let said = std::mem::take(&mut self.said);
@@ -212,9 +214,12 @@ impl Work {
                     return Ok(());
                 }
             }
+            if !self.said.has_room() {
+                return Ok(());
+            }
             match requests.message().now_or_never() {
-                Some(next) if self.said.has_room() => message = next,
-                _ => return Ok(()),
+                Some(next) => message = next,
+                None => return Ok(()),
             }
         }
     }
@@ -273,6 +278,17 @@ impl Work {
         };
         Answer { response: self.news.tell(jobs), hand_over }
     }
+}
+
+/// Leases jobs, and waits for some.
+async fn lease(queues: &Queues, opened: &Opened, want: Want) -> Result<(Vec<Consumed>, HandOver), Problem> {
+    let began = Instant::now();
+    let leased = queues.consume(&opened.queues, want).await?;
+    if leased.0.is_empty() && began.elapsed() < PAUSE {
+        // As many wait as may wait, or the server stops: asking again at once would only add to that.
+        sleep_until(began + PAUSE).await;
+    }
+    Ok(leased)
 }
 
 fn size(job: &Consumed) -> usize {

@@ -1,0 +1,8 @@
+//! gRPC from outside: the binary, and a client that knows only the description of the protocol.
+
+mod access;
+mod ending;
+mod jobs;
+mod reports;
+mod rig;
+mod work;
