@@ -5,6 +5,7 @@ python3 examples/worker.py http://127.0.0.1:8080 shop mails
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 
@@ -13,11 +14,13 @@ import fieldpost
 
 def send(job: fieldpost.Job) -> None:
     """Stands for what the job is about. An error here has the job tried again later, until its tries are used up."""
-    print(f"attempt {job.attempt} of {job.tries}: {job.payload!r}", flush=True)
+    logging.info("attempt %d of %d: %r", job.attempt, job.tries, job.payload)
 
 
 def main() -> None:
     """Works on the queue that the command line names."""
+    # What the package has to tell - lost leases, a server that is away - it logs too.
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     url, namespace, name = sys.argv[1:]
     with fieldpost.Client(url) as client:
         worker = client.queue(namespace, name).worker(send, concurrency=4)
