@@ -154,7 +154,8 @@ impl QueuePartition {
             return Ok(false);
         }
         let old = turn.fetch.view()?.answers_before(Timestamp::MAX, RECORDS_MAX)?;
-        let old = old.into_iter().filter(|(_, key)| !matches!(self.answers.get(key), Some(None)));
+        // One that was given anew is not the one that is read here, which went when it was.
+        let old = old.into_iter().filter(|(_, key)| self.answers.get(key).is_none());
         let (gone, left): (Vec<_>, Vec<_>) = old.partition(|(at, _)| *at <= end);
         for (at, key) in gone {
             self.answers.put(turn.seq, key, None);
