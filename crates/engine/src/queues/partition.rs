@@ -170,7 +170,7 @@ impl Machine for QueuePartition {
         turn.batch.ops.append(&mut self.opening);
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
         self.read_in(&mut turn)?;
-        self.advance_jobs(&mut turn)?;
+        while self.advance_jobs(&mut turn)? && turn.has_room() {}
         while turn.has_room() {
             let Some(input) = inputs.next() else { break };
             self.apply(input, &mut turn)?;

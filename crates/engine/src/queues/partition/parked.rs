@@ -8,7 +8,8 @@ use store::{StoreError, StoredJob, parked_time};
 use super::{QueuePartition, Turn};
 use crate::queues::id;
 
-/// Jobs that are read in at once by their time, and of a line.
+/// Jobs that are read in at once by their time, and of a line; besides as many as were taken out since the view's moment, which it
+/// still shows.
 const TIMED_AT_ONCE: usize = 1_000;
 const LINED_AT_ONCE: usize = 256;
 
@@ -125,8 +126,9 @@ impl QueuePartition {
         clock: JobClock,
         turn: &Turn<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
-        let stored = turn.fetch.view()?.parked_soonest(clock, None, TIMED_AT_ONCE)?;
-        let last = stored.last().filter(|_| stored.len() == TIMED_AT_ONCE);
+        let asked = TIMED_AT_ONCE + self.parked.len();
+        let stored = turn.fetch.view()?.parked_soonest(clock, None, asked)?;
+        let last = stored.last().filter(|_| stored.len() == asked);
         let to = last.and_then(|last| Some((time_of(last, clock)?, last.head.id)));
         let within = |parked: &ParkedJob| match (time_of(parked, clock), to) {
             (None, _) => false,
@@ -149,8 +151,9 @@ impl QueuePartition {
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
         let from_back = group.is_none() && order == QueueOrder::Lifo;
-        let stored = turn.fetch.view()?.parked_line(queue, group, from_back, LINED_AT_ONCE)?;
-        let last = stored.last().filter(|_| stored.len() == LINED_AT_ONCE);
+        let asked = LINED_AT_ONCE + self.parked.len();
+        let stored = turn.fetch.view()?.parked_line(queue, group, from_back, asked)?;
+        let last = stored.last().filter(|_| stored.len() == asked);
         let to = last.map(|last| (last.head.visible_at, last.head.number));
         let within = |parked: &ParkedJob| {
             let head = &parked.head;
