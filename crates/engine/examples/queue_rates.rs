@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p engine --example queue_rates -- DIR [SECONDS]`; `DIR` must not hold anything.
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
