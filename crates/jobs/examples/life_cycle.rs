@@ -13,6 +13,8 @@ use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Te
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
 const CYCLES: u64 = 1_000_000;
+const RESIDENT_MAX: usize = 65_536;
+const PARKED: u64 = 2_000_000;
 /// Jobs between two looks at the clock.
 const ROUND: u64 = 1_000;
 const TEN_YEARS_MS: u64 = 315_360_000_000;
@@ -33,6 +35,12 @@ fn main() {
         let due = bench.come_due();
         println!("{crowd:>9} {bytes:>9} {fill:>16} {publish:>16} {lease:>9} {ack:>8} {cycle:>10} {due:>11}");
     }
+    println!("\nwith at most {RESIDENT_MAX} resident, of {PARKED} published for later:");
+    let mut bench = Bench::new();
+    bench.jobs.set_resident_max(RESIDENT_MAX);
+    let (publish, bytes) = bench.fill(PARKED);
+    let worst = bench.worst.as_micros();
+    println!("{publish} ns a job (median), {worst} us the longest step of shrinking, {bytes} bytes a job");
 }
 
 /// Times of rounds; the median is what a round takes when the machine does nothing else meanwhile.
@@ -56,6 +64,8 @@ struct Bench {
     wakes: Vec<QueueKey>,
     random: Random,
     now: Timestamp,
+    /// What making room took at most.
+    worst: Duration,
 }
 
 impl Bench {
@@ -66,6 +76,7 @@ impl Bench {
             wakes: Vec::new(),
             random: Random::new(1),
             now: Timestamp(1_000_000),
+            worst: Duration::ZERO,
         }
     }
 
@@ -81,6 +92,9 @@ impl Bench {
                 let alias = n.is_multiple_of(4).then_some(AliasKey(number));
                 self.publish(Timestamp(self.now.0 + 1_000_000 + delay), alias);
             }
+            let full = Instant::now();
+            black_box(self.jobs.shrink(self.now, &mut self.batch));
+            self.worst = self.worst.max(full.elapsed());
             rounds.note(begun);
             self.forget();
         }

@@ -157,8 +157,12 @@ impl Jobs {
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
     /// at again when that allows it.
     pub(crate) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
+        let record = &self.queues[queue];
+        let first = record.ready.first();
+        if record.rules.is_none() && record.parked.is_none() {
+            return first.is_some();
+        }
         self.watch_line(queue, None);
-        let first = self.queues[queue].ready.first();
         if first.is_none_or(|first| self.is_blocked(first)) {
             return false;
         }

@@ -103,9 +103,11 @@
 //!
 //! | waiting jobs | bytes a job | publish for later | publish, lease, ack | come due |
 //! |---|---|---|---|---|
-//! | 65,536 | 95 | 0.3 us | 0.5 us | 1.1 us |
-//! | 1,000,000 | 95 | 0.5 us | 0.7 us | 3.5 us |
-//! | 4,000,000 | 99 | 0.6 us | 0.8 us | 4.5 us |
+//! | 65,536 | 95 | 0.4 us | 0.7 us | 1.1 us |
+//! | 1,000,000 | 95 | 0.6 us | 0.9 us | 5 us |
+//! | 4,000,000 | 99 | 0.7 us | 1.0 us | 9 us |
+//!
+//! With 65,536 resident at most, publishing 2,000,000 for later took 0.2 us each, and the longest step of shrinking 7 ms.
 
 mod advance;
 mod entry;
