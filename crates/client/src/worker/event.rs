@@ -28,8 +28,8 @@ pub enum Event {
         job: Held,
         /// What was wrong.
         error: String,
-        /// When it may be tried again; if it has tries left.
-        delay: Duration,
+        /// When it is tried again; `None` if that was its last try, and it is dead.
+        again_in: Option<Duration>,
     },
     /// Its reservation holds no longer: it could not be kept, or the job was cancelled. What its handler does is in vain.
     Lost {

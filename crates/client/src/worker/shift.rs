@@ -1,6 +1,7 @@
 //! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those that run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -16,11 +17,14 @@ use crate::consumer::Want;
 use crate::error::Error;
 use crate::job::Job;
 
+/// A server that is there takes a question back at once.
+const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
+
 /// A worker at work.
 pub(super) struct Shift<T, H> {
     tending: Arc<Tending<T, H>>,
     concurrency: usize,
-    stop_limit: std::time::Duration,
+    stop_limit: Duration,
     /// A task for each job, from taken to settled.
     jobs: JoinSet<()>,
     /// The task that sends acknowledgements.
@@ -67,7 +71,7 @@ where
         let mut asking = None;
         let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
-            let free = self.concurrency - self.jobs.len();
+            let free = self.concurrency.saturating_sub(self.jobs.len());
             // What runs may publish more, so an empty queue is looked at again when something has ended.
             let waits_for_handlers = found_nothing && !self.jobs.is_empty();
             if free > 0
@@ -96,7 +100,7 @@ where
         if let Some((hang_up, asking)) = asking {
             hang_up.cancel();
             // What was on its way is here, or the question was taken back: an error tells no more than that.
-            if let (_, Ok(jobs)) = asking.await {
+            if let Ok((_, Ok(jobs))) = timeout(HANG_UP_LIMIT, asking).await {
                 self.begin(jobs);
             }
         }

@@ -59,8 +59,7 @@ where
     }
 
     pub(super) async fn tend(&self, job: Job) {
-        let held = job.held.clone();
-        let attempt = job.attempt;
+        let (held, attempt, is_last_try) = (job.held.clone(), job.attempt, job.is_last_try());
         let mut keeping = std::pin::pin!(self.keep(&held));
         self.tell(&Event::Begun { job: held.clone(), attempt });
         let ended = match job.read(self.worker.decode) {
@@ -83,6 +82,12 @@ where
         };
         self.tell(&match settled {
             Settled::Probably(_) if loss == Some(Loss::Expired) => Event::Lost { job: held.clone() },
+            Settled::Surely(Event::Failed { job, error, .. })
+            | Settled::Probably(Event::Failed { job, error, .. })
+                if is_last_try =>
+            {
+                Event::Failed { job, error, again_in: None }
+            }
             Settled::Surely(event) | Settled::Probably(event) => event,
         });
     }
@@ -158,9 +163,9 @@ where
         let retry = Retry::after(delay).because(error.clone());
         let until = Instant::now() + self.worker.ttr;
         match self.worker.consumer.release_until(&job, &retry, until).await {
-            Ok(()) => Settled::Surely(Event::Failed { job, error, delay }),
+            Ok(()) => Settled::Surely(Event::Failed { job, error, again_in: Some(delay) }),
             Err(failed) if failed.error.is_stale() && failed.perhaps_done => {
-                Settled::Probably(Event::Failed { job, error, delay })
+                Settled::Probably(Event::Failed { job, error, again_in: Some(delay) })
             }
             Err(failed) if failed.error.is_stale() => Settled::Surely(Event::Lost { job }),
             Err(failed) => Settled::Surely(Event::Untold { job, error: Arc::new(failed.error) }),

@@ -4,6 +4,7 @@ mod contract;
 mod failures;
 mod feeds;
 mod imports;
+mod jobs;
 mod page;
 mod registry;
 mod rig;

@@ -37,6 +37,10 @@ async fn the_examples_of_the_page_work_as_they_stand() {
         ("the import", "2 accepted, 0 rejected\n"),
         ("the replay", ": 1 accepted, 0 rejected\n"),
         ("an event for programs", "\"type\":\"device.changed\""),
+        ("the jobs that were worked on", "sending to \"hello\"\nsending to {\"to\":\"bob\"}"),
+        ("the acknowledgement", "1 acknowledged\n"),
+        ("the error of a dead job", "exit status: 1: no address"),
+        ("what is tried again", "1 to be tried again\n"),
         ("what came back", "0 created, 4 updated, 0 rejected\n"),
         ("what is new", "1 created, 0 updated, 0 rejected\n"),
     ] {

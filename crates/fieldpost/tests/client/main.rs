@@ -1,0 +1,6 @@
+//! The client crate as programs use it: against a built server.
+
+mod calls;
+mod rig;
+mod stops;
+mod working;
