@@ -92,7 +92,10 @@ impl MemoryPartition {
             Op::PutQueue(queue) => self.queues.put(*queue),
             Op::DeleteQueue(queue) => self.queues.delete(queue),
             Op::PutQueueCounts(queue, counts) => self.queues.count(queue, counts),
-            Op::PutDead(dead) => self.queues.put_dead(*dead),
+            Op::PutDead(dead) => {
+                assert!(dead.number < self.head.next_dead, "{} is a number to come", dead.number);
+                self.queues.put_dead(*dead);
+            }
             Op::DeleteDead(queue, number, id) => self.queues.delete_dead(queue, number, id),
             Op::PutAnswer(answer) => self.queues.put_answer(*answer),
             Op::DeleteAnswer(key, at) => self.queues.delete_answer(key, at),
