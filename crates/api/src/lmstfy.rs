@@ -42,6 +42,7 @@ mod publish;
 mod query;
 mod request_id;
 mod route;
+mod sizes;
 mod tokens;
 
 pub use limit::Limit;

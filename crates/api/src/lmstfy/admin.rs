@@ -20,7 +20,7 @@ use super::limit::Limit;
 use super::query::Query;
 use super::route::is_plain;
 use super::tokens::Unchanged;
-use super::{POOL, Shared, calls, decoding};
+use super::{POOL, Shared, calls, decoding, sizes};
 use crate::body::whole;
 use crate::figures::{self, METRICS_TYPE};
 
@@ -30,9 +30,8 @@ const BODY_BYTES_MAX: usize = 64 * 1_024;
 const TOKEN_BYTES_MIN: usize = 20;
 /// Longest token and longest description.
 const TEXT_BYTES_MAX: usize = 1_024;
-/// Most queues that `/info` names, and how many are read at a time.
+/// Most queues that `/info` names.
 const INFO_QUEUES_MAX: usize = 100_000;
-const INFO_STEP: usize = 1_000;
 
 /// What is asked.
 enum Call<'a> {
@@ -103,7 +102,7 @@ async fn answered(shared: &Shared, call: Call<'_>, query: Query<'_>, body: Body)
     match call {
         Call::Info => info(shared, query).await,
         Call::Version => Ok(version()),
-        Call::Metrics => Ok(Answer::text_of(METRICS_TYPE, figures::text(&shared.metrics).await?)),
+        Call::Metrics => metrics(shared).await,
         Call::Pools => Ok(Answer::indented(StatusCode::OK, &[POOL])),
         Call::Limits => Ok(Answer::of(StatusCode::OK, &shared.tokens.now().limits())),
         Call::Tokens(namespace) => tokens(shared, namespace, query),
@@ -123,24 +122,20 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
     if !query.get("pool").is_none_or(|pool| is_pool(&pool)) {
         return Ok(Answer::text(StatusCode::OK, ""));
     }
-    let mut queues: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let (mut after, mut count) = (None, 0);
-    while count < INFO_QUEUES_MAX {
-        let page = shared.queues.list(None, after.as_ref(), INFO_STEP).await?;
-        count += page.len();
-        let is_last = page.len() < INFO_STEP;
-        after = page.last().map(|figures| figures.name.clone());
-        for figures in page {
-            let queue = figures.name.queue().to_owned();
-            queues.entry(figures.name.namespace().to_owned()).or_default().push(queue);
-        }
-        if is_last {
-            break;
-        }
+    let queues = sizes::first_queues(&shared.queues, INFO_QUEUES_MAX).await?;
+    let mut by_namespace: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for figures in &queues {
+        by_namespace.entry(figures.name.namespace()).or_default().push(figures.name.queue());
     }
-    let mut text = set_out(&queues);
+    let mut text = set_out(&by_namespace);
     text.push(b'\n');
     Ok(Answer::text(StatusCode::OK, text))
+}
+
+async fn metrics(shared: &Shared) -> Result<Answer, Answer> {
+    let mut text = figures::text(&shared.metrics).await?;
+    sizes::add(&mut text, &shared.queues).await?;
+    Ok(Answer::text_of(METRICS_TYPE, text))
 }
 
 fn version() -> Answer {

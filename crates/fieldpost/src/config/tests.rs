@@ -373,6 +373,16 @@ fn a_listener_off_loopback_is_refused() {
             ),
         );
     }
+    for key in ["listen", "admin_listen"] {
+        check_refused(
+            &format!("lmstfy.{key} = \"0.0.0.0:7777\""),
+            &[],
+            &format!(
+                "f.toml:1:8: lmstfy.{key}: 0.0.0.0:7777 can be reached from other machines, and no [[auth.tokens]] says \
+                 who may do what; list them, or write a loopback address, such as 127.0.0.1:7777"
+            ),
+        );
+    }
     for address in ["127.0.0.2:1883", "[::1]:1883", "[::ffff:127.0.0.1]:1883"] {
         check(&format!("mqtt.listen = \"{address}\""), &[], |settings| {
             settings.mqtt.listen = Some(address.parse().expect("an address"));

@@ -150,6 +150,10 @@ async fn what_there_is_can_be_asked_for() {
     assert_eq!(members, ["build_commit", "build_date", "version"]);
     let metrics = rig.ask_admin("GET", "/metrics", b"").await;
     assert!(metrics.body.contains("fieldpost_lmstfy_jobs_total{how=\"published\"} 2\n"), "{metrics:?}");
+    let size = format!(
+        "infra_lmstfy_redis_queue_sizes{{pool=\"default\",namespace=\"{NAMESPACE}\",queue=\"r\"}} 1\n"
+    );
+    assert!(metrics.body.contains(&size) && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
     let moved = rig.ask_admin("GET", "/pools/", b"").await;
     assert_eq!((moved.status, moved.headers["location"].as_str()), (301, "/pools"));
     for path in ["/", "/nothing", "/token", "/token/", "/token/ns/x/y", "/info/x", "/token/ns/x/limit/y"] {
