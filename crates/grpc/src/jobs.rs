@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
+use base::{Clock, Problem};
 use compact_str::CompactString;
+use engine::Engine;
 use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
@@ -20,16 +21,20 @@ use crate::stopping::Stop;
 use crate::time::{moment, read_span};
 use crate::{asked, publish, shape, work};
 
+/// How long a consumer may wait in one call; the same over HTTP.
+const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
 /// The calls about jobs.
 pub(crate) struct Jobs {
     queues: Queues,
+    clock: Arc<dyn Clock>,
     stop: Stop,
     figures: Figures,
 }
 
 impl Jobs {
-    pub(crate) fn new(queues: Queues, stop: Stop, figures: &Figures) -> Self {
-        Self { queues, stop, figures: figures.clone() }
+    pub(crate) fn new(engine: &Engine, stop: Stop, figures: &Figures) -> Self {
+        Self { queues: engine.queues(), clock: Arc::clone(engine.clock()), stop, figures: figures.clone() }
     }
 
     async fn publish(
@@ -45,7 +50,8 @@ impl Jobs {
             let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {count}");
             return Err(Problem::not_allowed("too_many_jobs", detail));
         }
-        let jobs = request.jobs.into_iter().enumerate().map(|(place, job)| publish::job(place, job));
+        let wall = self.clock.wall();
+        let jobs = request.jobs.into_iter().enumerate().map(|(place, job)| publish::job(place, job, wall));
         let published = self.queues.publish(&queue, jobs.collect::<Result<_, _>>()?, once).await?;
         Ok(proto::PublishResponse { jobs: published.iter().map(shape::published).collect() })
     }
@@ -58,6 +64,10 @@ impl Jobs {
         caller.may(Asked::Work { namespace: &request.namespace })?;
         let names = asked::queues(&request.namespace, &request.queues)?;
         let wait = request.wait.map_or(Ok(Duration::ZERO), |wait| read_span("wait", &wait))?;
+        if wait > WAIT_MAX {
+            let detail = format!("wait must be at most {}", base::duration::format(WAIT_MAX));
+            return Err(Problem::not_allowed("invalid_duration", detail));
+        }
         let max = request.max.map_or(1, |max| max as usize);
         let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
         let mut stop = self.stop.clone();

@@ -1,6 +1,7 @@
 //! Jobs as they come in to be published.
 
-use base::{Problem, hash};
+use base::duration::DURATION_MAX;
+use base::{Problem, Timestamp, hash};
 use compact_str::CompactString;
 use engine::queues::{Due, NewJob, Once, QueueName, Recurs};
 use engine::records::AnswerKey;
@@ -8,13 +9,17 @@ use prost::Message;
 
 use crate::payload;
 use crate::proto::{self, OnConflict, new_job};
-use crate::time::{read_moment, read_span};
+use crate::time::{read_moment, read_some_span, read_span};
 
 /// Longest idempotency key, in characters; the same over HTTP.
 const KEY_CHARS_MAX: usize = 255;
+/// Longest cron expression and time zone, in bytes; the same over HTTP.
+const SCHEDULE_BYTES_MAX: usize = 255;
 
 /// Reads the job at this place among those that were sent.
-pub(crate) fn job(place: usize, job: proto::NewJob) -> Result<NewJob, Problem> {
+///
+/// `wall` is the wall clock's time.
+pub(crate) fn job(place: usize, job: proto::NewJob, wall: Timestamp) -> Result<NewJob, Problem> {
     let named = |field: &str| format!("{field} of job {}", place + 1);
     let payload = match &job.payload {
         Some(new_job::Payload::Json(text)) => payload::read_json(text),
@@ -25,13 +30,20 @@ pub(crate) fn job(place: usize, job: proto::NewJob) -> Result<NewJob, Problem> {
     let on_conflict = on_conflict(&named("on_conflict"), job.on_conflict)?;
     let due = match &job.due {
         Some(new_job::Due::Delay(delay)) => Some(Due::After(read_span(&named("delay"), delay)?)),
-        Some(new_job::Due::RunAt(at)) => Some(Due::At(read_moment(&named("run_at"), at)?)),
+        Some(new_job::Due::RunAt(at)) => {
+            let at = read_moment(&named("run_at"), at)?;
+            if at > wall.after(DURATION_MAX) {
+                let detail = format!("{} is more than ten years away", named("run_at"));
+                return Err(Problem::not_allowed("invalid_time", detail));
+            }
+            Some(Due::At(at))
+        }
         None => None,
     };
     let recurs = recurs(place, &job)?;
     Ok(NewJob {
         due,
-        ttl: job.ttl.map(|ttl| read_span(&named("ttl"), &ttl)).transpose()?,
+        ttl: job.ttl.map(|ttl| read_some_span(&named("ttl"), &ttl)).transpose()?,
         tries: job.tries.unwrap_or(1),
         alias: job.alias.map(CompactString::from),
         on_conflict,
@@ -53,7 +65,7 @@ fn on_conflict(field: &str, given: i32) -> Result<engine::queues::OnConflict, Pr
         Ok(OnConflict::Keep) => Ok(engine::queues::OnConflict::Keep),
         Err(_) => {
             let detail = format!("{field} must be 0 to 3, not {given}");
-            Err(Problem::not_allowed("invalid_on_conflict", detail))
+            Err(Problem::not_allowed("unknown_word", detail))
         }
     }
 }
@@ -65,14 +77,23 @@ fn recurs(place: usize, job: &proto::NewJob) -> Result<Option<Recurs>, Problem> 
             let interval = read_span(&format!("every of job {}", place + 1), every)?;
             Ok(Some(Recurs::Every { interval, executions }))
         }
+        Some(new_job::Recurs::Cron(cron))
+            if cron.expression.len().max(cron.tz.len()) > SCHEDULE_BYTES_MAX =>
+        {
+            let detail = format!("cron of job {} may have {SCHEDULE_BYTES_MAX} bytes", place + 1);
+            Err(Problem::not_allowed("invalid_schedule", detail))
+        }
         Some(new_job::Recurs::Cron(cron)) => Ok(Some(Recurs::Cron {
             expression: CompactString::new(&cron.expression),
             zone: (!cron.tz.is_empty()).then(|| CompactString::new(&cron.tz)),
             executions,
         })),
         None if executions.is_some() => {
-            let detail = format!("executions of job {} is for a job with every or cron", place + 1);
-            Err(Problem::not_allowed("invalid_schedule", detail))
+            let detail = format!(
+                "executions of job {} is there without every or cron, to one of which it belongs",
+                place + 1
+            );
+            Err(Problem::not_allowed("missing_field", detail))
         }
         None => Ok(None),
     }

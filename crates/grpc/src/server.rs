@@ -76,7 +76,7 @@ impl Grpc {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let (figures, stop) = (Figures::default(), Stop::new(stop));
-        let jobs = Jobs::new(engine.queues(), stop.clone(), &figures);
+        let jobs = Jobs::new(engine, stop.clone(), &figures);
         let reports = Reports::new(engine, read_report, stop.clone(), &figures);
         Self {
             engine: engine.clone(),

@@ -33,6 +33,15 @@ pub(crate) fn read_span(field: &str, span: &prost_types::Duration) -> Result<Dur
     })
 }
 
+/// Reads a duration that has to be something.
+pub(crate) fn read_some_span(field: &str, span: &prost_types::Duration) -> Result<Duration, Problem> {
+    let span = read_span(field, span)?;
+    if span.is_zero() {
+        return Err(Problem::not_allowed("invalid_duration", format!("{field} must be at least 1ms")));
+    }
+    Ok(span)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

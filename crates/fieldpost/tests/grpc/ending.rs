@@ -7,7 +7,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::rig::{LONG, QUEUE, Rig, Worker, consume, consuming, number, publish_numbers};
+use crate::rig::{QUEUE, Rig, WAIT, Worker, consume, consuming, number, publish_numbers};
 
 #[tokio::test]
 async fn asked_to_stop_it_lets_workers_say_their_last_words() {
@@ -17,7 +17,7 @@ async fn asked_to_stop_it_lets_workers_say_their_last_words() {
     let mut worker = Worker::open(&mut jobs, &[QUEUE], 10).await;
     let got = worker.jobs(3).await;
     let mut waiting_jobs = rig.jobs().await;
-    let wait = ConsumeRequest { wait: Some(LONG), ..consuming(&["other"]) };
+    let wait = ConsumeRequest { wait: Some(WAIT), ..consuming(&["other"]) };
     let waiting = tokio::spawn(async move { waiting_jobs.consume(wait).await });
     let stopping = async {
         let heard = worker.hear().await.expect("no refusal").expect("it says so before it ends");

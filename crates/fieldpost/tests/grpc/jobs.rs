@@ -9,7 +9,8 @@ use serde_json::Value;
 use tonic::Code;
 
 use crate::rig::{
-    LONG, NS, QUEUE, Rig, consume, consuming, number, numbered, numbers, publish, publish_numbers, refused,
+    LONG, NS, QUEUE, Rig, WAIT, consume, consuming, number, numbered, numbers, publish, publish_numbers,
+    refused,
 };
 
 fn get(job: get_request::Job) -> GetRequest {
@@ -66,7 +67,7 @@ async fn a_job_is_the_same_over_rest_and_grpc() {
 async fn a_waiting_consumer_gets_the_first_job_of_any_of_its_queues() {
     let rig = Rig::start().await;
     let (mut jobs, mut others) = (rig.jobs().await, rig.jobs().await);
-    let asked = ConsumeRequest { wait: Some(LONG), ..consuming(&["urgent", QUEUE]) };
+    let asked = ConsumeRequest { wait: Some(WAIT), ..consuming(&["urgent", QUEUE]) };
     let waiting = tokio::spawn(async move { jobs.consume(asked).await });
     publish_numbers(&mut others, 7..8).await;
     let consumed = waiting.await.expect("no panic").expect("answered").into_inner().jobs;
@@ -120,7 +121,7 @@ async fn a_reservation_can_be_made_longer_and_ends_with_its_time() {
     let short =
         ConsumeRequest { ttr: Some(Duration { seconds: 0, nanos: 50_000_000 }), ..consuming(&[QUEUE]) };
     let first = jobs.consume(short).await.expect("answered").into_inner().jobs;
-    let wait = ConsumeRequest { wait: Some(LONG), ..consuming(&[QUEUE]) };
+    let wait = ConsumeRequest { wait: Some(WAIT), ..consuming(&[QUEUE]) };
     let second = jobs.consume(wait).await.expect("answered").into_inner().jobs;
     assert_eq!((first[0].id.as_str(), second[0].attempt), (second[0].id.as_str(), 2));
     let extend = |reservation: &str| ExtendRequest {
@@ -205,8 +206,10 @@ async fn what_is_not_allowed_is_refused_with_the_code_that_rest_gives() {
         (NewJob { due: delay(-1), ..numbered(0) }, "invalid_duration"),
         (NewJob { due: due(0, -1), ..numbered(0) }, "invalid_time"),
         (NewJob { alias: Some(String::new()), ..numbered(0) }, "invalid_name"),
-        (NewJob { on_conflict: 9, ..numbered(0) }, "invalid_on_conflict"),
-        (NewJob { executions: Some(1), ..numbered(0) }, "invalid_schedule"),
+        (NewJob { on_conflict: 9, ..numbered(0) }, "unknown_word"),
+        (NewJob { executions: Some(1), ..numbered(0) }, "missing_field"),
+        (NewJob { due: due(99_999_999_999, 0), ..numbered(0) }, "invalid_time"),
+        (NewJob { ttl: Some(Duration::default()), ..numbered(0) }, "invalid_duration"),
     ] {
         let answer = jobs.publish(publish(vec![numbered(1), job])).await;
         assert_eq!(refused(answer), (Code::InvalidArgument, expect.to_owned()));
@@ -231,7 +234,7 @@ async fn a_recurring_job_comes_again() {
         ..numbered(3)
     };
     jobs.publish(publish(vec![every])).await.expect("published");
-    let wait = ConsumeRequest { wait: Some(LONG), ..consuming(&[QUEUE]) };
+    let wait = ConsumeRequest { wait: Some(WAIT), ..consuming(&[QUEUE]) };
     let mut ids = Vec::new();
     for _ in 0..2 {
         let run = jobs.consume(wait.clone()).await.expect("answered").into_inner().jobs.remove(0);

@@ -27,8 +27,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const NS: &str = "mail";
 pub(crate) const QUEUE: &str = "out";
 
-/// Longer than any test: who waits so long is answered because something happened.
+/// Longer than any test.
 pub(crate) const LONG: prost_types::Duration = prost_types::Duration { seconds: 3_000, nanos: 0 };
+
+/// How long consumers wait who are answered because something happened.
+pub(crate) const WAIT: prost_types::Duration = prost_types::Duration { seconds: 300, nanos: 0 };
 
 /// A running server.
 pub(crate) struct Rig {

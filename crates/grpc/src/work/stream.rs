@@ -12,6 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Status, Streaming};
+use tracing::debug;
 
 use super::Answer;
 use super::opened::Opened;
@@ -60,7 +61,11 @@ pub(super) async fn drive(
     };
     let ended = match first {
         Ok(Some(first)) => match open(queues, caller, first, figures) {
-            Ok(mut work) => work.go_on(&mut requests, &answers, &mut stop).await,
+            Ok(mut work) => {
+                let ended = work.go_on(&mut requests, &answers, &mut stop).await;
+                work.settle_the_rest().await;
+                ended
+            }
             Err(problem) => Err(status(&problem)),
         },
         Ok(None) => Ok(()),
@@ -192,6 +197,22 @@ impl Work {
         if !self.said.is_empty() && self.settling.len() < SETTLING_MAX {
             let said = std::mem::take(&mut self.said);
             self.settling.push(said.settle(self.queues.clone(), self.opened.clone()).boxed());
+        }
+    }
+
+    /// What was said is done, also where nobody can be told any more.
+    async fn settle_the_rest(&mut self) {
+        let said = std::mem::take(&mut self.said);
+        if !said.is_empty() {
+            self.settling.push(said.settle(self.queues.clone(), self.opened.clone()).boxed());
+        }
+        while let Some(settled) = self.settling.next().await {
+            match settled {
+                Ok(settled) => {
+                    self.figures.work_acks.inc_by(settled.acked);
+                }
+                Err(problem) => debug!(%problem, "a worker's last words had no effect"),
+            }
         }
     }
 
