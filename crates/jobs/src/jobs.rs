@@ -204,6 +204,13 @@ impl Jobs {
         queue.ready.first().filter(|first| !self.is_blocked(*first))
     }
 
+    /// Whether resident jobs wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
+    /// forward.
+    #[must_use]
+    pub fn wait_on_wall(&self) -> bool {
+        self.timers.len(JobClock::Wall) > 0
+    }
+
     /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {

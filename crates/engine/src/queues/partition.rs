@@ -46,6 +46,9 @@ const JOBS_AT_A_TIME: usize = 256;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
 
+/// The wall clock may be put forward, of which nobody is told: while jobs wait for a time of it, it is looked at so often.
+const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
+
 /// A partition of queues.
 #[derive(Debug)]
 pub struct QueuePartition {
@@ -203,7 +206,8 @@ impl Machine for QueuePartition {
         let ageing = self.ageing.first().map(|(at, _)| *at);
         let answers = self.oldest_answer.map(|at| at.after(ANSWERS_KEPT));
         let sweep = self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)).then_some(now);
-        let own = [self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
+        let wall = self.jobs.wait_on_wall().then_some(now.after(WALL_LOOKED_AT_EVERY));
+        let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
         own.into_iter().flatten().min()
     }
 }

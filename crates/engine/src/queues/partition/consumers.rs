@@ -46,7 +46,7 @@ impl QueuePartition {
             let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
             let Some(lease) = lease else {
                 // What is ready may be in the store.
-                if self.read_in(turn)? {
+                if (leased.is_empty() || turn.has_room()) && self.read_in(turn)? {
                     continue;
                 }
                 break;

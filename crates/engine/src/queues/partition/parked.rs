@@ -114,8 +114,14 @@ impl QueuePartition {
                 Want::Time { clock, .. } => self.soonest(clock, turn)?,
                 Want::Line { queue, group } => self.first_of_line(queue, group, turn)?,
             };
-            jobs.iter().for_each(|parked| self.unpark(parked, turn));
+            for parked in &jobs {
+                self.jobs.take_in(turn.now, parked, &mut turn.batch, &mut turn.wakes);
+            }
             self.jobs.read_to(turn.now, want, to, &mut turn.batch, &mut turn.wakes);
+            // A flood that is due at once is not for one step; a line is read to its end, or what it gives would be out of order.
+            if matches!(want, Want::Time { .. }) && !turn.has_room() {
+                break;
+            }
         }
         Ok(any)
     }
