@@ -10,17 +10,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::EXPECT;
-use axum::middleware::Next;
-use axum::response::Response;
 use base::limits::JSON_BODY_BYTES_MAX;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-
-use crate::ApiState;
 
 /// Most that is thrown away of a body: a few times what a body may have.
 const BYTES_MAX: usize = 4 * JSON_BODY_BYTES_MAX;
@@ -50,11 +46,6 @@ impl Leftovers {
         let places = Arc::clone(&self.0);
         request.map(|body| Body::new(Watched { body, places }))
     }
-}
-
-/// Whatever a handler leaves of the body is thrown away.
-pub(crate) async fn read_to_the_end(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    next.run(api.shared.leftovers.watching(request)).await
 }
 
 /// A body that is not simply dropped where it is not read to its end.

@@ -12,7 +12,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::figures::Figures;
 use super::guesses::Guesses;
-use super::limits::{Beyond, Limits};
+use super::limits::{Beyond, Limits, UnderWay};
 use super::own::{About, is_own};
 use super::table::{Needs, Own, needs};
 use super::{Access, Caller, Digest, Scope, Token};
@@ -86,17 +86,29 @@ fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
 
 /// Lets a request through to its route, or refuses it.
 pub(crate) async fn keep_out(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    let Access::Guarded(guard) = &api.shared.access else { return next.run(request).await };
+    // In a box, because a consumer may wait for long then, and has no more use for what this takes.
+    match Box::pin(judged(&api, request)).await {
+        Ok((request, None)) => next.run(request).await,
+        Ok((request, Some(under_way))) => under_way.until_answered(next.run(request).await),
+        Err(refusal) => *refusal,
+    }
+}
+
+/// A request that may go on, with what it takes of its token's limits.
+type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
+
+async fn judged(api: &ApiState, request: Request) -> Judged {
+    let Access::Guarded(guard) = &api.shared.access else { return Ok((request, None)) };
     let route = request.extensions().get::<MatchedPath>().cloned();
     let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
     if needs == Some(Needs::Nothing) {
-        return next.run(request).await;
+        return Ok((request, None));
     }
     match guard.recognise(request.headers()) {
-        Ok(known) => guard.judge(known, &api, needs, request, next).await,
+        Ok(known) => guard.judge(known, api, needs, request).await.map_err(Box::new),
         Err(why) => {
             let slow = why == NotRecognised::Unknown && guard.guesses.wait().await.is_err();
-            if slow { guard.refuse_guess() } else { guard.refuse_unknown(why) }
+            Err(Box::new(if slow { guard.refuse_guess() } else { guard.refuse_unknown(why) }))
         }
     }
 }
@@ -109,33 +121,26 @@ impl Guard {
         api: &ApiState,
         needs: Option<Needs>,
         request: Request,
-        next: Next,
-    ) -> Response {
+    ) -> Result<(Request, Option<UnderWay>), Response> {
         let caller = &known.caller;
-        let under_way = match known.limits.take() {
-            Ok(under_way) => under_way,
-            Err(beyond) => {
-                self.figures.judged(caller.name(), "limited");
-                return limited(caller, beyond);
-            }
-        };
+        let under_way = known.limits.take().map_err(|beyond| {
+            self.figures.judged(caller.name(), "limited");
+            limited(caller, beyond)
+        })?;
         let (mut parts, body) = request.into_parts();
         if let Some(needs) = needs {
             // No path parameters is no error here: not every route has some.
             let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
             let about = About::of(&parts.uri, path.as_ref());
-            match may(api, caller, needs, parts.method.is_safe(), &about).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.figures.judged(caller.name(), "forbidden");
-                    return forbidden(caller, needs);
-                }
-                Err(problem) => return Refused(problem).into_response(),
+            let may = may(api, caller, needs, parts.method.is_safe(), &about).await;
+            if !may.map_err(|problem| Refused(problem).into_response())? {
+                self.figures.judged(caller.name(), "forbidden");
+                return Err(forbidden(caller, needs));
             }
         }
         self.figures.judged(caller.name(), "admitted");
         parts.extensions.insert(caller.clone());
-        under_way.until_answered(next.run(Request::from_parts(parts, body)).await)
+        Ok((Request::from_parts(parts, body), Some(under_way)))
     }
 
     fn refuse_guess(&self) -> Response {
