@@ -1,5 +1,6 @@
 //! Queues as the edges hold them: calls become inputs, and answers come back when they are durable.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::limits::JOBS_PER_CALL_MAX;
@@ -68,6 +69,27 @@ impl Queues {
             reply,
         })
         .await?
+    }
+
+    /// What a request that may be repeated was answered, whatever it was about: kept for a day, across restarts.
+    ///
+    /// # Errors
+    /// 422 `idempotency_key_reused`.
+    pub async fn recall(&self, once: Once) -> Result<Option<Arc<[u8]>>, Problem> {
+        ask(self.door_of_answer(once), |reply| QueueInput::Recall(once, reply)).await?
+    }
+
+    /// Keeps what such a request was answered. Not with what it did: a crash in between leaves that done and unanswered.
+    ///
+    /// # Errors
+    /// 503 only.
+    pub async fn remember(&self, once: Once, answer: Arc<[u8]>) -> Result<(), Problem> {
+        ask(self.door_of_answer(once), |reply| QueueInput::Remember(once, answer, reply)).await?
+    }
+
+    fn door_of_answer(&self, once: Once) -> &Door<QueueInput> {
+        let doors = self.engine.queue_doors();
+        &doors[(once.key.0 % doors.len() as u128) as usize]
     }
 
     /// Leases jobs of the queues, of earlier ones first, and waits for the first one where there is none.

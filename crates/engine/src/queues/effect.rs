@@ -1,6 +1,6 @@
 //! What the outside sees of a step of a partition of queues.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{PartitionId, Timestamp};
 
@@ -28,6 +28,8 @@ pub enum QueueEffect {
     Done(Reply<Answered<()>>, Answered<()>),
     /// A job was looked at, or changed.
     Seen(Reply<Answered<Seen>>, Answered<Box<Seen>>),
+    /// What a request was answered before.
+    Recalled(Reply<Answered<Option<Arc<[u8]>>>>, Answered<Option<Arc<[u8]>>>),
     /// A queue's figures.
     Figures(Reply<Figures>, Box<Figures>),
     /// Queues.
@@ -99,6 +101,7 @@ impl QueueEffect {
             Self::Extended(reply, answer) => reply.send(answer),
             Self::Done(reply, answer) => reply.send(answer),
             Self::Seen(reply, answer) => reply.send(answer.map(|seen| *seen)),
+            Self::Recalled(reply, answer) => reply.send(answer),
             Self::Figures(reply, figures) => reply.send(*figures),
             Self::Listed(reply, figures) => reply.send(figures),
             Self::DeadListed(reply, dead) => reply.send(dead),

@@ -116,6 +116,10 @@ pub enum QueueInput {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
+    /// Find what a request was answered that another edge serves.
+    Recall(Once, Reply<Answered<Option<Arc<[u8]>>>>),
+    /// Keep what such a request was answered.
+    Remember(Once, Arc<[u8]>, Reply<Answered<()>>),
     /// A call about a queue as a whole.
     Queue(QueueCall),
     /// Dead letters, oldest first.

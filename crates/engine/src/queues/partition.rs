@@ -12,6 +12,7 @@ mod loading;
 mod looking;
 mod parked;
 mod publishing;
+mod repeats;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,6 +37,7 @@ use crate::machine::{Machine, Moment, Step};
 use crate::partition::{STEP_BYTES_MAX, answered};
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use lifetime::Sweep;
+use repeats::ANSWERS_KEPT;
 use waiting::Waiting;
 
 pub use dead::DeadView;
@@ -212,9 +214,6 @@ impl Machine for QueuePartition {
     }
 }
 
-/// How long answers are kept for repeats.
-const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 3_600);
-
 impl QueuePartition {
     fn apply(&mut self, input: QueueInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let effect = match input {
@@ -258,6 +257,13 @@ impl QueuePartition {
             }
             QueueInput::DeleteDead(queue, most, reply) => {
                 QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, most, turn)?)
+            }
+            QueueInput::Recall(once, reply) => {
+                QueueEffect::Recalled(reply, answered(self.recall(once, turn))?)
+            }
+            QueueInput::Remember(once, answer, reply) => {
+                self.remember(once, answer, turn);
+                QueueEffect::Done(reply, Ok(()))
             }
             QueueInput::Queue(call) => self.apply_to_queue(call, turn),
         };

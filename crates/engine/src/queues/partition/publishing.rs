@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use jobs::{NewJob, OnConflict, Published};
-use records::{JobClock, KeptAnswer, Op, QueueKey, Recurrence, Rule, Terms};
-use store::StoreError;
+use records::{JobClock, QueueKey, Recurrence, Rule, Terms};
 
-use super::{ANSWERS_KEPT, QueuePartition, RECORDS_MAX, Turn};
+use super::{QueuePartition, Turn};
 use crate::partition::Stop;
 use crate::queues::input::ToPublish;
 use crate::queues::{Due, Once, PublishedJob, QueueName, answers, id};
@@ -25,9 +24,9 @@ impl QueuePartition {
         turn: &mut Turn<'_>,
     ) -> Result<Vec<PublishedJob>, Stop> {
         if let Some(once) = once
-            && let Some(kept) = self.kept_answer(once, turn)?
+            && let Some(kept) = self.recall(once, turn)?
         {
-            return Ok(kept);
+            return Ok(answers::read(&kept));
         }
         let known = self.key_of(queue);
         self.check(queue, known, &jobs, turn)?;
@@ -39,7 +38,7 @@ impl QueuePartition {
         }
         turn.touched.push(key);
         if let Some(once) = once {
-            self.keep_answer(once, &published, turn);
+            self.remember(once, answers::write(&published).into(), turn);
         }
         Ok(published)
     }
@@ -117,54 +116,6 @@ impl QueuePartition {
         turn.counted.published += 1;
         self.put_body(id, body, turn);
         Ok(PublishedJob { id, run_at })
-    }
-
-    /// What the first request with this key was answered.
-    fn kept_answer(&mut self, once: Once, turn: &mut Turn<'_>) -> Result<Option<Vec<PublishedJob>>, Stop> {
-        let kept = match self.answers.get(&once.key) {
-            Some(recent) => recent.cloned(),
-            None => turn.fetch.view()?.answer(once.key)?,
-        };
-        let Some(kept) = kept else { return Ok(None) };
-        if kept.at.after(ANSWERS_KEPT) <= turn.now {
-            self.answers.put(turn.seq, kept.key, None);
-            turn.push(Op::DeleteAnswer(kept.key, kept.at));
-            return Ok(None);
-        }
-        if kept.body != once.body {
-            let detail =
-                "this Idempotency-Key came with another body before; give every request a key of its own";
-            return Err(Problem::not_allowed("idempotency_key_reused", detail).into());
-        }
-        Ok(Some(answers::read(&kept.answer)))
-    }
-
-    fn keep_answer(&mut self, once: Once, jobs: &[PublishedJob], turn: &mut Turn<'_>) {
-        let answer = answers::write(jobs).into();
-        let kept = KeptAnswer { key: once.key, at: turn.now, body: once.body, answer };
-        self.oldest_answer.get_or_insert(turn.now);
-        self.answers.put(turn.seq, once.key, Some(kept.clone()));
-        turn.push(Op::PutAnswer(Box::new(kept)));
-    }
-
-    /// Forgets answers that are too old. Whether there may be more of them.
-    pub(super) fn forget_answers(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        let end = turn.now.before(ANSWERS_KEPT);
-        if self.oldest_answer.is_none_or(|oldest| oldest > end) {
-            return Ok(false);
-        }
-        let old = turn.fetch.view()?.answers_before(Timestamp::MAX, RECORDS_MAX)?;
-        // One that was given anew is not the one that is read here, which went when it was.
-        let old = old.into_iter().filter(|(_, key)| self.answers.get(key).is_none());
-        let (gone, left): (Vec<_>, Vec<_>) = old.partition(|(at, _)| *at <= end);
-        for (at, key) in gone {
-            self.answers.put(turn.seq, key, None);
-            turn.push(Op::DeleteAnswer(key, at));
-        }
-        // What is too new to be seen in the store is not old either.
-        let unseen = (self.answers.len() > 0).then_some(turn.now);
-        self.oldest_answer = left.first().map(|(at, _)| *at).or(unseen);
-        Ok(self.oldest_answer.is_some_and(|oldest| oldest <= end))
     }
 }
 
