@@ -44,12 +44,15 @@ impl Back {
     }
 }
 
-/// Leases of one queue. Dropped before [`Leases::take`], they are given back.
+/// Leases of one queue. Let go and dropped before [`Leases::take`], they are given back.
 #[derive(Debug)]
 pub struct Leases {
     pub(super) jobs: Vec<LeasedJob>,
     lineage: Lineage,
     back: Back,
+    /// They are durable: there is something to give back. Before that, they are lost with their batch, and others may have
+    /// their numbers.
+    is_durable: bool,
 }
 
 /// A job that was leased, with its body as it is stored.
@@ -72,7 +75,13 @@ impl LeasedJob {
 
 impl Leases {
     pub(super) fn new(jobs: Vec<LeasedJob>, lineage: Lineage, back: Back) -> Self {
-        Self { jobs, lineage, back }
+        Self { jobs, lineage, back, is_durable: false }
+    }
+
+    /// The batch that they are in is durable.
+    pub(super) fn durable(mut self) -> Self {
+        self.is_durable = true;
+        self
     }
 
     /// What the consumer shows for a job.
@@ -90,7 +99,7 @@ impl Leases {
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        if !self.jobs.is_empty() {
+        if self.is_durable && !self.jobs.is_empty() {
             self.back.give(self.jobs.iter().map(|job| Held::new(self.lineage, job.reservation)).collect());
         }
     }

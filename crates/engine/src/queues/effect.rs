@@ -92,7 +92,7 @@ impl QueueEffect {
     pub(crate) fn release(self, outside: &Outside) {
         match self {
             Self::Published(reply, answer) => reply.send(answer),
-            Self::Leased(reply, leases) => reply.send(leases),
+            Self::Leased(reply, leases) => reply.send(leases.durable()),
             Self::Ready(signal) => {
                 // Whoever has gone has passed on what it was told.
                 let _gone = signal.send(());
