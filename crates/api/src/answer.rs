@@ -1,5 +1,7 @@
 //! An answer as status and bytes, which is also the form in which one is remembered for a repeated request.
 
+use std::sync::Arc;
+
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
@@ -44,6 +46,19 @@ impl Answer {
     pub(crate) fn refused(problem: &Problem) -> Self {
         let (status, document) = Document::of(problem);
         Self::json(status, &document)
+    }
+
+    /// The form in which the store keeps it: two bytes of status, and the body.
+    pub(crate) fn stored(&self) -> Arc<[u8]> {
+        let status = self.status.as_u16().to_be_bytes();
+        status.into_iter().chain(self.body.iter().copied()).collect()
+    }
+
+    /// Reads it back; `None` for what was never one.
+    pub(crate) fn from_stored(stored: &[u8]) -> Option<Self> {
+        let (status, body) = stored.split_first_chunk()?;
+        let status = StatusCode::from_u16(u16::from_be_bytes(*status)).ok()?;
+        Some(Self { status, body: Bytes::copy_from_slice(body) })
     }
 
     fn json(status: StatusCode, shape: &impl Serialize) -> Self {

@@ -1,9 +1,10 @@
 //! `Idempotency-Key`: a request that creates something and is repeated gets the answer of the first one.
 //!
-//! A key belongs to method, path and token. Its answer, refusals too, is remembered for 24 hours, in memory: a restart
-//! forgets it, and beyond the limits below the oldest are forgotten early, which a metric tells. "Not now" is not
-//! remembered. A repeat that comes while the first request is under way waits for it. What publishes jobs is remembered
-//! together with the jobs instead, where it survives a restart: see [`Creation::kept_with_jobs`].
+//! A key belongs to method, path and token. Its answer, refusals too, is kept in the store for 24 hours before it is given: a repeat
+//! finds it there after a restart too. Only where the server is killed between doing and keeping is a repeat, whose first request
+//! nobody was answered, done again. What publishes jobs is kept together with the jobs, so that there is no such gap: see
+//! [`Creation::kept_with_jobs`]. "Not now" is not kept. A repeat that comes while the first request is under way waits for it: for
+//! that, keys are remembered in memory, beyond the limits below the newest only, and a metric tells how many were forgotten early.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base::{Problem, Timestamp};
-use engine::queues::Once;
+use engine::queues::{Once, Queues};
 use engine::records::AnswerKey;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
@@ -70,7 +71,8 @@ impl Creation {
         let Some(key) = self.key else { return Ok(make(api.clone(), self.body).await?) };
         let (remembered, now) = (&api.shared.remembered, api.engine().clock().now());
         let kept = remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
-        let made = make(api.clone(), self.body);
+        let once = Once { key: AnswerKey(front(&key)), body: front(&kept.body) };
+        let made = kept_in_store(api.engine().queues(), once, make(api.clone(), self.body));
         Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
     }
 
@@ -81,6 +83,22 @@ impl Creation {
             .map(|key| Once { key: AnswerKey(front(&key)), body: front(&Sha256::digest(&self.body).into()) });
         (self.body, once)
     }
+}
+
+/// The answer that the store has, or else what `make` answers, which it has from then on.
+async fn kept_in_store(
+    queues: Queues,
+    once: Once,
+    make: impl Future<Output = Result<Answer, Problem>>,
+) -> Result<Answer, Problem> {
+    if let Some(answer) = queues.recall(once).await?.as_deref().and_then(Answer::from_stored) {
+        return Ok(answer);
+    }
+    let answer = make.await.unwrap_or_else(|problem| Answer::refused(&problem));
+    if !answer.status.is_server_error() {
+        queues.remember(once, answer.stored()).await?;
+    }
+    Ok(answer)
 }
 
 /// Half of a digest is enough to tell any two apart that are not made up to be alike.

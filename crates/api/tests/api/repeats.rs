@@ -39,6 +39,16 @@ async fn a_repeated_creation_gets_the_same_answer() {
 }
 
 #[tokio::test]
+async fn a_repeat_after_a_restart_gets_the_same_answer() {
+    let server = Server::start().await;
+    let first = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    let server = server.restart().await;
+    let again = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
+    assert_eq!(clients(&server).await, 1);
+}
+
+#[tokio::test]
 async fn a_key_with_another_body_is_refused() {
     let server = Server::start().await;
     send(&server, "POST /v1/clients", "k", CLIENT).await;

@@ -83,9 +83,18 @@ impl Server {
     /// With that many partitions, and routes beside those of the API.
     pub(crate) async fn start_with(partitions: u16, more: Router) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
-        let clock = Arc::new(TickingClock(AtomicI64::new(BEGIN)));
+        Self::over(store, Arc::new(TickingClock(AtomicI64::new(BEGIN))), more).await
+    }
+
+    /// The same data, served anew.
+    pub(crate) async fn restart(self) -> Self {
+        self.engine.stop().await;
+        Self::over(self.store, self.clock, Router::new()).await
+    }
+
+    async fn over(store: Arc<MemoryStore>, clock: Arc<TickingClock>, more: Router) -> Self {
         let (port, engine_clock) = (Arc::clone(&store), Arc::clone(&clock));
-        let engine = Engine::start(settings(), port, engine_clock).await.expect("an empty store loads");
+        let engine = Engine::start(settings(), port, engine_clock).await.expect("the store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let state = ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::default()));
         let ended = AttemptEnd {
