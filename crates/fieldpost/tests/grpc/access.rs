@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::reports_client::ReportsClient;
 use grpc::proto::work_request::Open;
 use grpc::proto::{GetRequest, SendRequest, WorkRequest, get_request};
+use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
@@ -32,7 +37,11 @@ struct Guarded {
 
 impl Guarded {
     async fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::start_in(tempfile::tempdir().expect("a folder"), "").await
+    }
+
+    /// With these lines in the file before the tokens.
+    async fn start_in(folder: tempfile::TempDir, lines: &str) -> Self {
         let config = folder.path().join("f.toml");
         let tokens = TOKENS.map(|(name, scope)| {
             let digest: String = {
@@ -41,7 +50,7 @@ impl Guarded {
             };
             format!("[[auth.tokens]]\nname = \"{name}\"\nsha256 = \"{digest}\"\nscopes = [\"{scope}\"]\n")
         });
-        fs::write(&config, tokens.concat()).expect("written");
+        fs::write(&config, format!("{lines}\n{}", tokens.concat())).expect("written");
         let mut site = Site::new(Path::new(BINARY), &[]).expect("a directory");
         // The program gets its arguments behind these, and the last thing that it is told is the file.
         let script = format!("exec \"$@\" --config {}", config.display());
@@ -50,15 +59,15 @@ impl Guarded {
         Self { site, _server: server, _folder: folder }
     }
 
-    async fn channel(&self) -> Channel {
+    fn address(&self) -> String {
         let text = fs::read(self.site.log_path().with_file_name("ready.json")).expect("it was written");
         let ready: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-        let address = ready["grpc"].as_str().expect("gRPC is on");
-        Endpoint::from_shared(format!("http://{address}"))
-            .expect("an address")
-            .connect()
-            .await
-            .expect("it listens")
+        ready["grpc"].as_str().expect("gRPC is on").to_owned()
+    }
+
+    async fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address())).expect("an address");
+        endpoint.connect().await.expect("it listens")
     }
 }
 
@@ -135,4 +144,34 @@ async fn what_is_no_method_and_what_is_no_grpc_is_told_so() {
     let path = "/fieldpost.v1.Jobs/Nothing".parse().expect("a path");
     let answer = inner.unary(Request::new(SendRequest::default()), path, codec).await;
     assert_eq!(answer.expect_err("there is none").code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn over_tls_it_is_agreed_to_speak_http_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    fs::write(folder.path().join("cert.pem"), cert.pem()).expect("written");
+    fs::write(folder.path().join("key.pem"), signing_key.serialize_pem()).expect("written");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let lines = format!("[tls]\ncert = \"{}\"\nkey = \"{}\"\n", file("cert.pem"), file("key.pem"));
+    let server = Guarded::start_in(folder, &lines).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(cert.der().clone()).expect("a root");
+    for (offers, expect) in [(&[&b"h2"[..], b"http/1.1"][..], Some(&b"h2"[..])), (&[], None)] {
+        let mut config =
+            rustls::ClientConfig::builder().with_root_certificates(roots.clone()).with_no_client_auth();
+        config.alpn_protocols = offers.iter().map(|offer| offer.to_vec()).collect();
+        let stream = TcpStream::connect(server.address()).await.expect("it listens");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let mut stream = connected.expect("agreed");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), expect);
+        // The preface and an empty SETTINGS frame; the server's first frame is its SETTINGS.
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        stream.write_all(preface).await.expect("sent");
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.expect("a frame");
+        assert_eq!((head[3], &head[5..]), (4, &[0, 0, 0, 0][..]));
+    }
 }

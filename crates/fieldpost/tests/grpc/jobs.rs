@@ -245,3 +245,32 @@ async fn a_recurring_job_comes_again() {
     assert_eq!(ids[0], ids[1]);
     assert_eq!(rig.figure(QUEUE, "scheduled").await, 0);
 }
+
+#[tokio::test]
+async fn large_messages_are_taken_up_to_their_limit() {
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await.max_encoding_message_size(64 << 20).max_decoding_message_size(64 << 20);
+    let large = |count: usize| {
+        let data = vec![7; 1_000_000];
+        let job = NewJob { payload: Some(new_job::Payload::Data(data.into())), ..NewJob::default() };
+        publish(vec![job; count])
+    };
+    // More at a time than there are places for.
+    let many = (0..20).map(|_| {
+        let mut jobs = jobs.clone();
+        async move { jobs.publish(large(2)).await.expect("published").into_inner().jobs.len() }
+    });
+    assert_eq!(futures_util::future::join_all(many).await.iter().sum::<usize>(), 40);
+    let too_large = jobs.publish(large(17)).await.expect_err("over 16 MiB");
+    assert_eq!(too_large.code(), Code::OutOfRange, "{too_large}");
+    let mut got = 0;
+    while got < 40 {
+        let more = consume(&mut jobs, 40).await;
+        assert!(
+            more.iter()
+                .all(|job| matches!(&job.payload, Some(job::Payload::Data(data)) if data.len() == 1_000_000))
+        );
+        assert!(!more.is_empty(), "{got} came");
+        got += more.len();
+    }
+}
