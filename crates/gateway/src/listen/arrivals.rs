@@ -229,3 +229,86 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// Says everything again, until nothing more comes or the server stops.
+    #[derive(Clone)]
+    struct Echo(watch::Receiver<bool>);
+
+    impl Speak for Echo {
+        async fn speak<S>(&self, mut stream: S)
+        where
+            S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        {
+            let mut stop = self.0.clone();
+            let mut byte = [0];
+            loop {
+                tokio::select! {
+                    read = stream.read_exact(&mut byte) => if read.is_err() { return },
+                    () = stopped(&mut stop) => byte = *b"!",
+                }
+                if stream.write_all(&byte).await.is_err() || byte == *b"!" {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn serve(connections_max: usize) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Figures) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let stop = watch::Sender::new(false);
+        let arrivals = Arrivals::new(listener, "test", connections_max);
+        let figures = arrivals.figures.clone();
+        let running = tokio::spawn(arrivals.run(Echo(stop.subscribe()), stop.subscribe()));
+        (address, stop, running, figures)
+    }
+
+    async fn said_again(stream: &mut TcpStream) -> bool {
+        let mut byte = [0];
+        stream.write_all(b"x").await.is_ok() && stream.read_exact(&mut byte).await.is_ok() && byte == *b"x"
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_is_closed_and_a_place_that_is_left_is_given_again() {
+        let (address, _stop, _running, figures) = serve(1).await;
+        let mut first = TcpStream::connect(address).await.expect("it listens");
+        assert!(said_again(&mut first).await);
+        let mut second = TcpStream::connect(address).await.expect("it listens");
+        assert!(!said_again(&mut second).await, "everybody is quick");
+        drop(first);
+        let again = async {
+            loop {
+                let mut third = TcpStream::connect(address).await.expect("it listens");
+                if said_again(&mut third).await {
+                    return third;
+                }
+            }
+        };
+        let third = timeout(HANDSHAKE_MAX, again).await.expect("there is room again");
+        assert_eq!(figures.connections.get(), 1);
+        drop(third);
+    }
+
+    #[tokio::test]
+    async fn a_stop_is_told_to_all_and_waits_for_what_they_have_to_say() {
+        let (address, stop, running, figures) = serve(9).await;
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        assert!(said_again(&mut stream).await);
+        stop.send_replace(true);
+        let mut last = Vec::new();
+        stream.read_to_end(&mut last).await.expect("closed in order");
+        assert_eq!(last, b"!");
+        running.await.expect("no panic");
+        assert_eq!(figures.connections.get(), 0);
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+}
