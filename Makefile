@@ -8,10 +8,10 @@ CARGO ?= cargo
 LOCKED := $(if $(CI),--locked)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-counts fixture fuzz clean
+.PHONY: help setup build run demo test unit simulate-long lint deny fmt bench bench-jobs-large bench-counts fixture fuzz clean
 
 help: ## say what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what building, tests and benchmarks need (Debian packages, only the missing ones)
 	@scripts/setup build test bench
@@ -54,12 +54,18 @@ fmt: ## format every Rust file
 	$(CARGO) fmt --all
 
 # The data lies below target/, because /tmp may be in memory, where a sync costs nothing.
-bench: ## print figures of this machine beside Mosquitto's and NATS'; the raw run goes to benches/runs
+bench: ## print figures of this machine beside Mosquitto's, NATS' and beanstalkd's; the raw run goes to benches/runs
 	@scripts/setup build bench
 	@mkdir -p target/bench
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench main_job
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench overload
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench jobs
 	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package store --bench readings | tee -a "$$(ls -t benches/runs/*.txt | head -n 1)"
+
+bench-jobs-large: ## the same with 20,000,000 delayed jobs, which takes minutes and gigabytes of disk
+	@scripts/setup build bench
+	@mkdir -p target/bench
+	TMPDIR=$(CURDIR)/target/bench $(CARGO) bench $(LOCKED) --package fieldpost --bench jobs -- large
 
 # make bench-counts RECORD=1 writes the counts of this toolchain into benches/counts
 bench-counts: ## count the instructions of the hot paths; fails where one has risen by more than 3 %

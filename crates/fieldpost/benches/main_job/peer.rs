@@ -1,6 +1,8 @@
 //! Another program as a peer, from Debian's packages: a server of our own on a free loopback port, killed when it is dropped.
 
+use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -28,13 +30,23 @@ impl Peer {
         binary: &str,
         config: impl FnOnce(u16, &Path) -> String,
     ) -> Result<Self, Failure> {
+        let arguments = |port, folder: &Path| {
+            let file = folder.join("config");
+            fs::write(&file, config(port, folder))?;
+            Ok(vec!["-c".into(), file.into()])
+        };
+        Self::start_with(binary, arguments).await
+    }
+
+    /// Starts `binary` with these arguments, for a port and a folder for its data.
+    pub(super) async fn start_with(
+        binary: &str,
+        arguments: impl FnOnce(u16, &Path) -> io::Result<Vec<OsString>>,
+    ) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        let file = folder.path().join("config");
-        fs::write(&file, config(address.port(), folder.path()))?;
         let process = Command::new(binary)
-            .arg("-c")
-            .arg(&file)
+            .args(arguments(address.port(), folder.path())?)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

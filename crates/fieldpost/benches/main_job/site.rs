@@ -7,7 +7,8 @@ use simulator::server::{Server, Site};
 
 use super::Failure;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A start with millions of things to load takes a while.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running server on an empty data directory. Devices register by reporting; webhooks may go to this machine.
 pub(super) struct Fieldpost {
@@ -17,11 +18,17 @@ pub(super) struct Fieldpost {
 
 impl Fieldpost {
     pub(super) async fn start() -> Result<Self, Failure> {
-        let settings = [
+        Self::start_with(&[]).await
+    }
+
+    /// With `more` than the settings that all of them share.
+    pub(super) async fn start_with(more: &[(&str, &str)]) -> Result<Self, Failure> {
+        let shared = [
             ("FIELDPOST_DEVICES__UNKNOWN", "register"),
             ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
             ("FIELDPOST_DURABILITY__SYNC", "always"),
         ];
+        let settings = [&shared, more].concat();
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings)?;
         let server = site.start(PATIENCE).await?;
         Ok(Self { site, server })

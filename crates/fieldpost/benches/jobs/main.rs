@@ -1,0 +1,104 @@
+//! `make bench`: what this machine does with queues of jobs, beside beanstalkd in the same run and beside what lmstfy did.
+//!
+//! Everything is measured from outside, on the built binary with `durability.sync = "always"`, with payloads of 100 bytes.
+//! The clients are lean: ready-made requests, and answers of which no more is read than is needed. `cargo bench --bench jobs
+//! -- publish work` runs those two parts alone; `large` (`make bench-jobs-large`) runs only when it is named.
+//!
+//! This is no regression test: figures of a shared machine differ from run to run.
+
+#[path = "../main_job/machine.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod machine;
+#[path = "../main_job/peer.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod peer;
+#[path = "../main_job/report.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod report;
+#[path = "../main_job/site.rs"]
+#[allow(dead_code, reason = "shared with another benchmark")]
+mod site;
+
+mod beanstalkd;
+mod delayed;
+mod http;
+mod lateness;
+mod lmstfy;
+mod publish;
+mod replies;
+mod work;
+mod work_stream;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use report::Report;
+use tokio::task::JoinSet;
+
+/// What can go wrong in a benchmark: anything, and then there is no table.
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Rounds of each rate; the median of them is the figure.
+const ROUNDS: usize = 3;
+
+/// The compact text of a payload, 100 bytes of it: what every job here carries.
+const PAYLOAD: &str =
+    r#""the payload of a job: a hundred bytes of JSON, counted with the quotes that stand around this text""#;
+const _: () = assert!(PAYLOAD.len() == 100);
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --benches` runs this too, and only wants to know that it starts.
+    if arguments.iter().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    let named: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(&named))
+}
+
+/// Runs the named parts, or all that take no longer than a few minutes.
+async fn run(named: &[&str]) -> Result<(), Failure> {
+    const PARTS: [&str; 6] = ["publish", "lmstfy", "work", "lateness", "delayed", "large"];
+    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
+        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
+    }
+    let wanted = |part: &str| named.contains(&part) || (named.is_empty() && part != "large");
+    let mut report = Report::open()?;
+    machine::describe(&mut report)?;
+    if wanted("publish") {
+        publish::one_by_one_beside_beanstalkd(&mut report).await?;
+        publish::in_batches(&mut report).await?;
+    }
+    if wanted("lmstfy") {
+        lmstfy::publish(&mut report).await?;
+        lmstfy::consume(&mut report).await?;
+    }
+    if wanted("work") {
+        work::beside_beanstalkd(&mut report).await?;
+    }
+    if wanted("lateness") {
+        lateness::of_delayed_jobs(&mut report).await?;
+    }
+    if wanted("delayed") {
+        delayed::two_million(&mut report).await?;
+    }
+    if wanted("large") {
+        delayed::twenty_million(&mut report).await?;
+    }
+    report.finish()
+}
+
+/// Runs `lane` so often at once, and says how long it took until the last was done.
+async fn lanes<F>(count: u32, lane: impl Fn(u32) -> F) -> Result<Duration, Failure>
+where
+    F: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let start = Instant::now();
+    let mut running: JoinSet<_> = (0..count).map(lane).collect();
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(start.elapsed())
+}

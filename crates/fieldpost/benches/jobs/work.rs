@@ -1,0 +1,80 @@
+//! Jobs taken and acknowledged on gRPC `Work` streams, beside reservations and deletions that are sent ahead to beanstalkd.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::report::Report;
+use super::site::Fieldpost;
+use super::work_stream::WorkStream;
+use super::{Failure, ROUNDS, beanstalkd, lanes, publish};
+
+const STREAMS: u32 = 8;
+const CREDITS: u64 = 512;
+const JOBS: u64 = 400_000;
+
+/// beanstalkd gains nothing from more than these.
+const PEER_CONNECTIONS: u32 = 8;
+const PEER_IN_FLIGHT: u64 = 64;
+const PEER_JOBS: u64 = 204_800;
+
+/// All of them on one queue, whose jobs are there already; ours durable with every lease and every acknowledgement, the
+/// peer's in memory.
+pub(super) async fn beside_beanstalkd(report: &mut Report) -> Result<(), Failure> {
+    const OWN: &str = "jobs_done_grpc_work_8streams_512credits_1queue";
+    const PEER: &str = "beanstalkd_reserve_delete_8x64_in_memory";
+    let server = Fieldpost::start().await?;
+    let peer = beanstalkd::in_memory().await?;
+    let rest = server.site.http.address().await;
+    let grpc = address(&server)?;
+    let (mut own, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        publish::publish(rest, STREAMS, 1_000, JOBS).await?;
+        let took = work(grpc, JOBS).await?;
+        own.push(report.round(OWN, JOBS, took)?);
+        beanstalkd::put(peer.address, PEER_CONNECTIONS, PEER_IN_FLIGHT, PEER_JOBS).await?;
+        let took =
+            beanstalkd::reserve_and_delete(peer.address, PEER_CONNECTIONS, PEER_IN_FLIGHT, PEER_JOBS).await?;
+        beside.push(report.round(PEER, PEER_JOBS, took)?);
+    }
+    server.stop().await?;
+    report.rate(OWN, own, Some((PEER, beside)));
+    Ok(())
+}
+
+/// Where gRPC listens.
+pub(super) fn address(server: &Fieldpost) -> Result<SocketAddr, Failure> {
+    let ready = std::fs::read(server.site.log_path().with_file_name("ready.json"))?;
+    let ready: Value = serde_json::from_slice(&ready)?;
+    Ok(ready["grpc"].as_str().ok_or("gRPC is not on")?.parse()?)
+}
+
+/// Works until `total` jobs are done, durably; how long that took.
+async fn work(address: SocketAddr, total: u64) -> Result<Duration, Failure> {
+    let left = watch::Sender::new(total);
+    lanes(STREAMS, |_| work_lane(address, left.clone())).await
+}
+
+async fn work_lane(address: SocketAddr, left: watch::Sender<u64>) -> Result<(), Failure> {
+    let mut stream = WorkStream::open(address, "one", CREDITS).await?;
+    let mut over = left.subscribe();
+    let mut acked = 0;
+    loop {
+        let heard = tokio::select! {
+            heard = stream.hear() => heard?,
+            _ = over.wait_for(|left| *left == 0) => return Ok(()),
+        };
+        if !heard.jobs.is_empty() {
+            stream.done(&heard).await?;
+        }
+        // A message with jobs alone counts none.
+        let more = heard.acked.saturating_sub(acked);
+        acked += more;
+        left.send_if_modified(|left| {
+            *left -= more;
+            *left == 0
+        });
+    }
+}
