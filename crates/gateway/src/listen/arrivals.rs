@@ -102,17 +102,17 @@ impl Arrivals {
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let Figures { connections, connects, accept_errors, shown_out, handshakes } = &self.figures;
-        let named = |what: &str| format!("fieldpost_{}_{what}", self.name);
-        registry.register(named("connections"), "Connections now", connections.clone());
+        let name = self.name;
+        registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
         let help = "Connections by what came of them: accepted, dropped";
-        connects.register(registry, &named("connects"), help);
+        connects.register(registry, &format!("fieldpost_{name}_connects"), help);
         let help = "Connections that could not be accepted";
-        registry.register(named("accept_errors"), help, accept_errors.clone());
+        registry.register(format!("fieldpost_{name}_accept_errors"), help, accept_errors.clone());
         let help = "Slow connections that were closed because another needed their place";
-        registry.register(named("shown_out"), help, shown_out.clone());
+        registry.register(format!("fieldpost_{name}_shown_out"), help, shown_out.clone());
         if self.tls.is_some() {
             let help = "Connections that began with TLS, by result: agreed, failed, too_slow";
-            handshakes.register(registry, &named("tls_handshakes"), help);
+            handshakes.register(registry, &format!("fieldpost_{name}_tls_handshakes"), help);
         }
     }
 
