@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::duration::DURATION_MAX;
+use base::limits::JOB_TRIES_MAX;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
 use engine::queues::{Due, JobChange, NewJob, OnConflict, Recurs};
@@ -11,7 +12,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Members};
 use super::payload;
-use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time};
+use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time, whole};
 use crate::openapi::words;
 use crate::problem::quoted;
 
@@ -78,7 +79,7 @@ fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
     let mut job = NewJob::new(payload.ok_or_else(|| missing("payload or payload_base64 has to be there"))?);
     job.due = due(members.optional("delay", duration)?, members.optional("run_at", time)?, now)?;
     job.ttl = members.optional("ttl", some_duration)?;
-    if let Some(tries) = members.optional("tries", count)? {
+    if let Some(tries) = members.optional("tries", tries)? {
         job.tries = tries;
     }
     job.alias = members.optional("alias", text)?;
@@ -145,6 +146,14 @@ fn missing(detail: &str) -> Problem {
 
 fn text(name: &str, json: &str) -> Result<CompactString, Problem> {
     string(name, json).map(CompactString::from)
+}
+
+fn tries(name: &str, json: &str) -> Result<u32, Problem> {
+    let number = whole(name, json)?;
+    u32::try_from(number).ok().filter(|number| (1..=JOB_TRIES_MAX).contains(number)).ok_or_else(|| {
+        let detail = format!("{name} is {number}; it must be 1 to {JOB_TRIES_MAX}");
+        Problem::not_allowed("invalid_tries", detail)
+    })
 }
 
 fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
@@ -224,7 +233,7 @@ mod tests {
             (r#"{"payload":1,"run_at":"tomorrow"}"#, "invalid_time", "tomorrow"),
             (r#"{"payload":1,"run_at":"2999-01-01T00:00:00Z"}"#, "invalid_time", "ten years"),
             (r#"{"payload":1,"ttl":"0s"}"#, "invalid_duration", "ttl"),
-            (r#"{"payload":1,"tries":0}"#, "invalid_number", "tries is 0"),
+            (r#"{"payload":1,"tries":0}"#, "invalid_tries", "tries is 0"),
             (r#"{"payload":1,"tries":1.5}"#, "invalid_number", "1.5"),
             (r#"{"payload":1,"tries":"1"}"#, "wrong_type", "tries is a string"),
             (r#"{"payload":1,"on_conflict":"merge"}"#, "unknown_word", "reject, keep, replace"),

@@ -38,7 +38,7 @@ async fn a_job_that_may_not_be_is_refused() {
         (r#"{"payload":1,"run_at":5}"#, 422, "wrong_type", "run_at is a number"),
         (r#"{"payload":1,"ttl":"0s"}"#, 422, "invalid_duration", "ttl"),
         (r#"{"payload":1,"delay":"2s","ttl":"1s"}"#, 422, "invalid_ttl", "ttl"),
-        (r#"{"payload":1,"tries":0}"#, 422, "invalid_number", "tries"),
+        (r#"{"payload":1,"tries":0}"#, 422, "invalid_tries", "tries"),
         (r#"{"payload":1,"tries":1000001}"#, 422, "invalid_tries", "tries"),
         (r#"{"payload":1,"tries":true}"#, 422, "wrong_type", "tries is a boolean"),
         (r#"{"payload":1,"alias":""}"#, 422, "invalid_name", "alias"),

@@ -73,7 +73,7 @@ const REFUSALS: &[(&str, &str, &str, u16, &str)] = &[
         "conflicting_fields",
     ),
     ("POST", "/jobs", r#"{"payload":1,"delay":"4000d"}"#, 422, "invalid_duration"),
-    ("POST", "/jobs", r#"{"payload":1,"tries":0}"#, 422, "invalid_number"),
+    ("POST", "/jobs", r#"{"payload":1,"tries":0}"#, 422, "invalid_tries"),
     ("POST", "/jobs", r#"{"payload":1,"alias":"held"}"#, 409, "alias_taken"),
     (
         "POST",
