@@ -53,7 +53,11 @@ impl QueuePartition {
         let head = match (job, self.key_of(queue)) {
             (_, None) => None,
             (Some(job), Some(key)) => self.find(key, job, turn)?,
-            (None, Some(key)) => self.jobs.peek(key),
+            (None, Some(key)) => match self.jobs.peek(key) {
+                // What is ready may be in the store.
+                None if self.read_in(turn)? => self.jobs.peek(key),
+                first => first,
+            },
         };
         let head = head.ok_or_else(|| unknown_job(queue))?;
         Ok(self.seen(head, turn)?)
@@ -120,7 +124,8 @@ impl QueuePartition {
             self.put_body(head.id, Arc::from(body.write()), turn);
         }
         turn.touched.push(key);
-        let head = self.jobs.get(head.id).unwrap_or(head);
+        // It may be parked again, until its new time.
+        let head = self.find(key, &JobRef::Id(head.id), turn)?.unwrap_or(head);
         Ok(self.seen(head, turn)?)
     }
 
