@@ -10,7 +10,7 @@ use crate::queues::id;
 
 /// Jobs that are read in at once by their time, and of a line; besides as many as were taken out since the view's moment, which it
 /// still shows.
-const TIMED_AT_ONCE: usize = 1_000;
+const TIMED_AT_ONCE: usize = 4_000;
 const LINED_AT_ONCE: usize = 256;
 
 impl QueuePartition {
