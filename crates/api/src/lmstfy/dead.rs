@@ -33,7 +33,11 @@ struct Respawned {
 pub(super) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
     if let Some(id) = job::id(id) {
         match shared.queues.cancel(queue, JobRef::Id(id)).await {
-            Ok(()) | Err(Problem { status: 404, .. }) => {}
+            Ok(()) => {}
+            // An acknowledgement that comes too late is still one.
+            Err(Problem { status: 404, .. }) => {
+                shared.queues.delete_dead_job(queue, id).await?;
+            }
             Err(problem) => return Err(problem.into()),
         }
     }
@@ -59,8 +63,7 @@ pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, A
 pub(super) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
     let limit = limit(query)?;
     let ttl = query.signed("ttl", TTL_SECONDS.cast_signed(), 0).ok_or_else(|| Answer::bad("invalid ttl"))?;
-    let ttl = ttl.cast_unsigned().min(u32::MAX.into());
-    let ttl = (ttl > 0).then(|| Duration::from_secs(ttl));
+    let ttl = Some(Duration::from_secs(ttl.cast_unsigned().min(u32::MAX.into())));
     let mut count = 0;
     while count < limit {
         let step = (limit - count).min(JOBS_PER_CALL_MAX);

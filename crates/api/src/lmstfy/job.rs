@@ -3,7 +3,7 @@
 use base::Timestamp;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use engine::queues::{Attributes, Consumed, JobView, Payload, id_from_text, id_text};
+use engine::queues::{Attributes, Consumed, DeadView, JobView, Payload, id_from_text, id_text};
 use engine::records::JobId;
 use serde_json::to_writer;
 
@@ -61,9 +61,15 @@ impl<'a> Shown<'a> {
     }
 
     /// A dead job, which does not expire any more.
-    pub(super) fn dead(id: JobId, payload: &'a Payload) -> Self {
-        let published_at = published_at(id);
-        Self { id, payload, attributes: &[], published_at, expires_at: None, tries_left: 0 }
+    pub(super) fn dead(job: &'a DeadView) -> Self {
+        Self {
+            id: job.dead.id,
+            payload: &job.payload,
+            attributes: &job.attributes,
+            published_at: published_at(job.dead.id),
+            expires_at: None,
+            tries_left: 0,
+        }
     }
 
     /// Writes it, with `msg` if there is one. Names are plain characters.
@@ -174,7 +180,8 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&text), expect);
         text.clear();
         let json = Payload::Json(Arc::from("{}"));
-        Shown::dead(shown.id, &json).write(&mut text, "n", "q", None, Timestamp(1_000));
+        let dead = Shown { payload: &json, attributes: &[], expires_at: None, tries_left: 0, ..shown };
+        dead.write(&mut text, "n", "q", None, Timestamp(1_000));
         let expect = r#"{"attributes":null,"data":"e30=","elapsed_ms":0,"job_id":"00000000Z80000000000000000","namespace":"n","queue":"q","remain_tries":0,"ttl":0}"#;
         assert_eq!(String::from_utf8_lossy(&text), expect);
     }

@@ -9,9 +9,6 @@ use super::Shared;
 use super::answer::Answer;
 use super::job::{self, Shown};
 
-/// Dead letters that are looked through for a job, the oldest first.
-const DEAD_LOOKED_AT: usize = 100;
-
 #[derive(Serialize)]
 pub(super) struct Size<'a> {
     namespace: &'a str,
@@ -45,9 +42,8 @@ pub(super) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<
         Err(Problem { status: 404, .. }) => {}
         Err(problem) => return Err(problem.into()),
     }
-    let dead = shared.queues.dead(queue, None, DEAD_LOOKED_AT).await?;
-    let dead = dead.iter().find(|dead| dead.dead.id == id).ok_or_else(not_found)?;
-    Ok(shown(shared, queue, Shown::dead(id, &dead.payload)))
+    let dead = shared.queues.dead_job(queue, id).await?.ok_or_else(not_found)?;
+    Ok(shown(shared, queue, Shown::dead(&dead)))
 }
 
 fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {

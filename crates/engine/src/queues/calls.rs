@@ -323,7 +323,17 @@ impl Queues {
         Ok(ask(self.door(queue), dead).await?)
     }
 
-    /// Has dead jobs tried again, with all their tries; answers how many.
+    /// The dead letter of a job, if there is one.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn dead_job(&self, queue: &QueueName, job: JobId) -> Result<Option<DeadView>, Problem> {
+        let found = ask(self.door(queue), |reply| QueueInput::FindDead(queue.clone(), job, reply)).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Has dead jobs tried again, with all their tries; answers how many. They have the time to live that they were published with, or
+    /// `ttl` from now on; zero is for ever.
     ///
     /// # Errors
     /// 422 for too many ids.
@@ -353,14 +363,25 @@ impl Queues {
         let (mut deleted, most) = (0, most.unwrap_or(usize::MAX));
         while deleted < most {
             let step = (most - deleted).min(JOBS_PER_CALL_MAX);
-            let gone =
-                ask(self.door(queue), |reply| QueueInput::DeleteDead(queue.clone(), step, reply)).await?;
+            let gone = self.delete_these(queue, Dead::Oldest(step)).await?;
             deleted += gone;
             if gone < step {
                 break;
             }
         }
         Ok(deleted)
+    }
+
+    /// Deletes the dead letter of a job; answers whether there was one.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`].
+    pub async fn delete_dead_job(&self, queue: &QueueName, job: JobId) -> Result<bool, Problem> {
+        Ok(self.delete_these(queue, Dead::Ids(vec![job])).await? > 0)
+    }
+
+    async fn delete_these(&self, queue: &QueueName, which: Dead) -> Result<usize, Problem> {
+        Ok(ask(self.door(queue), |reply| QueueInput::DeleteDead(queue.clone(), which, reply)).await?)
     }
 
     async fn ask_queue<T>(

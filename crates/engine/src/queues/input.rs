@@ -144,8 +144,10 @@ pub enum QueueInput {
         /// Gets how many.
         reply: Reply<Answered<usize>>,
     },
-    /// Delete dead letters, the oldest first; at most so many.
-    DeleteDead(QueueName, usize, Reply<usize>),
+    /// Find a dead letter by its job's id.
+    FindDead(QueueName, JobId, Reply<Vec<DeadView>>),
+    /// Delete dead letters.
+    DeleteDead(QueueName, Dead, Reply<usize>),
 }
 
 /// A call about a queue, or queues, as a whole.

@@ -255,8 +255,11 @@ impl QueuePartition {
             QueueInput::Respawn { queue, which, ttl, reply } => {
                 QueueEffect::Respawned(reply, Ok(self.respawn(&queue, &which, ttl, turn)?))
             }
-            QueueInput::DeleteDead(queue, most, reply) => {
-                QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, most, turn)?)
+            QueueInput::FindDead(queue, id, reply) => {
+                QueueEffect::DeadListed(reply, self.find_dead(&queue, id, turn)?.into_iter().collect())
+            }
+            QueueInput::DeleteDead(queue, which, reply) => {
+                QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, &which, turn)?)
             }
             QueueInput::Recall(once, reply) => {
                 QueueEffect::Recalled(reply, answered(self.recall(once, turn))?)

@@ -75,7 +75,18 @@ async fn dead_jobs_are_tried_again_or_deleted_the_oldest_first() {
     assert_eq!(rig.ask("GET", "q/deadletter", b"").await.json()["deadletter_head"], json!(ids[2]));
     let respawned = rig.ask("PUT", "q/deadletter?limit=9223372036854775807&ttl=0", b"").await;
     assert_eq!(respawned.json()["count"], 1);
-    rig.consume("q?ttr=60").await;
+    assert_eq!(rig.consume("q?ttr=60").await["ttl"], 0);
+}
+
+#[tokio::test]
+async fn a_late_acknowledgement_makes_a_dead_job_go_away() {
+    let rig = Rig::start().await;
+    let id = rig.publish("q", b"x").await;
+    rig.consume("q?ttr=0").await;
+    rig.until_size("q/deadletter/size", 1).await;
+    assert_eq!(rig.ask("DELETE", &format!("q/job/{id}"), b"").await.status, 204);
+    rig.until_size("q/deadletter/size", 0).await;
+    assert_eq!(rig.ask("GET", &format!("q/job/{id}"), b"").await.status, 404);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use store::StoreError;
 use super::ending::Ended;
 use super::{QueuePartition, RECORDS_MAX, Turn};
 use crate::queues::input::Dead;
-use crate::queues::{Payload, QueueName, body, checks, id};
+use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
 /// Dead letters that a queue keeps when its users set nothing.
 const DEAD_MAX: u64 = 1_000_000;
@@ -23,6 +23,8 @@ pub struct DeadView {
     pub dead: DeadJob,
     /// What it carries.
     pub payload: Payload,
+    /// For edges only.
+    pub attributes: Attributes,
 }
 
 impl QueuePartition {
@@ -125,26 +127,52 @@ impl QueuePartition {
         let stored = stored.into_iter().map(|dead| ((dead.queue, dead.number), dead)).collect();
         let wanted = |dead: &DeadJob| dead.queue == key && after.is_none_or(|after| dead.number > after);
         let page = self.dead.merged(stored, whole, limit, |dead| dead.number, wanted);
-        let view = |dead: DeadJob| {
-            let body = self.body(dead.id, turn)?;
-            // A payload that cannot be read shows as nothing rather than hiding the others.
-            let payload =
-                body::read(&body).map_or_else(|_| Payload::Json("null".into()), |body| body.payload);
-            Ok(DeadView { dead, payload })
-        };
-        page.into_iter().map(view).collect()
+        page.into_iter().map(|dead| self.view_dead(dead, turn)).collect()
+    }
+
+    /// With what it carries; a body that cannot be read shows as nothing rather than hiding the others.
+    fn view_dead(&self, dead: DeadJob, turn: &Turn<'_>) -> Result<DeadView, StoreError> {
+        let body = body::read(&self.body(dead.id, turn)?);
+        let nothing = || (Payload::Json("null".into()), Attributes::new());
+        let (payload, attributes) = body.map_or_else(|_| nothing(), |body| (body.payload, body.attributes));
+        Ok(DeadView { dead, payload, attributes })
+    }
+
+    pub(super) fn find_dead(
+        &self,
+        queue: &QueueName,
+        id: JobId,
+        turn: &Turn<'_>,
+    ) -> Result<Option<DeadView>, StoreError> {
+        let Some(key) = self.key_of(queue) else { return Ok(None) };
+        let dead = self.dead_by_id(key, id, turn)?;
+        dead.map(|dead| self.view_dead(dead, turn)).transpose()
     }
 
     pub(super) fn delete_dead(
         &mut self,
         queue: &QueueName,
-        most: usize,
+        which: &Dead,
         turn: &mut Turn<'_>,
     ) -> Result<usize, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(0) };
-        let oldest = self.oldest_dead(key, most.min(RECORDS_MAX), turn)?;
-        self.remove_dead(key, &oldest, true, turn);
-        Ok(oldest.len())
+        let dead = self.these_dead(key, which, turn)?;
+        self.remove_dead(key, &dead, true, turn);
+        Ok(dead.len())
+    }
+
+    fn these_dead(&self, key: QueueKey, which: &Dead, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
+        let ids = match which {
+            Dead::Oldest(most) => return self.oldest_dead(key, (*most).min(RECORDS_MAX), turn),
+            Dead::Ids(ids) => ids,
+        };
+        let mut found: Vec<DeadJob> = Vec::with_capacity(ids.len());
+        for id in ids {
+            let known = |dead: &DeadJob| found.iter().any(|other| other.number == dead.number);
+            let dead = self.dead_by_id(key, *id, turn)?.filter(|dead| !known(dead));
+            found.extend(dead);
+        }
+        Ok(found)
     }
 
     pub(super) fn respawn(
@@ -155,19 +183,7 @@ impl QueuePartition {
         turn: &mut Turn<'_>,
     ) -> Result<usize, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(0) };
-        let dead = match which {
-            Dead::Oldest(most) => self.oldest_dead(key, (*most).min(RECORDS_MAX), turn)?,
-            Dead::Ids(ids) => {
-                let mut found = Vec::with_capacity(ids.len());
-                for id in ids {
-                    let known =
-                        |dead: &DeadJob| found.iter().any(|other: &DeadJob| other.number == dead.number);
-                    let dead = self.dead_by_id(key, *id, turn)?.filter(|dead| !known(dead));
-                    found.extend(dead);
-                }
-                found
-            }
-        };
+        let dead = self.these_dead(key, which, turn)?;
         for dead in &dead {
             self.raise(dead, ttl, turn)?;
         }
@@ -204,7 +220,7 @@ impl QueuePartition {
                 self.put_body(dead.id, bytes, turn);
             }
         }
-        let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl));
+        let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl)).filter(|ttl| !ttl.is_zero());
         let terms =
             Terms { expires_at: ttl.map(|ttl| turn.now.after(ttl)), group: dead.group, ..Terms::default() };
         let job = NewJob {
