@@ -203,9 +203,10 @@ pub(super) fn unknown_job(queue: &QueueName) -> Problem {
 }
 
 fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
+    // From its first attempt on, a job waits by the engine clock.
     let clock = match head.terms.clock {
-        JobClock::Engine => now,
-        JobClock::Wall => wall,
+        JobClock::Wall if head.attempt == 0 => wall,
+        JobClock::Wall | JobClock::Engine => now,
     };
     match head.state {
         records::JobState::Reserved { .. } => JobState::Reserved,
