@@ -176,9 +176,12 @@ impl Machine for QueuePartition {
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
         self.read_in(&mut turn)?;
         while self.advance_jobs(&mut turn)? && turn.has_room() {}
-        while turn.has_room() {
-            let Some(input) = inputs.next() else { break };
+        // One at least, also where the batch is full already: the driver has taken it out of the inbox.
+        for input in inputs {
             self.apply(input, &mut turn)?;
+            if !turn.has_room() {
+                break;
+            }
         }
         let more = self.advance(&mut turn)?;
         self.serve(&mut turn)?;
