@@ -177,6 +177,12 @@ impl Jobs {
         !self.lot.is_empty()
     }
 
+    /// How far a line is resident, if any of it is parked: where reading it goes on.
+    #[must_use]
+    pub fn line_horizon(&self, queue: QueueKey, group: Option<GroupKey>) -> Option<Horizon> {
+        self.line(self.queues.find(queue)?, group)
+    }
+
     /// How many jobs are parked.
     #[must_use]
     pub fn parked_total(&self) -> u64 {

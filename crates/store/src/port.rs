@@ -263,11 +263,13 @@ pub trait View: Send {
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError>;
     /// Parked jobs that wait for a worker, without a group or of one, in the order of their lines: `visible_at`, then the publish
-    /// number; from the back in the reverse order.
+    /// number; from the back in the reverse order. `after` is exclusive and in the direction of reading: what went since the last checkpoint
+    /// lies at a line's front, and is not looked through again by who says how far it has come.
     fn parked_line(
         &self,
         queue: QueueKey,
         group: Option<GroupKey>,
+        after: Option<(Timestamp, u64)>,
         from_back: bool,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError>;

@@ -138,9 +138,14 @@ pub(crate) fn line(in_queue: QueueKey, group: Option<GroupKey>) -> Key {
 
 /// The place of a job in its line.
 pub(crate) fn in_line(job: &ParkedKey) -> Key {
-    let mut key = line(job.queue, job.group);
-    key.extend_from_slice(&flipped(job.visible_at).to_be_bytes());
-    key.extend_from_slice(&job.number.to_be_bytes());
+    place_in_line(job.queue, job.group, (job.visible_at, job.number))
+}
+
+/// A place in a line: a time and a publish number.
+pub(crate) fn place_in_line(in_queue: QueueKey, group: Option<GroupKey>, place: (Timestamp, u64)) -> Key {
+    let mut key = line(in_queue, group);
+    key.extend_from_slice(&flipped(place.0).to_be_bytes());
+    key.extend_from_slice(&place.1.to_be_bytes());
     key
 }
 

@@ -115,7 +115,7 @@ fn soonest(view: &dyn View, clock: JobClock, after: Option<(i64, u8)>, limit: us
 }
 
 fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> Vec<u8> {
-    ids(&view.parked_line(QUEUE, group.map(GroupKey), from_back, limit).expect("reads"))
+    ids(&view.parked_line(QUEUE, group.map(GroupKey), None, from_back, limit).expect("reads"))
 }
 
 /// Soonest first, near and far from each other; each clock by itself, the expiry of what waits for a worker too.

@@ -30,6 +30,11 @@ impl KeyRange {
         Self { low: last.map_or(self.low, Bound::Excluded), ..self }
     }
 
+    /// Those before `first`.
+    pub(super) fn before(self, first: Option<Key>) -> Self {
+        Self { high: first.map_or(self.high, Bound::Excluded), ..self }
+    }
+
     /// Whether no key can be in it; such a range must not be asked of an ordered map.
     pub(super) fn is_empty(&self) -> bool {
         match (&self.low, &self.high) {

@@ -378,10 +378,11 @@ impl View for EmbeddedView {
         &self,
         queue: QueueKey,
         group: Option<GroupKey>,
+        after: Option<(Timestamp, u64)>,
         from_back: bool,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
-        self.reported(self.line(queue, group, from_back, limit))
+        self.reported(self.line((queue, group), after, from_back, limit))
     }
 
     fn jobs_of(

@@ -143,12 +143,15 @@ impl MemoryQueues {
     pub(super) fn parked_line(
         &self,
         line: (QueueKey, Option<GroupKey>),
+        after: Option<(Timestamp, u64)>,
         from_back: bool,
         limit: usize,
     ) -> Vec<ParkedJob> {
         let place = |at, number| (line, (Timestamp(at), number));
-        let ids = self.by_line.range(place(i64::MIN, 0)..=place(i64::MAX, u64::MAX)).map(|(_, id)| *id);
-        let jobs = ids.filter_map(|id| self.parked(id));
+        let places = self.by_line.range(place(i64::MIN, 0)..=place(i64::MAX, u64::MAX));
+        let is_behind =
+            |of: (Timestamp, u64)| after.is_none_or(|after| if from_back { of < after } else { of > after });
+        let jobs = places.filter(|((_, place), _)| is_behind(*place)).filter_map(|(_, id)| self.parked(*id));
         if from_back { jobs.rev().take(limit).collect() } else { jobs.take(limit).collect() }
     }
 

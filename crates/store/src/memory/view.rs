@@ -202,10 +202,11 @@ impl View for MemoryView {
         &self,
         queue: QueueKey,
         group: Option<GroupKey>,
+        after: Option<(Timestamp, u64)>,
         from_back: bool,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
-        Ok(self.0.queues.parked_line((queue, group), from_back, limit))
+        Ok(self.0.queues.parked_line((queue, group), after, from_back, limit))
     }
 
     fn jobs_of(

@@ -8,10 +8,9 @@ use store::{StoreError, StoredJob, parked_time};
 use super::{QueuePartition, Turn};
 use crate::queues::id;
 
-/// Jobs that are read in at once by their time, and of a line; besides as many as were taken out since the view's moment, which it
-/// still shows.
+/// Jobs that are read in at once by their time, and of a line.
 const TIMED_AT_ONCE: usize = 4_000;
-const LINED_AT_ONCE: usize = 256;
+const LINED_AT_ONCE: usize = 1_000;
 
 impl QueuePartition {
     /// Notes what this step has parked and taken out so far: a view does not show it yet.
@@ -111,7 +110,7 @@ impl QueuePartition {
             any = true;
             self.note_parked(turn);
             let (jobs, to) = match want {
-                Want::Time { clock, .. } => self.soonest(clock, turn)?,
+                Want::Time { clock, from } => self.soonest(clock, from, turn)?,
                 Want::Line { queue, group } => self.first_of_line(queue, group, turn)?,
             };
             for parked in &jobs {
@@ -130,10 +129,13 @@ impl QueuePartition {
     fn soonest(
         &self,
         clock: JobClock,
+        from: Timestamp,
         turn: &Turn<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
+        // Of the first moment some may be there still that were taken out since the view's moment.
         let asked = TIMED_AT_ONCE + self.parked.len();
-        let stored = turn.fetch.view()?.parked_soonest(clock, None, asked)?;
+        let after = (Timestamp(from.0.saturating_sub(1)), JobId([u8::MAX; 16]));
+        let stored = turn.fetch.view()?.parked_soonest(clock, Some(after), asked)?;
         let last = stored.last().filter(|_| stored.len() == asked);
         let to = last.and_then(|last| Some((time_of(last, clock)?, last.head.id)));
         let within = |parked: &ParkedJob| match (time_of(parked, clock), to) {
@@ -157,16 +159,17 @@ impl QueuePartition {
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
         let from_back = group.is_none() && order == QueueOrder::Lifo;
-        let asked = LINED_AT_ONCE + self.parked.len();
-        let stored = turn.fetch.view()?.parked_line(queue, group, from_back, asked)?;
-        let last = stored.last().filter(|_| stored.len() == asked);
+        let after = self.jobs.line_horizon(queue, group).map(|horizon| (horizon.at, horizon.number));
+        let stored = turn.fetch.view()?.parked_line(queue, group, after, from_back, LINED_AT_ONCE)?;
+        let last = stored.last().filter(|_| stored.len() == LINED_AT_ONCE);
         let to = last.map(|last| (last.head.visible_at, last.head.number));
         let within = |parked: &ParkedJob| {
             let head = &parked.head;
             let is_meant =
                 parked.parking == Parking::Worker && head.queue == queue && head.terms.group == group;
             let place = (head.visible_at, head.number);
-            is_meant && to.is_none_or(|to| if from_back { place >= to } else { place <= to })
+            let is_behind = after.is_none_or(|after| if from_back { place < after } else { place > after });
+            is_meant && is_behind && to.is_none_or(|to| if from_back { place >= to } else { place <= to })
         };
         let jobs = self.as_they_are(stored, within);
         Ok((jobs, to.map(|(at, number)| Horizon { at, number })))

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use base::random::Random;
-use records::{JobClock, JobHead, JobId, QueueKey};
+use records::{JobClock, JobHead, JobId, ParkedJob, QueueKey};
 
 use super::read;
 use crate::conformance::traffic::Traffic;
@@ -45,8 +45,11 @@ fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Ran
     }
     for group in Traffic::groups() {
         let (from_back, limit) = (random.below(2) == 0, random.below(10) as usize);
-        let line = |view: &dyn View| read(view.parked_line(queue, group, from_back, limit));
-        assert_eq!(line(view), line(model), "{context} {queue:?} {group:?} {from_back} {limit}");
+        let whole = read(model.parked_line(queue, group, None, from_back, usize::MAX));
+        let place = |job: &ParkedJob| (job.head.visible_at, job.head.number);
+        let after = whole.get(random.below(1 + whole.len() as u64) as usize).map(place);
+        let line = |view: &dyn View| read(view.parked_line(queue, group, after, from_back, limit));
+        assert_eq!(line(view), line(model), "{context} {queue:?} {group:?} {after:?} {from_back} {limit}");
     }
     let (after, limit) = ((random.below(2) == 0).then(|| random.below(20)), random.below(10) as usize);
     for ascending in [true, false] {

@@ -90,12 +90,14 @@ impl EmbeddedView {
 
     pub(super) fn line(
         &self,
-        queue: QueueKey,
-        group: Option<GroupKey>,
+        (queue, group): (QueueKey, Option<GroupKey>),
+        after: Option<(Timestamp, u64)>,
         from_back: bool,
         limit: usize,
     ) -> Result<Vec<ParkedJob>, StoreError> {
+        let last = after.map(|after| key::place_in_line(queue, group, after));
         let (table, range) = (Table::ParkedByLine, KeyRange::of(&key::line(queue, group)));
+        let range = if from_back { range.before(last) } else { range.after(last) };
         let rows = self.rows(table, &range, !from_back)?.take(limit);
         let named = |row: Result<(Key, Vec<u8>), StoreError>| {
             row.and_then(|(key, value)| self.named_by_value(table, &key, &value))
