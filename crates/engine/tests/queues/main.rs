@@ -1,138 +1,19 @@
 //! Queues as the edges hold them, over a store in memory and a clock that the test moves.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod floods;
+mod rig;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::{Clock, Lineage, Timestamp};
+use base::{Clock, Timestamp};
 use engine::queues::{
-    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Once, Payload, QueueName, Queues, Recurs,
-    Retry, Want,
+    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Once, Payload, QueueName, Recurs, Retry, Want,
 };
-use engine::settings::{Settings, UnknownDevice};
-use engine::{Engine, records};
+use engine::records;
 use records::{AnswerKey, QueueOrder, QueueSettings};
-use store::MemoryStore;
-
-const SECOND: Duration = Duration::from_secs(1);
-const NOON: i64 = 1_795_219_200_000;
-
-/// Engine and wall clock, apart by what the test says.
-struct TestClock {
-    now: AtomicI64,
-    wall: AtomicI64,
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::SeqCst))
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp(self.wall.load(Ordering::SeqCst))
-    }
-}
-
-struct Rig {
-    store: Arc<MemoryStore>,
-    clock: Arc<TestClock>,
-    engine: Mutex<Engine>,
-}
-
-fn settings() -> Settings {
-    let hour = 3_600 * SECOND;
-    Settings {
-        device_id_chars_max: 16,
-        unknown: UnknownDevice::Reject,
-        report_interval: hour,
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [true, false, false],
-        retry: engine::settings::Retry { base: SECOND, max: hour, attempts_max: 10 },
-        attempt_timeout: SECOND,
-        stale_probe: hour,
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 1_024,
-        allow_private: true,
-        render: Arc::new(|_| Vec::new()),
-    }
-}
-
-impl Rig {
-    async fn start() -> Self {
-        let clock = Arc::new(TestClock { now: AtomicI64::new(NOON), wall: AtomicI64::new(NOON) });
-        let store = Arc::new(MemoryStore::new(Lineage(7), 2));
-        let engine = Mutex::new(open(&store, &clock).await);
-        Self { store, clock, engine }
-    }
-
-    fn queues(&self) -> Queues {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner).queues()
-    }
-
-    /// Moves both clocks on. What then comes due is noticed by the next call.
-    fn pass(&self, span: Duration) {
-        let ms = span.as_millis() as i64;
-        self.clock.now.fetch_add(ms, Ordering::SeqCst);
-        self.clock.wall.fetch_add(ms, Ordering::SeqCst);
-    }
-
-    async fn restart(&self) {
-        let old = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        old.stop().await;
-        let engine = open(&self.store, &self.clock).await;
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
-    }
-
-    async fn publish(&self, job: NewJob) -> records::JobId {
-        self.queues().publish(&orders(), vec![job], None).await.expect("published")[0].id
-    }
-
-    /// Payloads and attempts of what is leased now for ten seconds.
-    async fn consume(&self, max: usize) -> Vec<(String, engine::queues::Held, u32)> {
-        let (jobs, hand_over) = self.queues().consume(&[orders()], want(max)).await.expect("asked");
-        hand_over.done();
-        jobs.into_iter().map(|job| (text(&job.payload), job.held, job.attempt)).collect()
-    }
-
-    async fn payloads(&self, max: usize) -> Vec<String> {
-        self.consume(max).await.into_iter().map(|(payload, ..)| payload).collect()
-    }
-
-    /// Scheduled, ready, reserved, dead.
-    async fn counts(&self) -> [u64; 4] {
-        let figures = self.queues().figures(&orders()).await.expect("asked");
-        [figures.scheduled, figures.ready, figures.reserved, figures.dead]
-    }
-}
-
-async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
-    let store = Arc::clone(store) as Arc<dyn engine::Store>;
-    Engine::start(settings(), store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads")
-}
-
-fn orders() -> QueueName {
-    QueueName::new("shop", "orders").expect("a name")
-}
-
-fn job(text: &str) -> NewJob {
-    NewJob::new(Payload::Json(Arc::from(text)))
-}
-
-fn later(text: &str, delay: Duration) -> NewJob {
-    NewJob { due: Some(Due::After(delay)), ..job(text) }
-}
-
-fn want(max: usize) -> Want {
-    Want { max, ttr: 10 * SECOND, wait: Duration::ZERO, process: None }
-}
-
-fn text(payload: &Payload) -> String {
-    match payload {
-        Payload::Json(text) => text.to_string(),
-        Payload::Bytes(bytes) => format!("{bytes:?}"),
-    }
-}
+use rig::{NOON, Rig, SECOND, job, later, orders, text, want};
 
 #[tokio::test]
 async fn jobs_come_in_their_time_and_are_done_when_acknowledged() {
