@@ -13,7 +13,12 @@ use super::{Failure, ROUNDS, beanstalkd, lanes, publish};
 
 const STREAMS: u32 = 8;
 const CREDITS: u64 = 512;
-const JOBS: u64 = 400_000;
+/// Jobs of a publishing call.
+const IN_EACH_CALL: u64 = 1_000;
+/// No more than a partition has in memory, `jobs.resident_max`.
+const JOBS: u64 = 64_000;
+/// Many more than that: most are parked, and read in again.
+const BACKLOG_JOBS: u64 = 400_000;
 
 /// beanstalkd gains nothing from more than these.
 const PEER_CONNECTIONS: u32 = 8;
@@ -24,24 +29,30 @@ const PEER_JOBS: u64 = 204_800;
 /// peer's in memory.
 pub(super) async fn beside_beanstalkd(report: &mut Report) -> Result<(), Failure> {
     const OWN: &str = "jobs_done_grpc_work_8streams_512credits_1queue";
+    const BACKLOG: &str = "jobs_done_grpc_work_8streams_512credits_1queue_backlog400000";
     const PEER: &str = "beanstalkd_reserve_delete_8x64_in_memory";
     let server = Fieldpost::start().await?;
     let peer = beanstalkd::in_memory().await?;
-    let rest = server.site.http.address().await;
-    let grpc = address(&server)?;
-    let (mut own, mut beside) = (Vec::new(), Vec::new());
+    let (mut own, mut backlog, mut beside) = (Vec::new(), Vec::new(), Vec::new());
+    done(&server, JOBS).await?;
     for _ in 0..ROUNDS {
-        publish::publish(rest, STREAMS, 1_000, JOBS).await?;
-        let took = work(grpc, JOBS).await?;
-        own.push(report.round(OWN, JOBS, took)?);
+        own.push(report.round(OWN, JOBS, done(&server, JOBS).await?)?);
+        backlog.push(report.round(BACKLOG, BACKLOG_JOBS, done(&server, BACKLOG_JOBS).await?)?);
         beanstalkd::put(peer.address, PEER_CONNECTIONS, PEER_IN_FLIGHT, PEER_JOBS).await?;
         let took =
             beanstalkd::reserve_and_delete(peer.address, PEER_CONNECTIONS, PEER_IN_FLIGHT, PEER_JOBS).await?;
         beside.push(report.round(PEER, PEER_JOBS, took)?);
     }
     server.stop().await?;
-    report.rate(OWN, own, Some((PEER, beside)));
+    report.rate(OWN, own, Some((PEER, beside.clone())));
+    report.rate(BACKLOG, backlog, Some((PEER, beside)));
     Ok(())
+}
+
+/// Publishes so many jobs; then how long it takes to do them all.
+async fn done(server: &Fieldpost, jobs: u64) -> Result<Duration, Failure> {
+    publish::publish(server.site.http.address().await, STREAMS, IN_EACH_CALL, jobs).await?;
+    work(address(server)?, jobs).await
 }
 
 /// Where gRPC listens.
