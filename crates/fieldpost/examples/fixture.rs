@@ -1,11 +1,13 @@
 //! Makes a fixture for the tests of data directories: `make fixture`, or
 //! `cargo run -p fieldpost --example fixture -- target/debug/fieldpost crates/fieldpost/tests/fixtures/NAME`.
 //!
-//! A server is filled over its API, asked for a backup, which writes everything to its tables, told a little more, and killed:
-//! what comes of that is packed, with what the server showed last beside it.
+//! A server is filled over its API, asked for a backup, which writes everything to its tables, told a little more, and killed while it sweeps
+//! a queue that was deleted: what comes of that is packed, with what the server showed last of all others beside it.
 
 #[path = "../tests/directories/contents.rs"]
 mod contents;
+#[path = "../tests/directories/queues.rs"]
+mod queues;
 #[path = "../tests/directories/story.rs"]
 mod story;
 
@@ -37,6 +39,7 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     }
     story::tell_late(&site, "late").await;
     let contents = contents::read(&site).await?;
+    queues::delete_the_leaving(&Api::new(site.http.clone(), story::PATIENCE)).await;
     server.kill().await?;
     fs::create_dir_all(fixture)?;
     fs::write(fixture.join("contents.json"), format!("{contents:#}\n"))?;

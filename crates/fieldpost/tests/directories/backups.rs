@@ -3,12 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use hyper::StatusCode;
+use serde_json::json;
+use simulator::api_client::Api;
 use simulator::server::Site;
 
 use crate::compare::difference;
 use crate::contents;
 use crate::program::{copy, run, site, word};
+use crate::queues;
 use crate::story::{self, PATIENCE};
+
+/// A queue with ready jobs.
+const HOLDS: &str = "shop/invoices";
 
 fn backup_file(directory: &Path) -> PathBuf {
     directory.join("fieldpost.backup")
@@ -33,10 +40,15 @@ async fn a_running_server_is_backed_up_and_restored_whole() {
     let server = site.start(PATIENCE).await.expect("ready");
     story::tell(&site).await;
     story::tell_late(&site, "late").await;
+    let api = Api::new(site.http.clone(), PATIENCE);
+    let held = queues::consume(&api, HOLDS, 1).await;
     let expect = contents::read(&site).await.expect("readable");
+    let published = queues::keyed(&site.http).await;
+    queues::delete_the_leaving(&api).await;
     let backup = backed_up(&site, "backup").await;
     // what comes later is not in it
     story::tell_late(&site, "later").await;
+    assert_eq!(queues::consume(&api, HOLDS, 1).await.len(), 1);
     server.kill().await.expect("killed");
     let checked = run(&["check", word(&backup)]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
@@ -49,6 +61,12 @@ async fn a_running_server_is_backed_up_and_restored_whole() {
     let server = restored.start(PATIENCE).await.expect("ready");
     let found = contents::read(&restored).await.expect("readable");
     assert_eq!(difference(&expect, &found, ""), None);
+    assert_eq!(queues::keyed(&restored.http).await, published, "the key is known");
+    // who had a job shows in vain what another server gave
+    let api = Api::new(restored.http.clone(), PATIENCE);
+    assert_eq!(queues::tell(&api, HOLDS, &held[0], "ack", json!({})).await, StatusCode::CONFLICT);
+    let again = queues::consume(&api, HOLDS, 1).await;
+    assert_eq!(queues::tell(&api, HOLDS, &again[0], "ack", json!({})).await, StatusCode::NO_CONTENT);
     story::tell_late(&restored, "after").await;
     assert!(server.stop(PATIENCE).await.expect("stopped").success());
 }

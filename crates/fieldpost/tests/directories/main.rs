@@ -7,4 +7,5 @@ mod damage;
 mod fixture;
 mod page;
 mod program;
+mod queues;
 mod story;

@@ -10,19 +10,22 @@ use simulator::api_client::Api;
 use simulator::receiver::{Behaviour, Receiver, Retain};
 use simulator::server::Site;
 
+use crate::queues;
+
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The device whose reports come last: those that are in the log alone.
 pub(crate) const LATE: &str = "late";
 
-/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years.
-pub(crate) const SETTINGS: [(&str, &str); 6] = [
+/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. As few jobs as can be are in memory.
+pub(crate) const SETTINGS: [(&str, &str); 7] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),
     ("FIELDPOST_HISTORY__READINGS", "3650d"),
     ("FIELDPOST_HISTORY__EVENTS", "3650d"),
     ("FIELDPOST_HISTORY__DELIVERIES", "3650d"),
     ("FIELDPOST_QUARANTINE__MAX_AGE", "3650d"),
+    ("FIELDPOST_JOBS__RESIDENT_MAX", "1024"),
 ];
 
 /// Fills the server of `site`.
@@ -34,6 +37,7 @@ pub(crate) async fn tell(site: &Site) {
     register(&api, &up.url(), &failing.url()).await;
     report(&api).await;
     settle(&api).await;
+    queues::fill(&api, &site.http).await;
 }
 
 /// Reports that no checkpoint has seen yet, one batch each.
