@@ -17,6 +17,7 @@ mod job;
 mod name;
 pub mod partition;
 mod recent;
+mod told;
 
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};

@@ -7,12 +7,12 @@ use base::limits::JOBS_PER_CALL_MAX;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
 use records::{JobId, QueueSettings};
-use tokio::sync::oneshot;
 
 use super::checks::{check_payload, check_settings, check_ttr, check_want, cut, to_publish};
 use super::consuming::{Back, HandOver, LeasedJob, Leases};
 use super::input::{Asking, Dead, QueueCall, Seen};
 use super::partition::{DeadView, Figures};
+use super::told::Told;
 use super::{
     Consumed, Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName,
     Retry, Want, body, id,
@@ -135,22 +135,20 @@ impl Queues {
     }
 
     /// Waits until any of the queues has something to lease; `None` when it is too late.
-    async fn something_is_ready<'a>(
-        &'a self,
-        queues: &'a [QueueName],
+    async fn something_is_ready(
+        &self,
+        queues: &[QueueName],
         until: Timestamp,
-    ) -> Result<Option<Told<'a>>, Problem> {
+    ) -> Result<Option<Told>, Problem> {
         if self.engine.clock().now() >= until {
             return Ok(None);
         }
-        let mut signals = Vec::with_capacity(queues.len());
+        let mut told = Told::default();
         for queue in queues {
-            let (signal, told) = oneshot::channel();
-            let watch = QueueInput::Watch { queue: queue.clone(), until, signal };
-            send(self.door(queue), watch).await?;
-            signals.push(told);
+            let door = self.door(queue);
+            let watch = told.watch(queue, until, Back::to(&door.inbox));
+            send(door, watch).await?;
         }
-        let mut told = Told { queues: self, names: queues, signals, first: None };
         Ok(told.wait().await.then_some(told))
     }
 
@@ -396,34 +394,6 @@ impl Queues {
         let doors = self.engine.queue_doors();
         let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
         &doors[usize::from(index)]
-    }
-}
-
-/// Signals of several queues. When it is dropped, the queues that had something tell whoever else waits for them.
-struct Told<'a> {
-    queues: &'a Queues,
-    names: &'a [QueueName],
-    signals: Vec<oneshot::Receiver<()>>,
-    /// The place of the queue that told first.
-    first: Option<usize>,
-}
-
-impl Told<'_> {
-    /// Whether one of them told in time.
-    async fn wait(&mut self) -> bool {
-        let (told, place, _) = futures_util::future::select_all(self.signals.iter_mut()).await;
-        self.first = told.is_ok().then_some(place);
-        told.is_ok()
-    }
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        for (place, (name, signal)) in self.names.iter().zip(&mut self.signals).enumerate() {
-            if self.first == Some(place) || signal.try_recv().is_ok() {
-                Back::to(&self.queues.door(name).inbox).pass_on(name.clone());
-            }
-        }
     }
 }
 

@@ -84,12 +84,15 @@ impl QueuePartition {
 
     /// Serves those that wait for the queues that have something to lease.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
-        let mut wakes = std::mem::take(&mut turn.wakes);
-        wakes.sort_unstable();
-        wakes.dedup();
-        for queue in wakes {
-            let Some(name) = self.queues.get(&queue).map(|queue| queue.name.clone()) else { continue };
-            self.serve_queue(queue, &name, turn)?;
+        // What is read in for one of them may be of others.
+        while !turn.wakes.is_empty() {
+            let mut wakes = std::mem::take(&mut turn.wakes);
+            wakes.sort_unstable();
+            wakes.dedup();
+            for queue in wakes {
+                let Some(name) = self.queues.get(&queue).map(|queue| queue.name.clone()) else { continue };
+                self.serve_queue(queue, &name, turn)?;
+            }
         }
         Ok(())
     }
@@ -115,7 +118,7 @@ impl QueuePartition {
                         self.answer(asking, leased, turn);
                     }
                 }
-                Wants::Signal(_) if !self.jobs.may_lease(queue, turn.now) => {
+                Wants::Signal(_) if !self.may_lease(queue, turn)? => {
                     self.waiting.put_back(name.clone(), waiter);
                     break;
                 }
@@ -127,6 +130,12 @@ impl QueuePartition {
             }
         }
         Ok(())
+    }
+
+    /// Whether a lease would give something; what is ready may be in the store.
+    fn may_lease(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        Ok(self.jobs.may_lease(queue, turn.now)
+            || (self.read_in(turn)? && self.jobs.may_lease(queue, turn.now)))
     }
 
     /// Sends home whoever has waited enough, and at the end everyone.

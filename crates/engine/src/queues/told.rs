@@ -1,0 +1,113 @@
+//! Signals of several queues, of which a consumer waits for the first.
+//!
+//! A partition tells one consumer that a queue has something, and nobody else before that one passes on what it leaves. So
+//! whoever waits here passes on, also when it goes away while a signal is held back until its batch is durable.
+
+use base::Timestamp;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::consuming::Back;
+use super::{QueueInput, QueueName};
+
+/// The queues that a consumer waits for. When it is dropped, those that had something tell whoever else waits for them.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    waits: Vec<Wait>,
+    /// The place of the queue that told first.
+    first: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    queue: QueueName,
+    back: Back,
+    told: oneshot::Receiver<()>,
+}
+
+impl Told {
+    /// Waits for this queue too, once its partition has the input.
+    pub(super) fn watch(&mut self, queue: &QueueName, until: Timestamp, back: Back) -> QueueInput {
+        let (signal, told) = oneshot::channel();
+        self.waits.push(Wait { queue: queue.clone(), back, told });
+        QueueInput::Watch { queue: queue.clone(), until, signal }
+    }
+
+    /// Whether one of them told in time.
+    pub(super) async fn wait(&mut self) -> bool {
+        let signals = self.waits.iter_mut().map(|wait| &mut wait.told);
+        let (told, place, _) = futures_util::future::select_all(signals).await;
+        self.first = told.is_ok().then_some(place);
+        told.is_ok()
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        for (place, Wait { queue, back, mut told }) in self.waits.drain(..).enumerate() {
+            // A signal may be on its way: after this none arrives, and who is told in vain tells nobody.
+            let may_be_told = !matches!(told.try_recv(), Err(TryRecvError::Closed));
+            told.close();
+            if self.first == Some(place) || may_be_told {
+                back.pass_on(queue);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Two queues that are waited for, their signals, and the inbox of both.
+    fn waiting() -> (Told, Vec<oneshot::Sender<()>>, mpsc::Receiver<QueueInput>, mpsc::Sender<QueueInput>) {
+        let (inbox, inputs) = mpsc::channel(8);
+        let mut told = Told::default();
+        let watch = |name| {
+            let queue = QueueName::unchecked("a", name);
+            match told.watch(&queue, Timestamp(9), Back::to(&inbox)) {
+                QueueInput::Watch { signal, .. } => signal,
+                other => unreachable!("{other:?}"),
+            }
+        };
+        let signals = ["x", "y"].map(watch).into();
+        (told, signals, inputs, inbox)
+    }
+
+    fn passed_on(inputs: &mut mpsc::Receiver<QueueInput>) -> Vec<String> {
+        let names = std::iter::from_fn(|| match inputs.try_recv() {
+            Ok(QueueInput::PassOn(queue)) => Some(queue.queue().to_owned()),
+            _ => None,
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn whoever_goes_away_before_a_signal_arrives_passes_on_what_it_would_have_told() {
+        let (told, signals, mut inputs, _inbox) = waiting();
+        drop(told);
+        assert_eq!(passed_on(&mut inputs), ["x", "y"]);
+        assert!(signals.into_iter().all(|signal| signal.send(()).is_err()), "nobody hears it any more");
+    }
+
+    #[tokio::test]
+    async fn whoever_was_told_passes_on_what_it_leaves() {
+        let (mut told, mut signals, mut inputs, _inbox) = waiting();
+        let (_x, y) = (signals.remove(0), signals.remove(0));
+        y.send(()).expect("somebody waits");
+        assert!(told.wait().await);
+        drop(told);
+        assert_eq!(passed_on(&mut inputs), ["x", "y"]);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_sent_home_passes_on_nothing() {
+        let (mut told, signals, mut inputs, _inbox) = waiting();
+        drop(signals);
+        assert!(!told.wait().await);
+        drop(told);
+        assert_eq!(passed_on(&mut inputs), [] as [&str; 0]);
+    }
+}
