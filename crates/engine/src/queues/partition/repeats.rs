@@ -49,17 +49,24 @@ impl QueuePartition {
         if self.oldest_answer.is_none_or(|oldest| oldest > end) {
             return Ok(false);
         }
-        let old = turn.fetch.view()?.answers_before(Timestamp::MAX, RECORDS_MAX)?;
+        // Besides those that go: the next one, and as many as were changed since the view's moment.
+        let asked = RECORDS_MAX + 1 + self.answers.len();
+        let stored = turn.fetch.view()?.answers_before(Timestamp::MAX, asked)?;
         // One that was given anew is not the one that is read here, which went when it was.
-        let old = old.into_iter().filter(|(_, key)| self.answers.get(key).is_none());
-        let (gone, left): (Vec<_>, Vec<_>) = old.partition(|(at, _)| *at <= end);
+        let mut old = stored.into_iter().filter(|(_, key)| self.answers.get(key).is_none()).peekable();
+        // What is too new to be seen in the store is not old either.
+        let unseen = (self.answers.len() > 0).then_some(turn.now);
+        let mut gone = Vec::new();
+        while gone.len() < RECORDS_MAX
+            && let Some(answer) = old.next_if(|(at, _)| *at <= end)
+        {
+            gone.push(answer);
+        }
+        self.oldest_answer = old.peek().map(|(at, _)| *at).or(unseen);
         for (at, key) in gone {
             self.answers.put(turn.seq, key, None);
             turn.push(Op::DeleteAnswer(key, at));
         }
-        // What is too new to be seen in the store is not old either.
-        let unseen = (self.answers.len() > 0).then_some(turn.now);
-        self.oldest_answer = left.first().map(|(at, _)| *at).or(unseen);
         Ok(self.oldest_answer.is_some_and(|oldest| oldest <= end))
     }
 }
