@@ -65,8 +65,10 @@ pub struct QueuePartition {
     sweeps: BTreeMap<QueueKey, Sweep>,
     /// When to look whether a queue is still empty, in order.
     lingering: VecDeque<(Timestamp, QueueKey)>,
-    /// When dead letters of a queue may have become too old.
+    /// When dead letters of a queue may have become too old; each queue once.
     ageing: BTreeSet<(Timestamp, QueueKey)>,
+    /// Queues with more dead letters than they may keep.
+    overfull: BTreeSet<QueueKey>,
     /// When the oldest kept answer was given, or earlier.
     oldest_answer: Option<Timestamp>,
     bodies: Unsettled,
@@ -96,6 +98,8 @@ struct Queue {
     dead: u64,
     /// It is among the lingering ones.
     lingers: bool,
+    /// When it is among those whose dead letters may be too old.
+    ages_at: Option<Timestamp>,
 }
 
 /// What one step collects.
@@ -271,14 +275,14 @@ impl QueuePartition {
                 self.remember(once, answer, turn);
                 QueueEffect::Done(reply, Ok(()))
             }
-            QueueInput::Queue(call) => self.apply_to_queue(call, turn),
+            QueueInput::Queue(call) => self.apply_to_queue(call, turn)?,
         };
         turn.tell(effect);
         Ok(())
     }
 
-    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> QueueEffect {
-        match call {
+    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> Result<QueueEffect, StoreError> {
+        Ok(match call {
             QueueCall::Figures(queue, reply) => {
                 QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
             }
@@ -286,7 +290,7 @@ impl QueuePartition {
                 QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
             }
             QueueCall::Set(queue, settings, reply) => {
-                self.set(&queue, settings, turn);
+                self.set(&queue, settings, turn)?;
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueCall::Pause(queue, paused, reply) => {
@@ -297,7 +301,7 @@ impl QueuePartition {
                 self.delete(&queue, turn);
                 QueueEffect::Done(reply, Ok(()))
             }
-        }
+        })
     }
 
     /// What the passing of time brings. Whether there is more of it now.
@@ -313,6 +317,7 @@ impl QueuePartition {
         }
         more |= self.forget_answers(turn)?;
         more |= self.age_dead(turn)?;
+        more |= self.drop_more_surplus(turn)?;
         more |= self.sweep(turn)?;
         self.let_empty_go(turn);
         more |= self.jobs.shrink(turn.now, &mut turn.batch);

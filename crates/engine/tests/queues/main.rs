@@ -1,6 +1,7 @@
 //! Queues as the edges hold them, over a store in memory and a clock that the test moves.
 
 mod floods;
+mod keeping;
 mod rig;
 
 use std::sync::Arc;
@@ -122,6 +123,18 @@ async fn what_waits_can_be_looked_at_changed_and_cancelled() {
     let stale = rig.queues().extend(&orders(), held, SECOND).await;
     assert_eq!(stale.expect_err("it is gone").code, "stale_reservation");
     assert_eq!(rig.queues().job(&orders(), JobRef::Id(id)).await.expect_err("gone").code, "unknown_job");
+}
+
+#[tokio::test]
+async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
+    let rig = Rig::start().await;
+    let recurs = Some(Recurs::Every { interval: 60 * SECOND, executions: None });
+    let id = rig.publish(NewJob { recurs, ttl: Some(10 * SECOND), ..job("1") }).await;
+    let change = JobChange { payload: None, due: Some(Due::After(120 * SECOND)) };
+    let seen = rig.queues().change(&orders(), JobRef::Id(id), change).await.expect("its ttl goes with it");
+    assert_eq!(seen.expires_at, Some(Timestamp(NOON + 130_000)));
+    rig.pass(120 * SECOND);
+    assert_eq!(rig.payloads(1).await, ["1"]);
 }
 
 #[tokio::test]

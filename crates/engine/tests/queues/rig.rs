@@ -30,7 +30,7 @@ impl Clock for TestClock {
 }
 
 pub(crate) struct Rig {
-    store: Arc<MemoryStore>,
+    pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<TestClock>,
     engine: Mutex<Engine>,
 }
@@ -129,4 +129,3 @@ pub(crate) fn text(payload: &Payload) -> String {
         Payload::Bytes(bytes) => format!("{bytes:?}"),
     }
 }
-

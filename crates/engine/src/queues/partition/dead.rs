@@ -9,7 +9,7 @@ use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
 use store::StoreError;
 
 use super::ending::Ended;
-use super::{QueuePartition, RECORDS_MAX, Turn};
+use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
 use crate::queues::input::Dead;
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
@@ -79,17 +79,47 @@ impl QueuePartition {
         }
     }
 
-    /// More than a queue may keep: the oldest go.
-    fn drop_surplus(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
-        let Some(queue) = self.queues.get(&key) else { return Ok(()) };
-        let surplus = queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_MAX));
-        let surplus = usize::try_from(surplus).unwrap_or(RECORDS_MAX).min(RECORDS_MAX);
-        if surplus > 0 {
-            let oldest = self.oldest_dead(key, surplus, turn)?;
-            turn.counted.dead_dropped += oldest.len() as u64;
-            self.remove_dead(key, &oldest, true, turn);
+    /// More than a queue may keep: the oldest go, some now and the others in the steps that follow.
+    pub(super) fn drop_surplus(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let surplus = self.surplus(key);
+        if surplus == 0 {
+            return Ok(());
+        }
+        let going = usize::try_from(surplus).unwrap_or(RECORDS_MAX).min(RECORDS_MAX);
+        let oldest = self.oldest_dead(key, going, turn)?;
+        turn.counted.dead_dropped += oldest.len() as u64;
+        self.remove_dead(key, &oldest, true, turn);
+        if self.surplus(key) > 0 {
+            self.overfull.insert(key);
         }
         Ok(())
+    }
+
+    /// Goes on where there was too much at once. Whether there is more of it.
+    pub(super) fn drop_more_surplus(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        if let Some(key) = self.overfull.pop_first() {
+            self.drop_surplus(key, turn)?;
+        }
+        Ok(!self.overfull.is_empty())
+    }
+
+    /// How many dead letters a queue has that it may not keep.
+    fn surplus(&self, key: QueueKey) -> u64 {
+        let over = |queue: &Queue| queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_MAX));
+        self.queues.get(&key).map_or(0, over)
+    }
+
+    /// Has dead letters looked at when the oldest may be too old.
+    pub(super) fn watch_age(&mut self, key: QueueKey, at: Timestamp) {
+        let Some(queue) = self.queues.get_mut(&key) else { return };
+        let ages = queue.dead > 0 && queue.settings.dead_max_age_ms.is_some();
+        if !ages || queue.ages_at.is_some_and(|before| before <= at) {
+            return;
+        }
+        if let Some(before) = queue.ages_at.replace(at) {
+            self.ageing.remove(&(before, key));
+        }
+        self.ageing.insert((at, key));
     }
 
     /// The oldest dead letters, those of batches on their way included.
@@ -249,8 +279,9 @@ impl QueuePartition {
             return Ok(false);
         };
         self.ageing.remove(&(at, key));
-        let queue = self.queues.get(&key).filter(|queue| queue.dead > 0);
-        let Some(age) = queue.and_then(|queue| queue.settings.dead_max_age_ms) else { return Ok(true) };
+        let Some(queue) = self.queues.get_mut(&key) else { return Ok(true) };
+        queue.ages_at = None;
+        let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(true) };
         let age = Duration::from_millis(age);
         let mut oldest = self.oldest_dead(key, RECORDS_MAX, turn)?;
         let young = oldest.iter().position(|dead| dead.died_at.after(age) > turn.now);

@@ -168,11 +168,11 @@ impl QueuePartition {
                 self.put_body(dead, body, turn);
                 self.bury(ended, dead, reason, error, turn)
             }
-            Released::Expired => {
+            Released::Expired | Released::Recurs { died: false, .. } => {
                 turn.counted.expired += 1;
                 Ok(())
             }
-            Released::Waiting { .. } | Released::Superseded { .. } | Released::Recurs { .. } => Ok(()),
+            Released::Waiting { .. } | Released::Superseded { .. } => Ok(()),
         }
     }
 

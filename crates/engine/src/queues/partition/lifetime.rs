@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use base::Timestamp;
 use jobs::QueueRules;
 use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
-use store::{StoreError, StoredJob};
+use store::StoreError;
 
 use super::looking::put_queue;
 use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
@@ -51,6 +50,7 @@ impl QueuePartition {
             settings: QueueSettings::default(),
             dead: 0,
             lingers: false,
+            ages_at: None,
         };
         turn.push(put_queue(&queue, key, false));
         self.names.insert(name.clone(), key);
@@ -58,15 +58,26 @@ impl QueuePartition {
         key
     }
 
-    pub(super) fn set(&mut self, name: &QueueName, settings: QueueSettings, turn: &mut Turn<'_>) {
-        self.configure(name, turn, |queue| queue.settings = settings);
+    pub(super) fn set(
+        &mut self,
+        name: &QueueName,
+        settings: QueueSettings,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        let key = self.configure(name, turn, |queue| queue.settings = settings);
+        self.drop_surplus(key, turn)
     }
 
     pub(super) fn pause(&mut self, name: &QueueName, paused: bool, turn: &mut Turn<'_>) {
         self.configure(name, turn, |queue| queue.paused = paused);
     }
 
-    fn configure(&mut self, name: &QueueName, turn: &mut Turn<'_>, change: impl FnOnce(&mut Queue)) {
+    fn configure(
+        &mut self,
+        name: &QueueName,
+        turn: &mut Turn<'_>,
+        change: impl FnOnce(&mut Queue),
+    ) -> QueueKey {
         let key = self.key_of(name).unwrap_or_else(|| self.create(name, turn));
         if let Some(queue) = self.queues.get_mut(&key) {
             change(queue);
@@ -75,6 +86,7 @@ impl QueuePartition {
         self.set_rules(key, turn);
         self.watch_age(key, turn.now);
         turn.touched.push(key);
+        key
     }
 
     fn set_rules(&mut self, key: QueueKey, turn: &mut Turn<'_>) {
@@ -144,11 +156,12 @@ impl QueuePartition {
         let ready = self.sweeps.iter().find(|(_, sweep)| sweep.may_go_on(self.settled));
         let Some(key) = ready.map(|(key, _)| *key) else { return Ok(false) };
         let Some(mut sweep) = self.sweeps.remove(&key) else { return Ok(false) };
+        let changes = turn.batch.ops.len();
         if self.sweep_step(key, &mut sweep, turn)? {
             turn.push(Op::DeleteQueue(key));
         } else {
-            // Views show what is durable: the next look is after this one.
-            sweep.from = turn.seq;
+            // Views show what is durable: the next look is after this one, if it has changed anything.
+            sweep.from = if turn.batch.ops.len() > changes { turn.seq } else { self.head.seq };
             self.sweeps.insert(key, sweep);
         }
         Ok(self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)))
@@ -161,7 +174,8 @@ impl QueuePartition {
         sweep: &mut Sweep,
         turn: &mut Turn<'_>,
     ) -> Result<bool, StoreError> {
-        let view = turn.fetch.view()?;
+        let fetch = turn.fetch;
+        let view = fetch.view()?;
         if !sweep.jobs_gone {
             let (heads, next) = view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
             for head in heads {
@@ -171,7 +185,8 @@ impl QueuePartition {
                 if self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut Vec::new()).is_some() {
                     continue;
                 }
-                if let Some(StoredJob::Parked(parked)) = view.job(head.id)? {
+                // It may have been read in, and have gone, since the view's moment.
+                if let Some(parked) = self.parked_job(head.id, turn)? {
                     self.jobs.drop_parked(&parked, &mut turn.batch);
                 }
             }
@@ -206,14 +221,6 @@ impl QueuePartition {
                 .map_or_else(|| self.jobs.parked(key), |(_, scheduled, ready)| (*scheduled, *ready));
             let counts = QueueCounts { parked_scheduled, parked_ready, dead: dead.unwrap_or(0) };
             turn.push(Op::PutQueueCounts(key, counts));
-        }
-    }
-
-    /// Has dead letters looked at when the oldest may be too old.
-    pub(super) fn watch_age(&mut self, key: QueueKey, at: Timestamp) {
-        let ages = |queue: &Queue| queue.dead > 0 && queue.settings.dead_max_age_ms.is_some();
-        if self.queues.get(&key).is_some_and(ages) {
-            self.ageing.insert((at, key));
         }
     }
 }

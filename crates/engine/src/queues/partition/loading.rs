@@ -49,6 +49,7 @@ impl QueuePartition {
             sweeps: BTreeMap::new(),
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
+            overfull: BTreeSet::new(),
             oldest_answer: None,
             bodies: Unsettled::default(),
             parked: Recent::default(),
@@ -86,6 +87,7 @@ impl QueuePartition {
             settings: stored.settings,
             dead: counts.dead,
             lingers: true,
+            ages_at: None,
         };
         self.dead_total += counts.dead;
         self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());

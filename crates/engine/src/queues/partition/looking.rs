@@ -110,7 +110,10 @@ impl QueuePartition {
         if let Some(due) = due {
             let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
             let due_on_engine = turn.now.after(delay);
-            if head.terms.expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
+            // A run that was not begun takes its ttl along.
+            let takes_along = head.terms.recurrence.is_some() && head.attempt == 0;
+            let expires_at = head.terms.expires_at.filter(|_| !takes_along);
+            if expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
                 let detail = "the job's ttl ends before that time: it would never run";
                 return Err(Problem::not_allowed("invalid_time", detail).into());
             }
