@@ -23,6 +23,8 @@ macro_rules! counts {
     };
 }
 
+pub(crate) use counts;
+
 counts! {
     batches,
     /// Batches that were answered and not synced when the power failed.

@@ -36,10 +36,12 @@
 //! and at the end; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can be seen. At the end
 //! all faults stop, and within an hour of virtual time everything must have been told, on time, to everybody.
 //!
+//! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever commits together with a device.
+//!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
-//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives -- --nocapture`: one run again, exactly; with
-//!   `SIM_TRACE=1` every step is printed.
+//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run again, exactly; with
+//!   `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place: one with queues.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
 //! - `make simulate-long`: seeds that begin with the present second, for a night (`SIM_SECONDS`), optimised; the first that fails ends it and
 //!   is printed with the command that repeats it. What it found is mended together with a line in `FOUND_BUGS`, or, where later changes to
@@ -51,6 +53,7 @@ mod counts;
 mod meant;
 mod model;
 mod plan;
+mod queues;
 mod receivers;
 mod sabotage;
 mod sabotage_tests;

@@ -47,4 +47,26 @@ pub(crate) enum Sabotage {
     BreakerIgnored,
     /// What waits for a breaker is forgotten.
     BreakerDrops,
+    /// A lease of a consumer outside is stored as if there were none.
+    LeaseForgotten,
+    /// A job that was tried is stored as if it had not been.
+    AttemptsForgotten,
+    /// A job that was tried is stored without its group: that is free after a start.
+    GroupForgotten,
+    /// A job that dies stays in the store, and with it its alias.
+    DeathForgotten,
+    /// Every third job that is not to be in memory is not stored either.
+    ParkedForgotten,
+    /// The next run of a job is stored as due one interval after it is made.
+    RunsFromNow,
+    /// Answers to requests that may be repeated are not stored.
+    AnswersForgotten,
+    /// How many jobs are parked, and dead, is not stored.
+    CountsForgotten,
+    /// A pause is not stored.
+    PauseForgotten,
+    /// Jobs are published without their group.
+    GroupIgnored,
+    /// Jobs that are to come later come in half the time.
+    JobsTooSoon,
 }

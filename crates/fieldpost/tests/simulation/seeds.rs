@@ -8,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::counts::Counts;
 use crate::plan::Plan;
+use crate::trace::Trace;
+use crate::violation::Violation;
 use crate::world;
 
 /// The seeds of CI.
@@ -25,14 +27,17 @@ const FOUND_BUGS: &[(u64, &str)] = &[(
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// What to run.
-enum Asked {
+pub(crate) enum Asked {
     Seeds(Range<u64>),
     /// From this seed on, until then.
     Until(u64, Instant),
 }
 
+/// What a run comes to.
+type Ended<C> = (Result<C, Violation>, Trace);
+
 /// What the environment asks for, or the seeds of CI.
-fn asked_for() -> Asked {
+pub(crate) fn asked_for(in_ci: Range<u64>) -> Asked {
     let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is no number"));
     let variable = |name: &str| std::env::var(name).ok();
     if let Some(seed) = variable("SEED") {
@@ -42,16 +47,16 @@ fn asked_for() -> Asked {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
         return Asked::Until(since_1970.as_secs(), Instant::now() + Duration::from_secs(number(&seconds)));
     }
-    Asked::Seeds(variable("SEEDS").map_or(IN_CI, |range| match range.split_once("..") {
+    Asked::Seeds(variable("SEEDS").map_or(in_ci, |range| match range.split_once("..") {
         Some((from, to)) => number(from)..number(to),
         None => 0..number(&range),
     }))
 }
 
 /// One run; says how to see it again if it fails.
-fn run(seed: u64) -> Result<Counts, String> {
-    let command = format!("SEED={seed} cargo test -p fieldpost --test simulation many_lives -- --nocapture");
-    let ended = catch_unwind(AssertUnwindSafe(|| world::run(Plan::of(seed))));
+fn run_one<C>(test: &str, seed: u64, run: impl Fn(u64) -> Ended<C>) -> Result<C, String> {
+    let command = format!("SEED={seed} cargo test -p fieldpost --test simulation {test} -- --nocapture");
+    let ended = catch_unwind(AssertUnwindSafe(|| run(seed)));
     match ended {
         Ok((Ok(counts), _)) => Ok(counts),
         Ok((Err(violation), trace)) => {
@@ -85,37 +90,52 @@ impl Seeds {
         (seed < self.end).then_some(seed)
     }
 
-    /// Runs what is left; what was seen, and how many runs it took.
-    fn run_all(&self) -> Result<(Counts, u64), String> {
-        let (mut all, mut runs, mut said) = (Counts::default(), 0, Instant::now());
+    /// Runs what is left; what each run saw is given to `seen`. How many runs it took.
+    fn run_rest<C>(
+        &self,
+        test: &str,
+        run: impl Fn(u64) -> Ended<C>,
+        mut seen: impl FnMut(&C),
+    ) -> Result<u64, String> {
+        let (mut runs, mut said) = (0, Instant::now());
         while let Some(seed) = self.take() {
-            let ended = run(seed).inspect_err(|_| self.found.store(true, Ordering::Relaxed));
-            all.add(&ended?);
+            let ended = run_one(test, seed, &run).inspect_err(|_| self.found.store(true, Ordering::Relaxed));
+            seen(&ended?);
             runs += 1;
             if self.until.is_some() && said.elapsed() >= SAY_EVERY {
                 eprintln!("seed {seed} is good, the {runs}th of this thread");
                 said = Instant::now();
             }
         }
-        Ok((all, runs))
+        Ok(runs)
     }
 }
 
-#[test]
-fn many_lives_keep_every_promise() {
-    let asked = asked_for();
-    let seeds = Seeds::new(&asked);
-    let (mut all, mut runs) = (Counts::default(), 0);
+/// Runs all that is asked for, on several threads: what they saw together, and how many runs it took. The first that breaks a
+/// promise ends it. `test` is the name by which one can be repeated.
+pub(crate) fn run_all<C: Default + Send>(
+    test: &str,
+    asked: &Asked,
+    run: impl Fn(u64) -> Ended<C> + Sync,
+    add: impl Fn(&mut C, &C) + Sync,
+) -> (C, u64) {
+    let seeds = Seeds::new(asked);
+    let (mut all, mut runs) = (C::default(), 0);
+    let part = || {
+        let mut seen = C::default();
+        let runs = seeds.run_rest(test, &run, |counts| add(&mut seen, counts));
+        runs.map(|runs| (seen, runs))
+    };
     thread::scope(|scope| {
         let count = match asked {
             Asked::Seeds(_) => THREADS,
             Asked::Until(..) => thread::available_parallelism().map_or(THREADS, usize::from),
         };
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| seeds.run_all())).collect();
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(part)).collect();
         for thread in threads {
             match thread.join() {
                 Ok(Ok((counts, of_thread))) => {
-                    all.add(&counts);
+                    add(&mut all, &counts);
                     runs += of_thread;
                 }
                 Ok(Err(report)) => panic!("{report}"),
@@ -123,6 +143,13 @@ fn many_lives_keep_every_promise() {
             }
         }
     });
+    (all, runs)
+}
+
+#[test]
+fn many_lives_keep_every_promise() {
+    let asked = asked_for(IN_CI);
+    let (all, runs) = run_all("many_lives_keep", &asked, |seed| world::run(Plan::of(seed)), Counts::add);
     println!("{runs} runs: {all:?}");
     if matches!(asked, Asked::Seeds(range) if range == IN_CI) {
         assert_eq!(all.unseen(), Vec::<&str>::new(), "the seeds of CI leave something out: {all:?}");
@@ -132,7 +159,7 @@ fn many_lives_keep_every_promise() {
 #[test]
 fn what_once_went_wrong_stays_right() {
     for (seed, what) in FOUND_BUGS {
-        if let Err(report) = run(*seed) {
+        if let Err(report) = run_one("many_lives_keep", *seed, |seed| world::run(Plan::of(seed))) {
             panic!("{what}\n{report}");
         }
     }

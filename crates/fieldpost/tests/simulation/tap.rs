@@ -4,9 +4,10 @@
 //! leased, how long a retry waits - and the model must follow.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp, Value};
-use records::{Batch, Op, PartitionHead};
+use records::{Batch, Holder, JobHead, JobState, Op, PartitionHead, Rule};
 use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
 
 use crate::sabotage::Sabotage;
@@ -104,6 +105,7 @@ impl Tap {
             heard.spoiled
         };
         let other = || Value::number(41.0).expect("finite");
+        let now = batch.head.now;
         batch.ops.retain_mut(|op| {
             match (sabotage, op) {
                 (Sabotage::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
@@ -115,10 +117,39 @@ impl Tap {
                         reading.value = other();
                     }
                 }
+                (Sabotage::ParkedForgotten, Op::ParkJob(_)) => return !next().is_multiple_of(3),
+                (Sabotage::DeathForgotten, Op::DeleteJobHead(_))
+                | (Sabotage::AnswersForgotten, Op::PutAnswer(_))
+                | (Sabotage::CountsForgotten, Op::PutQueueCounts(..)) => return false,
+                (Sabotage::PauseForgotten, Op::PutQueue(queue)) => queue.paused = false,
+                (_, Op::PutJob(head)) => forget(sabotage, head, now),
                 _ => {}
             }
             true
         });
+    }
+}
+
+/// A job is stored without something of it.
+fn forget(sabotage: Sabotage, head: &mut JobHead, now: Timestamp) {
+    let is_tried = head.attempt > 0 && head.state == JobState::Waiting;
+    match sabotage {
+        Sabotage::LeaseForgotten => {
+            if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
+                head.state = JobState::Waiting;
+                head.visible_at = now;
+            }
+        }
+        Sabotage::AttemptsForgotten if is_tried => head.attempt = 0,
+        Sabotage::GroupForgotten if is_tried => head.terms.group = None,
+        Sabotage::RunsFromNow => {
+            let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
+            if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
+                head.run_at = now.after(Duration::from_millis(ms));
+                head.visible_at = head.run_at;
+            }
+        }
+        _ => {}
     }
 }
 

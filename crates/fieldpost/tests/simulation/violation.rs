@@ -1,4 +1,4 @@
-//! What a checker says when a promise is broken. The names are those of ARCHITECTURE.md.
+//! What a checker says when a promise is broken. The names are those of ARCHITECTURE.md, and those of what is promised of queues.
 
 use std::fmt;
 
@@ -14,6 +14,16 @@ pub(crate) enum Invariant {
     LookedUpAtTheLastMoment,
     SilenceIsMeasured,
     Bounded,
+    GroupOrder,
+    /// One waiting or reserved job of a queue has an alias.
+    AliasIsUnique,
+    /// Nothing but a new beginning that somebody asked for makes a job forget its attempts.
+    AttemptsOnlyGrow,
+    /// What was acknowledged or cancelled never comes back.
+    DoneStaysDone,
+    /// A recurring job has its runs one after the other, at their times, and as many as were asked for.
+    RunsInTurn,
+    FiguresAreRight,
     /// What is stored, and every answer, is what the model has after the same inputs.
     AsTheModel,
 }

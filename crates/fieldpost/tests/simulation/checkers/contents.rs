@@ -80,8 +80,8 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
             Resident::Job(_) => jobs += 1,
             Resident::ReportIds(slot, ids) => drop(report_ids.insert(slot, ids.as_slice().to_vec())),
             Resident::Quarantined(key, cost) => quarantined.push((key, cost)),
-            Resident::Client(client) => {
-                let detail = format!("client {} is in a device partition", client.id);
+            other @ (Resident::Client(_) | Resident::Queue(..)) => {
+                let detail = format!("{other:?} is in a device partition");
                 return Err(Invariant::AsTheModel.broken(detail));
             }
         }

@@ -2,7 +2,7 @@
 //! of a step is checked there: by the model, and where attempts begin.
 
 pub(crate) mod contents;
-mod feed;
+pub(crate) mod feed;
 mod indexes;
 pub(crate) mod kept;
 pub(crate) mod newest;

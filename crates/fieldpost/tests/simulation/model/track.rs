@@ -78,6 +78,11 @@ impl<S: Clone> Track<S> {
         self.shown = self.kept;
     }
 
+    /// Up to which batch nothing can be taken by anything.
+    pub(crate) fn surely_kept(&self) -> u64 {
+        self.kept
+    }
+
     fn forget(&mut self) {
         let oldest = self.shown.min(self.kept);
         while self.after.len() > 1 && self.after.front().is_some_and(|(first, _)| *first < oldest) {

@@ -11,7 +11,7 @@ mod refusals;
 mod reports;
 mod schedule;
 mod sender;
-mod server;
+pub(crate) mod server;
 mod workload;
 
 use std::collections::BTreeSet;

@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 pub(crate) type Outcomes = Arc<Mutex<VecDeque<Outcome>>>;
 
 impl<M: Machine, N> Port<M, N> {
-    fn new(runner: Runner<M>) -> Self {
+    pub(crate) fn new(runner: Runner<M>) -> Self {
         // The first step begins with what loading found.
         Self { runner, inbox: VecDeque::new(), more: true, dead: false, life: 0 }
     }

@@ -1,0 +1,132 @@
+//! A lease against what was answered before.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use engine::queues::{Consumed, Due, QueueName, Recurs};
+use records::JobId;
+
+use super::{Asked, Known};
+use crate::meant::CallId;
+use crate::queues::meant::LeaseRef;
+use crate::violation::{Checked, Invariant};
+
+/// A lease that somebody was told of.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownLease {
+    pub(crate) lease: LeaseRef,
+    pub(super) at: Timestamp,
+    pub(super) until: Timestamp,
+    pub(super) attempt: u32,
+    pub(super) run_at: Timestamp,
+    alias: Option<String>,
+    /// A worker of the process has it: it ends with that.
+    is_own: bool,
+}
+
+impl KnownLease {
+    pub(super) fn of(consumer: CallId, ttr: Duration, is_own: bool, job: &Consumed) -> Self {
+        Self {
+            lease: LeaseRef { consumer, job: job.id },
+            at: job.until.before(ttr),
+            until: job.until,
+            attempt: job.attempt,
+            run_at: job.run_at,
+            alias: job.alias.as_ref().map(ToString::to_string),
+            is_own,
+        }
+    }
+
+    /// Whether its holder surely has the job at `at`: nobody asked to end it, and its time is not over.
+    fn surely_holds(&self, asked: &Asked, at: Timestamp) -> bool {
+        let is_asked = asked.endings.contains(&self.lease) || asked.extensions.contains(&self.lease);
+        !self.is_own && !is_asked && self.at <= at && at < self.until
+    }
+}
+
+pub(super) fn check_done(asked: &Asked, known: &Known, lease: &KnownLease) -> Checked {
+    let comes_again = known.new.as_ref().is_none_or(|new| new.recurs.is_some());
+    // One that comes again may have been given any time.
+    let is_moved = comes_again && asked.touched.contains(&lease.lease.job);
+    let is_done =
+        known.acked.is_some_and(|run_at| !comes_again || lease.run_at <= run_at && known.new.is_some());
+    Invariant::DoneStaysDone.check((!is_done || is_moved) && !known.is_cancelled, || {
+        format!("{lease:?} is of a job that was acknowledged at {:?} or cancelled", known.acked)
+    })
+}
+
+pub(super) fn check_one(asked: &Asked, known: &Known, lease: &KnownLease) -> Checked {
+    let other = known.leases.iter().find(|other| other.surely_holds(asked, lease.at));
+    Invariant::OneLease.check(other.is_none(), || format!("{lease:?}, while there is {other:?}"))
+}
+
+/// Within a run each lease counts one attempt more, unless one before it never reached its consumer.
+pub(super) fn check_attempts(asked: &Asked, queue: &QueueName, known: &Known, lease: &KnownLease) -> Checked {
+    let begins_anew = lease.alias.is_some() || asked.respawned.contains(queue) || known.new.is_none();
+    let of_run = known.leases.iter().filter(|other| other.run_at == lease.run_at);
+    let counted = of_run.filter(|other| !asked.given_back.contains(&other.lease));
+    let most = counted.map(|other| other.attempt).max().unwrap_or(0);
+    let invariant = Invariant::AttemptsOnlyGrow;
+    invariant.check(begins_anew || asked.touched.contains(&lease.lease.job) || lease.attempt > most, || {
+        format!("{lease:?} after {:?}", known.leases)
+    })
+}
+
+/// Not before its time; which moment of the wall clock it was is not known here.
+pub(super) fn check_time(asked: &Asked, known: &Known, lease: &KnownLease) -> Checked {
+    let by_wall = |new: &engine::queues::NewJob| {
+        matches!(new.due, Some(Due::At(_))) || matches!(new.recurs, Some(Recurs::Cron { .. }))
+    };
+    let is_known =
+        known.new.as_ref().is_some_and(|new| !by_wall(new)) && !asked.touched.contains(&lease.lease.job);
+    let promised = known.promised.filter(|_| lease.attempt == 1 && is_known);
+    let least = promised.map_or(lease.run_at, |promised| promised.max(lease.run_at));
+    Invariant::NeverEarlyHardlyLate.check(!is_known || lease.at >= least, || {
+        format!("{lease:?} of a job that is due at {least}: {:?}", known.new)
+    })
+}
+
+/// The runs of a recurring job are as many as were asked for, and at its times.
+pub(super) fn check_runs(asked: &Asked, queue: &QueueName, known: &Known, lease: &KnownLease) -> Checked {
+    let job = lease.lease.job;
+    let Some(recurs) = known.new.as_ref().and_then(|new| new.recurs.as_ref()) else { return Ok(()) };
+    if asked.touched.contains(&job) || lease.alias.is_some() || asked.respawned.contains(queue) {
+        return Ok(());
+    }
+    let (interval, executions) = match recurs {
+        Recurs::Every { interval, executions } => (interval.as_millis() as i64, *executions),
+        Recurs::Cron { executions, .. } => (1_000, *executions),
+    };
+    let mut runs: Vec<Timestamp> = known.leases.iter().map(|known| known.run_at).collect();
+    let goes_back = runs.iter().any(|run_at| *run_at > lease.run_at);
+    let apart = known.promised.map_or(0, |first| (lease.run_at.0 - first.0).rem_euclid(interval));
+    runs.push(lease.run_at);
+    runs.sort_unstable();
+    runs.dedup();
+    let too_many = executions.is_some_and(|most| runs.len() > most as usize);
+    let is_first_by_delay = matches!(recurs, Recurs::Cron { .. });
+    Invariant::RunsInTurn.check(!goes_back && !too_many && (apart == 0 || is_first_by_delay), || {
+        format!("{lease:?}, {apart} ms from its times, is the run of a job that had {runs:?}: {recurs:?}")
+    })
+}
+
+/// Jobs of a group run one at a time, and jobs of an alias too.
+pub(super) fn check_together(
+    asked: &Asked,
+    (known, lease): (&Known, &KnownLease),
+    (other, theirs): (JobId, &Known),
+) -> Checked {
+    let Some(held) = theirs.leases.iter().find(|held| held.surely_holds(asked, lease.at)) else {
+        return Ok(());
+    };
+    if asked.touched.contains(&other) {
+        return Ok(());
+    }
+    let is_touched = held.alias.as_ref().is_some_and(|alias| asked.touched_aliases.contains(alias));
+    let same_alias = lease.alias.is_some() && lease.alias == held.alias && !is_touched;
+    Invariant::AliasIsUnique
+        .check(!same_alias, || format!("{lease:?} has the alias of {other:?}: {held:?}"))?;
+    let group = |known: &Known| known.new.as_ref().and_then(|new| new.group.clone());
+    let same_group = group(known).is_some() && group(known) == group(theirs);
+    Invariant::GroupOrder.check(!same_group, || format!("{lease:?} is of the group of {other:?}: {held:?}"))
+}

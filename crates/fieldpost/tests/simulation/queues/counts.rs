@@ -1,0 +1,63 @@
+//! What a run with queues saw of each kind. The seeds of CI must see everything once, or they prove less than they seem to.
+
+use crate::counts::counts;
+
+counts! {
+    batches,
+    /// Batches that were answered and not synced when the power failed.
+    taken_by_power,
+    crashes,
+    kills,
+    /// Ends in the middle of a step of the store,
+    ends_in_a_step,
+    /// and of the opening of a data directory.
+    ends_in_a_start,
+    stops,
+    reloads,
+    refused_opens,
+    audits,
+    /// Steps that came to the end of what was due.
+    steps_to_the_end,
+    published,
+    /// Requests that came again and got the answer of the first.
+    answered_again,
+    /// Jobs refused because a queue had as many as it may have,
+    full,
+    /// or because their alias was taken.
+    conflicts,
+    /// Jobs that left another in place under their alias,
+    kept,
+    /// took its place,
+    replaced,
+    /// or wait for its end.
+    succeeds,
+    /// Runs that ended because their job was replaced meanwhile.
+    superseded,
+    leased,
+    /// Consumers that waited and then got something.
+    served_later,
+    /// Consumers over several queues that were told.
+    told,
+    /// Consumers that did not wait for their answer.
+    hung_up,
+    given_back,
+    acked,
+    extended,
+    released,
+    lapsed,
+    /// Leases of our own workers whose process ended.
+    cut_off,
+    /// Reservations that did not hold.
+    stale,
+    expired,
+    died,
+    dead_too_old,
+    respawned,
+    changed,
+    cancelled,
+    /// Runs of recurring jobs after their first.
+    runs,
+    /// Queues that were deleted.
+    deleted,
+    parked,
+}

@@ -1,0 +1,123 @@
+//! What was handed in to a partition of queues, as the model understands it: the content of the production input, without its
+//! replies and without the text of reservations.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use engine::queues::driving::Dead;
+use engine::queues::{Due, JobRef, NewJob, Once, Payload, QueueName};
+use records::{JobId, Process, QueueSettings};
+
+use crate::meant::CallId;
+
+/// A lease, as everybody outside knows it: whom the job was given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LeaseRef {
+    pub(crate) consumer: CallId,
+    pub(crate) job: JobId,
+}
+
+/// A consumer's question.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) max: usize,
+    pub(crate) ttr: Duration,
+    pub(crate) until: Timestamp,
+    pub(crate) process: Option<Process>,
+}
+
+/// An input.
+#[derive(Clone, Debug)]
+pub(crate) enum Meant {
+    Publish {
+        call: CallId,
+        queue: QueueName,
+        jobs: Vec<NewJob>,
+        once: Option<Once>,
+    },
+    Consume {
+        call: CallId,
+        queue: QueueName,
+        asked: Asked,
+    },
+    /// Somebody wants to be told when there is something: the model does not say when.
+    Watch {
+        queue: QueueName,
+    },
+    PassOn,
+    Ack {
+        call: CallId,
+        queue: QueueName,
+        leases: Vec<LeaseRef>,
+    },
+    Extend {
+        call: CallId,
+        queue: QueueName,
+        lease: LeaseRef,
+        ttr: Duration,
+    },
+    Release {
+        call: CallId,
+        queue: QueueName,
+        lease: LeaseRef,
+        delay: Duration,
+        error: Option<String>,
+    },
+    GiveBack {
+        leases: Vec<LeaseRef>,
+    },
+    Look {
+        call: CallId,
+        queue: QueueName,
+        job: Option<JobRef>,
+    },
+    Change {
+        call: CallId,
+        queue: QueueName,
+        job: JobRef,
+        payload: Option<Payload>,
+        due: Option<Due>,
+    },
+    Cancel {
+        call: CallId,
+        queue: QueueName,
+        job: JobRef,
+    },
+    Figures {
+        call: CallId,
+        queue: QueueName,
+    },
+    List {
+        call: CallId,
+        namespace: Option<String>,
+    },
+    Set {
+        call: CallId,
+        queue: QueueName,
+        settings: QueueSettings,
+    },
+    Pause {
+        call: CallId,
+        queue: QueueName,
+        paused: bool,
+    },
+    Delete {
+        call: CallId,
+        queue: QueueName,
+    },
+    Dead {
+        call: CallId,
+        queue: QueueName,
+    },
+    Respawn {
+        call: CallId,
+        queue: QueueName,
+        which: Dead,
+        ttl: Option<Duration>,
+    },
+    DeleteDead {
+        call: CallId,
+        queue: QueueName,
+        which: Dead,
+    },
+}

@@ -1,0 +1,61 @@
+//! What the passing of time brings in the model: jobs expire, leases run out, jobs come due.
+
+use engine::queues::QueueName;
+use records::DeadReason;
+
+use super::Partition;
+use super::ending::Cost;
+use super::evidence::Evidence;
+use super::job::{Job, Stands};
+use crate::violation::Checked;
+
+impl Partition {
+    pub(super) fn advance(&mut self, evidence: &mut Evidence) -> Checked {
+        let names: Vec<QueueName> = self.queues.keys().cloned().collect();
+        for name in names {
+            while self.advance_one(&name, evidence)? {}
+        }
+        Ok(())
+    }
+
+    /// The first thing that is due in a queue. Whether there was any: what expires, then by the engine clock, then by the wall clock.
+    fn advance_one(&mut self, name: &QueueName, evidence: &mut Evidence) -> Checked<bool> {
+        let (now, wall) = (self.now, self.wall);
+        let jobs = &self.queue(name).jobs;
+        let first = |is: &dyn Fn(&Job) -> bool, order: &dyn Fn(&Job) -> (base::Timestamp, u64)| {
+            let found = (0..jobs.len()).filter(|place| is(&jobs[*place]));
+            found.min_by_key(|place| order(&jobs[*place]))
+        };
+        let expires = |job: &Job| !job.is_reserved() && job.has_expired(now);
+        let by_expiry = |job: &Job| (job.expires_at.unwrap_or(base::Timestamp::MAX), job.number);
+        if let Some(place) = first(&expires, &by_expiry) {
+            self.counts.expired += 1;
+            if !self.comes_again(name, place) {
+                self.end(name, place);
+            }
+            return Ok(true);
+        }
+        let waits = |job: &Job| !job.is_due() && job.is_time(now, wall);
+        let engine = |job: &Job| waits(job) && !job.waits_by_wall();
+        let by_wall = |job: &Job| waits(job) && job.waits_by_wall();
+        let Some(place) = first(&engine, &Job::order).or_else(|| first(&by_wall, &Job::order)) else {
+            return Ok(false);
+        };
+        self.come_due(name, place, evidence)?;
+        Ok(true)
+    }
+
+    fn come_due(&mut self, name: &QueueName, place: usize, evidence: &mut Evidence) -> Checked {
+        let job = self.queue(name).jobs[place].clone();
+        let Stands::Reserved(lease) = job.stands else {
+            self.queue(name).jobs[place].stands = Stands::Due;
+            return Ok(());
+        };
+        self.counts.lapsed += 1;
+        let cost = match lease.process {
+            Some(_) => Cost::NeverLast,
+            None => Cost::Counted { reason: DeadReason::TimedOut, error: None },
+        };
+        self.end_run(name, place, job.visible_at, cost, evidence)
+    }
+}

@@ -1,0 +1,106 @@
+//! Looking at jobs and queues in the model, cancelling, and deleting.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use engine::queues::{JobRef, JobState, QueueName};
+
+use super::Partition;
+use super::expected::{ShownFigures, ShownJob};
+use super::job::{Job, Stands};
+
+impl Partition {
+    /// The place of the job that is meant, and whether it is its successor.
+    pub(super) fn find(&mut self, name: &QueueName, job: &JobRef) -> Option<(usize, bool)> {
+        let queue = self.queue(name);
+        match job {
+            JobRef::Alias(alias) => {
+                let place = queue.holder_of(alias)?;
+                Some((place, queue.jobs[place].next.is_some()))
+            }
+            JobRef::Id(id) => queue.place_of(*id).map(|place| (place, false)).or_else(|| {
+                let is_next = |job: &Job| job.next.as_ref().is_some_and(|next| next.job.id == *id);
+                queue.jobs.iter().position(is_next).map(|place| (place, true))
+            }),
+        }
+    }
+
+    pub(super) fn look(&mut self, name: &QueueName, job: Option<&JobRef>) -> Result<ShownJob, &'static str> {
+        let found = match job {
+            Some(job) => self.find(name, job),
+            None => self.queue(name).first().map(|place| (place, false)),
+        };
+        let (place, of_successor) = found.ok_or("unknown_job")?;
+        let (now, wall) = (self.now, self.wall);
+        let holder = &self.queue(name).jobs[place];
+        let job = if of_successor { holder.meant() } else { holder };
+        Ok(shown(job, now, wall))
+    }
+
+    pub(super) fn cancel(&mut self, name: &QueueName, job: &JobRef) -> Result<(), &'static str> {
+        let (place, of_successor) = self.find(name, job).ok_or("unknown_job")?;
+        self.counts.cancelled += 1;
+        if of_successor {
+            self.queue(name).jobs[place].next = None;
+        } else {
+            self.end(name, place);
+        }
+        Ok(())
+    }
+
+    pub(super) fn figures(&mut self, name: &QueueName) -> ShownFigures {
+        let (now, is_parking) = (self.now, self.is_parking);
+        let queue = self.queue(name);
+        let count =
+            |is: &dyn Fn(&Stands) -> bool| queue.jobs.iter().filter(|job| is(&job.stands)).count() as u64;
+        let since = |place: usize| {
+            // How long ago, as far as the two clocks can be compared.
+            Duration::from_millis((now.0 - queue.jobs[place].visible_at.0).max(0) as u64)
+        };
+        ShownFigures {
+            name: name.clone(),
+            scheduled: count(&|stands| matches!(stands, Stands::Scheduled | Stands::PassedOver)),
+            ready: count(&|stands| matches!(stands, Stands::Due)),
+            reserved: count(&|stands| matches!(stands, Stands::Reserved(_))),
+            dead: queue.dead.len() as u64,
+            // Of the jobs in memory only: which these are, the model does not know.
+            oldest_ready: queue.first().map(since).filter(|_| !is_parking),
+            paused: queue.paused,
+            settings: queue.settings,
+        }
+    }
+
+    pub(super) fn list(&mut self, namespace: Option<&str>) -> Vec<ShownFigures> {
+        let there = self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(name, _)| name.clone());
+        let names: Vec<_> =
+            there.filter(|name| namespace.is_none_or(|namespace| name.namespace() == namespace)).collect();
+        names.iter().map(|name| self.figures(name)).collect()
+    }
+
+    /// A queue with all that it has is gone; whoever waits goes on waiting.
+    pub(super) fn delete(&mut self, name: &QueueName) {
+        self.counts.deleted += 1;
+        self.queue(name).empty();
+    }
+}
+
+/// A job as it is looked at.
+pub(crate) fn shown(job: &Job, now: Timestamp, wall: Timestamp) -> ShownJob {
+    let state = match job.stands {
+        Stands::Reserved(_) => JobState::Reserved,
+        _ if job.is_time(now, wall) => JobState::Ready,
+        _ => JobState::Scheduled,
+    };
+    ShownJob {
+        id: job.id,
+        state,
+        payload: job.payload.clone(),
+        run_at: job.run_at,
+        published_at: job.published_at,
+        expires_at: job.expires_at,
+        attempt: job.attempt,
+        tries: job.tries,
+        alias: job.alias.clone(),
+        group: job.group.clone(),
+    }
+}

@@ -1,0 +1,174 @@
+//! Leasing in the model: to whoever asks, and at the end of a step to whoever waits.
+
+use std::collections::VecDeque;
+
+use engine::queues::QueueName;
+
+use super::evidence::Evidence;
+use super::expected::{Expected, ShownLease};
+use super::job::{Job, Lease, Stands};
+use super::{Answers, Partition, Step};
+use crate::meant::CallId;
+use crate::queues::meant::Asked;
+use crate::violation::{Checked, Invariant};
+
+impl Partition {
+    /// What a consumer gets at once; `None` if it waits.
+    pub(super) fn consume(
+        &mut self,
+        call: CallId,
+        name: &QueueName,
+        asked: &Asked,
+        evidence: &mut Evidence,
+    ) -> Checked<Option<Vec<ShownLease>>> {
+        let leased = self.lease(call, name, asked, evidence)?;
+        if leased.is_empty() && asked.until > self.now {
+            self.queue(name).line.push_back((call, asked.clone()));
+            return Ok(None);
+        }
+        Ok(Some(leased))
+    }
+
+    fn lease(
+        &mut self,
+        call: CallId,
+        name: &QueueName,
+        asked: &Asked,
+        evidence: &mut Evidence,
+    ) -> Checked<Vec<ShownLease>> {
+        let mut leased = Vec::new();
+        while leased.len() < asked.max {
+            let Some(first) = self.next_to_lease(name) else { break };
+            let place = if self.is_parking { self.any_leased(name, evidence) } else { Some(first) };
+            let Some(place) = place else { break };
+            let job = self.queue(name).jobs[place].clone();
+            if !evidence.takes_lease(job.id) {
+                let detail = format!(
+                    "call {call} of {name} should have got {:?} of {:?}, and did not: {:?}",
+                    job.id, job.payload, job
+                );
+                return Err(why_not(&job).broken(detail));
+            }
+            leased.push(self.reserve(call, name, place, asked));
+        }
+        Ok(leased)
+    }
+
+    /// Where jobs are parked, one that is in memory may be leased before one that is not: the one that was, if it may be.
+    fn any_leased(&mut self, name: &QueueName, evidence: &Evidence) -> Option<usize> {
+        let now = self.now;
+        let queue = self.queue(name);
+        evidence.open_leases().find_map(|leased| {
+            queue
+                .ready()
+                .find(|place| queue.jobs[*place].id == leased && !queue.jobs[*place].has_expired(now))
+        })
+    }
+
+    /// The job that may be leased now. What has expired is passed over.
+    fn next_to_lease(&mut self, name: &QueueName) -> Option<usize> {
+        let now = self.now;
+        let queue = self.queue(name);
+        while let Some(place) = queue.first() {
+            if !queue.jobs[place].has_expired(now) {
+                return queue.allows(now).then_some(place);
+            }
+            queue.jobs[place].stands = Stands::PassedOver;
+        }
+        None
+    }
+
+    fn reserve(&mut self, call: CallId, name: &QueueName, place: usize, asked: &Asked) -> ShownLease {
+        let now = self.now;
+        let queue = self.queue(name);
+        queue.take_token(now);
+        let job = &mut queue.jobs[place];
+        job.stands = Stands::Reserved(Lease { consumer: call, process: asked.process });
+        job.attempt += 1;
+        job.visible_at = now.after(asked.ttr);
+        ShownLease {
+            id: job.id,
+            payload: job.payload.clone(),
+            attempt: job.attempt,
+            tries: job.tries,
+            published_at: job.published_at,
+            run_at: job.run_at,
+            expires_at: job.expires_at,
+            until: job.visible_at,
+            alias: job.alias.clone(),
+        }
+    }
+
+    /// Those that wait get what there is, the first comes first.
+    pub(super) fn serve(
+        &mut self,
+        step: &Step<'_>,
+        evidence: &mut Evidence,
+        answers: &mut Answers,
+    ) -> Checked {
+        let names: Vec<QueueName> = self.queues.keys().cloned().collect();
+        for name in names {
+            let mut line = std::mem::take(&mut self.queue(&name).line);
+            let left = self.serve_line(&name, &mut line, step, evidence, answers);
+            self.queue(&name).line = line;
+            left?;
+        }
+        Ok(())
+    }
+
+    fn serve_line(
+        &mut self,
+        name: &QueueName,
+        line: &mut VecDeque<(CallId, Asked)>,
+        step: &Step<'_>,
+        evidence: &mut Evidence,
+        answers: &mut Answers,
+    ) -> Checked {
+        while let Some((call, asked)) = line.pop_front() {
+            if step.gone.contains(&call) {
+                continue;
+            }
+            let next = self.next_to_lease(name);
+            let id = next.map(|place| self.queue(name).jobs[place].id);
+            // Somebody who waits for several queues may have been told, and decides first.
+            let waits_for_others =
+                self.queue(name).is_watched && !id.is_some_and(|id| evidence.leases_of(id));
+            if next.is_none() || waits_for_others {
+                line.push_front((call, asked));
+                return Ok(());
+            }
+            self.counts.served_later += 1;
+            let leased = self.lease(call, name, &asked, evidence)?;
+            answers.push((call, Expected::Leased(leased)));
+        }
+        Ok(())
+    }
+
+    /// Whoever has waited enough gets nothing, and at the end everybody.
+    pub(super) fn send_home(&mut self, step: &Step<'_>, answers: &mut Answers) {
+        let now = self.now;
+        for queue in self.queues.values_mut() {
+            let (home, line): (VecDeque<_>, VecDeque<_>) =
+                queue.line.drain(..).partition(|(_, asked)| step.closing || asked.until <= now);
+            queue.line = line;
+            answers.extend(home.into_iter().map(|(call, _)| (call, Expected::Leased(Vec::new()))));
+        }
+    }
+
+    /// Consumers that wait although there is something that they may have.
+    pub(crate) fn overdue(&mut self) -> Vec<CallId> {
+        let names: Vec<QueueName> = self.queues.keys().cloned().collect();
+        let mut overdue = Vec::new();
+        for name in names {
+            if self.next_to_lease(&name).is_some() {
+                overdue.extend(self.queue(&name).line.iter().map(|(call, _)| *call));
+            }
+        }
+        overdue
+    }
+}
+
+/// The promise that is broken when a job is not leased that is next.
+fn why_not(job: &Job) -> Invariant {
+    if job.group.is_some() { Invariant::GroupOrder } else { Invariant::NeverEarlyHardlyLate }
+}

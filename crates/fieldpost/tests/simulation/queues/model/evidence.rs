@@ -1,0 +1,124 @@
+//! What a batch tells of the choices that were made in its step: ids, and who was leased when. The model follows them if they
+//! were allowed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use engine::queues::Payload;
+use records::{Batch, DeadJob, JobId, JobState, Op};
+
+use super::job::Job;
+use crate::violation::{Checked, Invariant};
+
+/// How a payload of the workload begins and ends; between is its number.
+pub(crate) const MARK: (&str, char) = ("payload-", '.');
+
+/// The choices of one step; empty for a step without a batch.
+#[derive(Default)]
+pub(crate) struct Evidence {
+    /// Bodies that were put, by the number of their payload.
+    bodies: BTreeMap<u64, Vec<JobId>>,
+    /// Leases that were made, by number.
+    leases: BTreeMap<u64, JobId>,
+    dead: VecDeque<DeadJob>,
+    dead_gone: BTreeSet<JobId>,
+    /// Jobs that were parked.
+    pub(crate) parked: u64,
+}
+
+impl Evidence {
+    pub(crate) fn of(batch: Option<Batch>) -> Self {
+        let mut evidence = Self::default();
+        for op in batch.into_iter().flat_map(|batch| batch.ops) {
+            match op {
+                Op::PutJobBody(id, body) => {
+                    if let Some(number) = number_in(&body) {
+                        evidence.bodies.entry(number).or_default().push(id);
+                    }
+                }
+                Op::PutJob(head) => {
+                    if let JobState::Reserved { lease, .. } = head.state {
+                        evidence.leases.insert(lease, head.id);
+                    }
+                }
+                Op::PutDead(dead) => evidence.dead.push_back(*dead),
+                Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
+                Op::ParkJob(_) => evidence.parked += 1,
+                _ => {}
+            }
+        }
+        evidence
+    }
+
+    /// Leases up to this one were made before.
+    pub(super) fn only_leases_after(&mut self, last: Option<u64>) {
+        self.leases.retain(|number, _| last.is_none_or(|last| *number > last));
+    }
+
+    pub(super) fn last_lease(&self) -> Option<u64> {
+        self.leases.last_key_value().map(|(number, _)| *number)
+    }
+
+    /// The id under which a payload was stored.
+    pub(super) fn id_of(&self, payload: &Payload) -> Option<JobId> {
+        self.bodies.get(&number_of(payload)?)?.first().copied()
+    }
+
+    /// Whether this job was leased: each lease counts once.
+    pub(super) fn takes_lease(&mut self, job: JobId) -> bool {
+        let found = self.leases.iter().find(|(_, leased)| **leased == job).map(|(number, _)| *number);
+        found.is_some_and(|number| {
+            // It stays known that there was such a number.
+            self.leases.insert(number, TAKEN).is_some()
+        })
+    }
+
+    /// Whether this job was leased, and the model does not know to whom.
+    pub(super) fn leases_of(&self, job: JobId) -> bool {
+        self.leases.values().any(|leased| *leased == job)
+    }
+
+    /// The next dead letter, if it is one of this job: its id.
+    pub(super) fn next_dead(&mut self, job: &Job) -> Option<JobId> {
+        let same = |dead: &DeadJob| (dead.attempt, dead.tries) == (job.attempt, job.tries);
+        // The dead run of a job that comes again is kept under an id of its own, with the same payload.
+        let copies =
+            number_of(&job.payload).and_then(|number| self.bodies.get(&number)).cloned().unwrap_or_default();
+        let is_it = |dead: &DeadJob| same(dead) && (dead.id == job.id || copies.contains(&dead.id));
+        let place = self.dead.iter().position(is_it)?;
+        self.dead.remove(place).map(|dead| dead.id)
+    }
+
+    /// A dead letter is gone: whether that was seen.
+    pub(super) fn dead_gone(&mut self, id: JobId) -> bool {
+        self.dead_gone.remove(&id)
+    }
+
+    /// The jobs that were leased, in that order, and that the model does not know yet to whom.
+    pub(super) fn open_leases(&self) -> impl Iterator<Item = JobId> {
+        self.leases.values().copied().filter(|job| *job != TAKEN)
+    }
+
+    pub(super) fn no_death_is_left(&self) -> Checked {
+        Invariant::OneEffectPerCause
+            .check(self.dead.is_empty(), || format!("dead letters of jobs that did not die: {:?}", self.dead))
+    }
+}
+
+/// Stands for a lease that the model knows; no job has this id.
+const TAKEN: JobId = JobId([0xff; 16]);
+
+/// The number of a payload.
+pub(crate) fn number_of(payload: &Payload) -> Option<u64> {
+    match payload {
+        Payload::Json(text) => number_in(text.as_bytes()),
+        Payload::Bytes(bytes) => number_in(bytes),
+    }
+}
+
+/// The number of the payload that some bytes hold.
+pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
+    let (mark, end) = (MARK.0.as_bytes(), MARK.1 as u8);
+    let from = bytes.windows(mark.len()).position(|window| window == mark)? + mark.len();
+    let digits: Vec<u8> = bytes[from..].iter().copied().take_while(|byte| *byte != end).collect();
+    String::from_utf8(digits).ok()?.parse().ok()
+}

@@ -1,0 +1,219 @@
+//! Publishing in the model: all jobs of a call or none, and the same answer for a repeat.
+
+use std::time::Duration;
+
+use base::Timestamp;
+use engine::queues::{Due, JobRef, NewJob, OnConflict, Once, Payload, PublishedJob, QueueName};
+use records::JobId;
+
+use super::evidence::Evidence;
+use super::job::{Again, Job, Next, Rule, Stands};
+use super::{ANSWERS_KEPT_MS, Kept, Partition};
+use crate::violation::{Checked, Invariant};
+
+impl Partition {
+    pub(super) fn publish(
+        &mut self,
+        name: &QueueName,
+        jobs: &[NewJob],
+        once: Option<Once>,
+        evidence: &Evidence,
+    ) -> Checked<Result<Vec<PublishedJob>, &'static str>> {
+        if let Some((once, kept)) = once.and_then(|once| Some((once, self.still_kept(once)?))) {
+            let answer = if kept.body == once.body { Ok(kept.jobs) } else { Err("idempotency_key_reused") };
+            self.counts.answered_again += 1;
+            return Ok(answer);
+        }
+        if let Err(refused) = self.check_new(name, jobs) {
+            return Ok(Err(refused));
+        }
+        let mut published = Vec::new();
+        for job in jobs {
+            published.push(self.publish_one(name, job, evidence)?);
+        }
+        if let Some(Once { key, body }) = once {
+            self.kept.insert(key, Kept { at: self.now, body, jobs: published.clone() });
+        }
+        Ok(Ok(published))
+    }
+
+    fn still_kept(&self, once: Once) -> Option<Kept> {
+        self.kept.get(&once.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
+    }
+
+    fn check_new(&mut self, name: &QueueName, jobs: &[NewJob]) -> Result<(), &'static str> {
+        let alias = |job: &NewJob| job.alias.as_ref().map(ToString::to_string);
+        for (place, job) in jobs.iter().enumerate() {
+            if alias(job).is_some() && jobs[..place].iter().any(|other| alias(other) == alias(job)) {
+                return Err("alias_repeated");
+            }
+        }
+        let queue = self.queue(name);
+        let most = queue.settings.jobs_max.unwrap_or(u64::MAX);
+        if (queue.jobs.len() + jobs.len()) as u64 > most {
+            return Err("queue_full");
+        }
+        for job in jobs {
+            let is_held = alias(job).is_some_and(|alias| queue.holder_of(&alias).is_some());
+            if is_held && job.on_conflict == OnConflict::Reject {
+                return Err("alias_taken");
+            }
+        }
+        for job in jobs {
+            let made = self.make(job, NOBODY);
+            let due = if made.by_wall { self.on_engine(made.run_at) } else { made.run_at };
+            // A moment that has passed is now.
+            if made.expires_at.is_some_and(|at| at <= due.max(self.now)) {
+                return Err("invalid_ttl");
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_one(&mut self, name: &QueueName, new: &NewJob, evidence: &Evidence) -> Checked<PublishedJob> {
+        let holder = new.alias.as_deref().and_then(|alias| self.queue(name).holder_of(alias));
+        let Some(place) = holder else {
+            let job = self.made(new, None, evidence)?;
+            let published = PublishedJob { id: job.id, run_at: job.run_at };
+            self.file(name, job);
+            return Ok(published);
+        };
+        let holder = self.queue(name).jobs[place].clone();
+        if new.on_conflict == OnConflict::Keep && (!holder.is_reserved() || holder.next.is_some()) {
+            self.counts.kept += 1;
+            let kept = holder.meant();
+            return Ok(PublishedJob { id: kept.id, run_at: kept.run_at });
+        }
+        if holder.is_reserved() {
+            self.counts.succeeds += 1;
+            let job = self.made(new, None, evidence)?;
+            let published = PublishedJob { id: job.id, run_at: job.run_at };
+            let next = Next { job, after_job: new.on_conflict == OnConflict::Keep };
+            self.queue(name).jobs[place].next = Some(Box::new(next));
+            return Ok(published);
+        }
+        self.counts.replaced += 1;
+        let job = self.made(new, Some(&holder), evidence)?;
+        let published = PublishedJob { id: job.id, run_at: job.run_at };
+        self.queue(name).jobs.remove(place);
+        self.file(name, job);
+        Ok(published)
+    }
+
+    /// A new job with the id under which it was stored: one of its own, or that of the waiting job that it replaces.
+    fn made(&mut self, new: &NewJob, instead_of: Option<&Job>, evidence: &Evidence) -> Checked<Job> {
+        let id = evidence.id_of(&new.payload).ok_or_else(|| {
+            Invariant::DurableBeforeAcknowledged
+                .broken(format!("{:?} was published and not stored", new.payload))
+        })?;
+        let number = self.next_number();
+        let mut job = Job { number, ..self.make(new, id) };
+        if let Some(before) = instead_of {
+            Invariant::AliasIsUnique.same("id of a job that was replaced", &id, &before.id)?;
+            job.published_at = before.published_at;
+        }
+        Ok(job)
+    }
+
+    fn make(&self, new: &NewJob, id: JobId) -> Job {
+        let rule = Rule::of(new);
+        let (by_wall, run_at) = match (new.due, &rule) {
+            (Some(Due::At(at)), _) => (true, at),
+            (Some(Due::After(delay)), _) => (false, self.now.after(delay)),
+            (None, Some((Rule::Every(ms), _))) => (false, Timestamp(self.now.0 + ms)),
+            (None, Some((Rule::Cron(_), _))) => (true, first_of(rule, self.wall)),
+            (None, None) => (false, self.now),
+        };
+        let due = if by_wall { self.on_engine(run_at).max(self.now) } else { run_at };
+        let worth_from = if rule.is_some() { due } else { self.now };
+        Job {
+            id,
+            payload: new.payload.clone(),
+            number: 0,
+            published_at: self.now,
+            run_at,
+            by_wall,
+            visible_at: run_at,
+            attempt: 0,
+            tries: new.tries,
+            alias: new.alias.as_ref().map(ToString::to_string),
+            group: new.group.as_ref().map(ToString::to_string),
+            ttl: new.ttl,
+            expires_at: new.ttl.map(|ttl| worth_from.after(ttl)),
+            again: rule.map(|(rule, left)| Again { rule, left, run: 1 }),
+            stands: Stands::Scheduled,
+            next: None,
+        }
+    }
+
+    /// Puts a job that waits into its queue: due if its time has come.
+    pub(super) fn file(&mut self, name: &QueueName, job: Job) {
+        let stands = if job.is_time(self.now, self.wall) { Stands::Due } else { Stands::Scheduled };
+        self.queue(name).jobs.push(Job { stands, ..job });
+    }
+
+    pub(super) fn change(
+        &mut self,
+        name: &QueueName,
+        job: &JobRef,
+        payload: Option<&Payload>,
+        due: Option<Due>,
+    ) -> Result<super::expected::ShownJob, &'static str> {
+        let (place, of_successor) = self.find(name, job).ok_or("unknown_job")?;
+        let (now, wall) = (self.now, self.wall);
+        let mut holder = self.queue(name).jobs[place].clone();
+        if holder.is_reserved() && !of_successor {
+            return Err("job_reserved");
+        }
+        let job = if of_successor {
+            holder.next.as_mut().map(|next| &mut next.job).ok_or("unknown_job")?
+        } else {
+            &mut holder
+        };
+        if let Some(due) = due {
+            let (by_wall, at, delay) = match due {
+                Due::After(delay) => (false, now.after(delay), delay),
+                Due::At(at) => (true, at, at.since(wall)),
+            };
+            // A run of a recurring job that was not begun takes its ttl along.
+            let takes_along = job.again.is_some() && !job.is_started();
+            let expires_at = job.expires_at.filter(|_| !takes_along);
+            if expires_at.is_some_and(|expires_at| expires_at <= now.after(delay)) {
+                return Err("invalid_time");
+            }
+            let on_engine = if by_wall { Timestamp(at.0 + now.0 - wall.0) } else { at };
+            move_to(job, (by_wall, at), on_engine, of_successor);
+        }
+        if let Some(payload) = payload {
+            job.payload = payload.clone();
+        }
+        let id = job.id;
+        self.counts.changed += 1;
+        if of_successor || due.is_none() {
+            self.queue(name).jobs[place] = holder;
+        } else {
+            self.queue(name).jobs.remove(place);
+            self.file(name, holder);
+        }
+        self.look(name, Some(&JobRef::Id(id)))
+    }
+}
+
+/// No job has this id.
+const NOBODY: JobId = JobId([0; 16]);
+
+fn first_of(rule: Option<(Rule, Option<u32>)>, wall: Timestamp) -> Timestamp {
+    rule.map_or(wall, |(rule, _)| rule.next(wall, wall))
+}
+
+/// A job that waits has another time; one that was tried keeps when it was first due.
+fn move_to(job: &mut Job, (by_wall, at): (bool, Timestamp), on_engine: Timestamp, is_successor: bool) {
+    if job.is_started() {
+        job.visible_at = on_engine;
+        return;
+    }
+    (job.by_wall, job.run_at, job.visible_at) = (by_wall, at, at);
+    if job.again.is_some() && !is_successor {
+        job.expires_at = job.ttl.map(|ttl: Duration| on_engine.after(ttl));
+    }
+}

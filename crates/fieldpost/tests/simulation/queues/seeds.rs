@@ -1,0 +1,47 @@
+//! The runs with queues: those of CI, those that once found something, and those that somebody asks for.
+
+use std::ops::Range;
+
+use super::counts::Counts;
+use super::plan::Plan;
+use super::world;
+use crate::seeds::{Asked, asked_for, run_all};
+
+/// The seeds of CI.
+const IN_CI: Range<u64> = 0..240;
+
+/// Seeds that found a bug, each with what it was. They stay for ever, wherever the seeds of CI go.
+const FOUND_BUGS: &[(u64, &str)] = &[];
+
+fn run(seed: u64) -> (Result<Counts, crate::violation::Violation>, crate::trace::Trace) {
+    world::run(Plan::of(seed))
+}
+
+#[test]
+fn many_lives_of_queues_keep_every_promise() {
+    let asked = asked_for(IN_CI);
+    let (all, runs) = run_all("many_lives_of_queues", &asked, run, Counts::add);
+    println!("{runs} runs: {all:?}");
+    if matches!(asked, Asked::Seeds(range) if range == IN_CI) {
+        assert_eq!(all.unseen(), Vec::<&str>::new(), "the seeds of CI leave something out: {all:?}");
+    }
+}
+
+#[test]
+fn what_once_went_wrong_with_queues_stays_right() {
+    for (seed, what) in FOUND_BUGS {
+        if let (Err(violation), trace) = run(*seed) {
+            panic!("{what}\nseed {seed} breaks {violation}\n{}", trace.tail());
+        }
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_run_with_queues_to_the_last_step() {
+    for seed in [3, 4, 5] {
+        let ((first, one), (second, other)) = (run(seed), run(seed));
+        assert_eq!(first.expect("a good run"), second.expect("a good run"), "seed {seed}");
+        assert_eq!(one.hash(), other.hash(), "seed {seed}");
+    }
+    assert_ne!(run(6).1.hash(), run(7).1.hash());
+}

@@ -1,0 +1,181 @@
+//! Calls under way: what was asked, who answers, and what the answer is held against.
+
+use std::collections::BTreeMap;
+
+use base::{PartitionId, Problem, Timestamp};
+use engine::queues::driving::{self, HandOver, Leases, Seen};
+use engine::queues::{Consumed, DeadView, Figures, JobView, PublishedJob, QueueName};
+use records::JobId;
+use tokio::sync::oneshot::Receiver;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use crate::meant::CallId;
+use crate::queues::meant::LeaseRef;
+use crate::queues::model::expected::{Expected, ShownDead, ShownFigures, ShownJob, ShownLease};
+use crate::violation::{Checked, Invariant};
+
+/// A call.
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) waiting: Waiting,
+    pub(crate) partition: PartitionId,
+    /// Which life of the partition was asked.
+    pub(crate) life: Option<u32>,
+    pub(crate) then: Then,
+}
+
+/// Who answers, and in what form.
+pub(crate) enum Waiting {
+    Published(Receiver<Result<Vec<PublishedJob>, Problem>>),
+    Leased(Receiver<Leases>),
+    Acked(Receiver<Vec<usize>>),
+    Extended(Receiver<Result<Timestamp, Problem>>),
+    Done(Receiver<Result<(), Problem>>),
+    Seen(Receiver<Result<Seen, Problem>>),
+    Figures(Receiver<Figures>),
+    Listed(Receiver<Vec<Figures>>),
+    Dead(Receiver<Vec<DeadView>>),
+    Respawned(Receiver<Result<usize, Problem>>),
+    Deleted(Receiver<usize>),
+    /// There is something to lease.
+    Told(Receiver<()>),
+}
+
+/// What follows from the answer.
+pub(crate) enum Then {
+    Nothing,
+    /// Jobs were published: if nobody says what became of them, and there is a key, they are published again.
+    Published(Box<super::publishers::Publishing>),
+    /// Jobs were leased from this queue.
+    Consumed(super::consumers::Consuming),
+    /// Jobs are done.
+    Acked(Vec<LeaseRef>),
+    Extended(LeaseRef),
+    Released(LeaseRef),
+    /// A job is gone, if it was named by its id.
+    Cancelled(Option<JobId>),
+    /// A consumer that watches several queues is told of this one.
+    Told(u64, QueueName),
+}
+
+/// What came of a call.
+pub(crate) enum Answer {
+    Published(Result<Vec<PublishedJob>, Problem>),
+    Leased(Vec<Consumed>, HandOver),
+    Acked(Vec<usize>),
+    Extended(Result<Timestamp, Problem>),
+    Done(Result<(), Problem>),
+    Seen(Result<Box<JobView>, Problem>),
+    Figures(Vec<Figures>),
+    Dead(Vec<DeadView>),
+    Count(Result<usize, Problem>),
+    Told,
+}
+
+/// Whether an answer has come.
+pub(crate) enum Polled {
+    NotYet,
+    Answered(Answer),
+    /// Nobody will answer: the outcome is unknown.
+    Dropped,
+}
+
+impl Waiting {
+    pub(crate) fn poll(&mut self) -> Polled {
+        fn received<T>(receiver: &mut Receiver<T>, answer: impl FnOnce(T) -> Answer) -> Polled {
+            match receiver.try_recv() {
+                Ok(value) => Polled::Answered(answer(value)),
+                Err(TryRecvError::Empty) => Polled::NotYet,
+                Err(TryRecvError::Closed) => Polled::Dropped,
+            }
+        }
+        match self {
+            Self::Published(receiver) => received(receiver, Answer::Published),
+            Self::Leased(receiver) => received(receiver, |leases| {
+                let (jobs, hand_over) = driving::consumed(leases).expect("what was written can be read");
+                Answer::Leased(jobs, hand_over)
+            }),
+            Self::Acked(receiver) => received(receiver, Answer::Acked),
+            Self::Extended(receiver) => received(receiver, Answer::Extended),
+            Self::Done(receiver) => received(receiver, Answer::Done),
+            Self::Seen(receiver) => {
+                received(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
+            }
+            Self::Figures(receiver) => received(receiver, |figures| Answer::Figures(vec![figures])),
+            Self::Listed(receiver) => received(receiver, Answer::Figures),
+            Self::Dead(receiver) => received(receiver, Answer::Dead),
+            Self::Respawned(receiver) => received(receiver, Answer::Count),
+            Self::Deleted(receiver) => received(receiver, |count| Answer::Count(Ok(count))),
+            Self::Told(receiver) => received(receiver, |()| Answer::Told),
+        }
+    }
+}
+
+/// What was stepped and not answered yet: the answers that the model expects, with the batch that each rests on.
+#[derive(Default)]
+pub(crate) struct Expectations {
+    by_call: BTreeMap<CallId, (PartitionId, u64, Expected)>,
+}
+
+impl Expectations {
+    pub(crate) fn expect(&mut self, call: CallId, partition: PartitionId, seq: u64, expected: Expected) {
+        self.by_call.insert(call, (partition, seq, expected));
+    }
+
+    /// A partition went back to batch `seq`.
+    pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
+        self.by_call.retain(|_, (of, made, _)| *of != partition || *made <= seq);
+    }
+
+    pub(crate) fn forget(&mut self, call: CallId) {
+        self.by_call.remove(&call);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.by_call.clear();
+    }
+
+    /// What a call is to be answered, if its input was taken.
+    pub(crate) fn of(&self, call: CallId) -> Option<&Expected> {
+        self.by_call.get(&call).map(|(_, _, expected)| expected)
+    }
+
+    /// The same, once it is answered: whoever answers had better be sure of the batch that it rests on.
+    pub(crate) fn take(&mut self, call: CallId) -> Checked<(u64, Expected)> {
+        let found = self.by_call.remove(&call);
+        found.map(|(_, seq, expected)| (seq, expected)).ok_or_else(|| {
+            Invariant::DurableBeforeAcknowledged
+                .broken(format!("call {call} is answered, and its partition has no such thing"))
+        })
+    }
+}
+
+/// Holds an answer against what was expected.
+pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, is_parking: bool) -> Checked {
+    fn coded<T, U>(result: &Result<T, Problem>, map: impl FnOnce(&T) -> U) -> Result<U, &'static str> {
+        result.as_ref().map(map).map_err(|problem| problem.code)
+    }
+    let found = match answer {
+        Answer::Published(jobs) => Expected::Published(coded(jobs, Clone::clone)),
+        Answer::Leased(jobs, _) => Expected::Leased(jobs.iter().map(ShownLease::of).collect()),
+        Answer::Acked(stale) => Expected::Acked(stale.clone()),
+        Answer::Extended(until) => Expected::Extended(coded(until, |until| *until)),
+        Answer::Done(done) => Expected::Done(coded(done, |()| ())),
+        Answer::Seen(seen) => Expected::Seen(coded(seen, |seen| ShownJob::of(seen))),
+        Answer::Figures(figures) => {
+            let shown = |figures: &Figures| {
+                let shown = ShownFigures::of(figures);
+                ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| !is_parking), ..shown }
+            };
+            Expected::Figures(figures.iter().map(shown).collect())
+        }
+        Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
+        Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
+        Answer::Told => return Ok(()),
+    };
+    let invariant = match answer {
+        Answer::Figures(_) => Invariant::FiguresAreRight,
+        _ => Invariant::AsTheModel,
+    };
+    invariant.same(format_args!("answer to call {call}"), &found, expected)
+}
