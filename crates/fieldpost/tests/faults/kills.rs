@@ -32,7 +32,7 @@ fn trouble(kill: u32) -> Behaviour {
     }
 }
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     std::env::var("FIELDPOST_TEST_SEED")
         .map_or(DEFAULT_SEED, |seed| seed.parse().expect("the seed is a number"))
 }

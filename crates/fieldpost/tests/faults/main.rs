@@ -9,6 +9,7 @@
 mod clock;
 mod disk;
 mod full_disk;
+mod jobs;
 mod kills;
 mod load;
 mod read_only_disk;
