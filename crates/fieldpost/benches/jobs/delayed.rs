@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use simulator::random::Random;
-use tokio::sync::Mutex;
+use tokio::sync::mpsc;
 
 use super::http::{self, Http};
 use super::report::Report;
@@ -22,6 +22,8 @@ const QUEUES: u64 = 64;
 const SPREAD_MS: u64 = 24 * 3_600 * 1_000;
 const SEED: u64 = 20_261_121;
 const MILLION: u64 = 1_000_000;
+/// Reports of a million that wait to be written.
+const MILLIONS_UNREPORTED_MAX: usize = 4;
 /// Digits of a delay in milliseconds, up to a day.
 const DIGITS: usize = 8;
 
@@ -39,10 +41,7 @@ async fn measure(report: &mut Report, total: u64) -> Result<(), Failure> {
     let name = format!("delayed_jobs_{total}_over_24h_{QUEUES}queues");
     let server = Fieldpost::start().await?;
     let process = server.process_id()?;
-    let millions = publish(server.site.http.address().await, total).await?;
-    for (number, took) in (1..).zip(&millions) {
-        report.round(&format!("{name} million {number}"), MILLION, *took)?;
-    }
+    let millions = publish(report, &name, server.site.http.address().await, total).await?;
     let all: Duration = millions.iter().sum();
     let rate = report.round(&format!("{name} published"), total, all)?;
     report.rate(&format!("{name} published_rest_8x1000"), vec![rate], None);
@@ -68,29 +67,53 @@ fn memory(report: &mut Report, name: &str, process: u32) -> Result<(), Failure> 
     Ok(report.note(&format!("  {name}: {now} MiB resident, {peak} MiB at most"))?)
 }
 
-/// Publishes `total` jobs; how long each million of them took.
-async fn publish(address: SocketAddr, total: u64) -> Result<Vec<Duration>, Failure> {
+/// Publishes `total` jobs, and reports each million of them; how long each took.
+async fn publish(
+    report: &mut Report,
+    name: &str,
+    address: SocketAddr,
+    total: u64,
+) -> Result<Vec<Duration>, Failure> {
+    let (tell, mut passed) = mpsc::channel(MILLIONS_UNREPORTED_MAX);
     let published = Arc::new(AtomicU64::new(0));
-    let passed = Arc::new(Mutex::new(vec![Instant::now()]));
-    let lane = |lane: u32| {
-        let (published, passed) = (Arc::clone(&published), Arc::clone(&passed));
-        async move {
-            let mut http = Http::open(address).await?;
-            let mut calls = Calls::new(lane);
-            for _ in 0..total / IN_EACH_CALL / u64::from(CONNECTIONS) {
-                http.ask(calls.next(), 201).await?;
-                if (published.fetch_add(IN_EACH_CALL, Ordering::Relaxed) + IN_EACH_CALL)
-                    .is_multiple_of(MILLION)
-                {
-                    passed.lock().await.push(Instant::now());
-                }
-            }
-            Ok(())
-        }
+    let publishing = async {
+        let calls = total / IN_EACH_CALL / u64::from(CONNECTIONS);
+        let lane = |lane| publish_lane(address, lane, calls, Arc::clone(&published), tell.clone());
+        let took = lanes(CONNECTIONS, lane).await;
+        // The last one who could tell.
+        drop(tell);
+        took
     };
-    lanes(CONNECTIONS, lane).await?;
-    let passed = passed.lock().await;
-    Ok(passed.windows(2).map(|two| two[1] - two[0]).collect())
+    let reporting = async {
+        let (mut millions, mut begun) = (Vec::new(), Instant::now());
+        while let Some(at) = passed.recv().await {
+            let took = at.duration_since(std::mem::replace(&mut begun, at));
+            millions.push(took);
+            report.round(&format!("{name} million {}", millions.len()), MILLION, took)?;
+        }
+        Ok(millions)
+    };
+    let (_, millions) = tokio::try_join!(publishing, reporting)?;
+    Ok(millions)
+}
+
+async fn publish_lane(
+    address: SocketAddr,
+    lane: u32,
+    calls: u64,
+    published: Arc<AtomicU64>,
+    tell: mpsc::Sender<Instant>,
+) -> Result<(), Failure> {
+    let mut http = Http::open(address).await?;
+    let mut requests = Calls::new(lane);
+    for _ in 0..calls {
+        http.ask(requests.next(), 201).await?;
+        let so_far = published.fetch_add(IN_EACH_CALL, Ordering::Relaxed) + IN_EACH_CALL;
+        if so_far.is_multiple_of(MILLION) {
+            tell.send(Instant::now()).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Requests of a lane, each for its next queue, in which only the delays change.
