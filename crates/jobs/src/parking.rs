@@ -183,10 +183,10 @@ impl Jobs {
         self.line(self.queues.find(queue)?, group)
     }
 
-    /// How many jobs are parked.
+    /// How many jobs of all queues are parked: those that wait for their time, and those that wait for a worker.
     #[must_use]
-    pub fn parked_total(&self) -> u64 {
-        self.lot.scheduled + self.lot.ready
+    pub fn parked_in_all(&self) -> (u64, u64) {
+        (self.lot.scheduled, self.lot.ready)
     }
 
     /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.

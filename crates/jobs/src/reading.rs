@@ -52,7 +52,7 @@ impl Jobs {
     }
 
     fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
-        if self.lot.is_empty() || self.must_shrink_first() {
+        if self.lot.is_empty() || !self.lot.leaving.is_empty() || self.must_shrink_first() {
             return None;
         }
         let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));

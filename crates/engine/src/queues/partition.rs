@@ -58,6 +58,9 @@ pub struct QueuePartition {
     lineage: Lineage,
     head: PartitionHead,
     jobs: Jobs,
+    /// Jobs that are read in at once by their time, and of a line: a part of what may be resident.
+    timed_at_once: usize,
+    lined_at_once: usize,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
     waiting: Waiting,
@@ -351,13 +354,14 @@ impl QueuePartition {
 
     fn standing(&self) -> Standing {
         let jobs = self.jobs.counts();
+        let (parked_scheduled, parked_ready) = self.jobs.parked_in_all();
         Standing {
             queues: self.queues.len() as u64,
-            scheduled: jobs.scheduled as u64,
-            ready: jobs.ready as u64,
+            scheduled: jobs.scheduled as u64 + parked_scheduled,
+            ready: jobs.ready as u64 + parked_ready,
             reserved: jobs.reserved as u64,
             dead: self.dead_total,
-            parked: self.jobs.parked_total(),
+            parked: parked_scheduled + parked_ready,
             waiting: self.waiting.len() as u64,
         }
     }

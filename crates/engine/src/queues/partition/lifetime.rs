@@ -28,11 +28,14 @@ pub(super) struct Sweep {
     jobs_gone: bool,
     /// Dead letters up to this one are gone.
     dead_after: Option<u64>,
+    /// Dead letters that are left.
+    dead: u64,
 }
 
 impl Sweep {
-    pub(super) fn from(seq: u64) -> Self {
-        Self { from: seq, after: None, found: false, jobs_gone: false, dead_after: None }
+    /// Of a queue with so many dead letters.
+    pub(super) fn from(seq: u64, dead: u64) -> Self {
+        Self { from: seq, after: None, found: false, jobs_gone: false, dead_after: None, dead }
     }
 
     pub(super) fn may_go_on(&self, settled: u64) -> bool {
@@ -102,7 +105,7 @@ impl QueuePartition {
         self.dead_total -= queue.dead;
         turn.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
-        self.sweeps.insert(key, Sweep::from(turn.seq));
+        self.sweeps.insert(key, Sweep::from(turn.seq, queue.dead));
     }
 
     /// Whether there is nothing that keeps a queue.
@@ -201,6 +204,8 @@ impl QueuePartition {
             turn.push(Op::DeleteJobBody(dead.id));
             sweep.dead_after = Some(dead.number);
         }
+        sweep.dead = sweep.dead.saturating_sub(dead.len() as u64);
+        turn.recounted.insert(key);
         Ok(dead.len() < RECORDS_MAX)
     }
 
@@ -210,16 +215,14 @@ impl QueuePartition {
         self.jobs.take_changed_counts(&mut changed);
         turn.recounted.extend(changed.iter().map(|(key, ..)| key));
         for key in std::mem::take(&mut turn.recounted) {
-            let dead = self.queues.get(&key).map(|queue| queue.dead);
-            if dead.is_none() && !self.sweeps.contains_key(&key) {
-                continue;
-            }
+            let swept = || self.sweeps.get(&key).map(|sweep| sweep.dead);
+            let Some(dead) = self.queues.get(&key).map(|queue| queue.dead).or_else(swept) else { continue };
             // Taken as they changed, not asked for: a count that has become nothing is not there to be asked for.
             let (parked_scheduled, parked_ready) = changed
                 .iter()
                 .find(|(of, ..)| *of == key)
                 .map_or_else(|| self.jobs.parked(key), |(_, scheduled, ready)| (*scheduled, *ready));
-            let counts = QueueCounts { parked_scheduled, parked_ready, dead: dead.unwrap_or(0) };
+            let counts = QueueCounts { parked_scheduled, parked_ready, dead };
             turn.push(Op::PutQueueCounts(key, counts));
         }
     }

@@ -8,6 +8,7 @@ use records::{Batch, JobHead, Process, QueueCounts, QueueKey};
 use store::{Resident, Store, StoreError};
 
 use super::lifetime::{Sweep, rules};
+use super::parked::{LINED_AT_ONCE_MAX, TIMED_AT_ONCE_MAX};
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
 use crate::hashed::HashMap;
@@ -43,6 +44,8 @@ impl QueuePartition {
             id,
             lineage: store.lineage(),
             jobs: rules_of_jobs,
+            timed_at_once: TIMED_AT_ONCE_MAX.min(resident_max / 4).max(1),
+            lined_at_once: LINED_AT_ONCE_MAX.min(resident_max / 8).max(1),
             names: BTreeMap::new(),
             queues: HashMap::default(),
             waiting: Waiting::default(),
@@ -77,7 +80,7 @@ impl QueuePartition {
         let key = stored.key;
         if stored.deleted {
             self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
-            self.sweeps.insert(key, Sweep::from(0));
+            self.sweeps.insert(key, Sweep::from(0, counts.dead));
             return;
         }
         let name = QueueName::unchecked(&stored.namespace, &stored.name);
@@ -111,6 +114,6 @@ impl QueuePartition {
             .filter(|key| !self.queues.contains_key(key) && !self.sweeps.contains_key(key))
             .collect();
         debug_assert!(unknown.is_empty(), "a job's queue is there, or is being swept");
-        self.sweeps.extend(unknown.into_iter().map(|key| (key, Sweep::from(0))));
+        self.sweeps.extend(unknown.into_iter().map(|key| (key, Sweep::from(0, 0))));
     }
 }

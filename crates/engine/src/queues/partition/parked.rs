@@ -8,9 +8,9 @@ use store::{StoreError, StoredJob, parked_time};
 use super::{QueuePartition, Turn};
 use crate::queues::id;
 
-/// Jobs that are read in at once by their time, and of a line.
-const TIMED_AT_ONCE: usize = 4_000;
-const LINED_AT_ONCE: usize = 1_000;
+/// Most jobs that are read in at once by their time, and of a line.
+pub(super) const TIMED_AT_ONCE_MAX: usize = 4_000;
+pub(super) const LINED_AT_ONCE_MAX: usize = 1_000;
 
 impl QueuePartition {
     /// Notes what this step has parked and taken out so far: a view does not show it yet.
@@ -133,7 +133,7 @@ impl QueuePartition {
         turn: &Turn<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         // Of the first moment some may be there still that were taken out since the view's moment.
-        let asked = TIMED_AT_ONCE + self.parked.len();
+        let asked = self.timed_at_once + self.parked.len();
         let after = (Timestamp(from.0.saturating_sub(1)), JobId([u8::MAX; 16]));
         let stored = turn.fetch.view()?.parked_soonest(clock, Some(after), asked)?;
         let last = stored.last().filter(|_| stored.len() == asked);
@@ -160,8 +160,8 @@ impl QueuePartition {
         let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
         let from_back = group.is_none() && order == QueueOrder::Lifo;
         let after = self.jobs.line_horizon(queue, group).map(|horizon| (horizon.at, horizon.number));
-        let stored = turn.fetch.view()?.parked_line(queue, group, after, from_back, LINED_AT_ONCE)?;
-        let last = stored.last().filter(|_| stored.len() == LINED_AT_ONCE);
+        let stored = turn.fetch.view()?.parked_line(queue, group, after, from_back, self.lined_at_once)?;
+        let last = stored.last().filter(|_| stored.len() == self.lined_at_once);
         let to = last.map(|last| (last.head.visible_at, last.head.number));
         let within = |parked: &ParkedJob| {
             let head = &parked.head;
