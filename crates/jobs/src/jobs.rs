@@ -9,7 +9,7 @@ use crate::parking::Lot;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
-use crate::table::{Found, Table};
+use crate::table::{Found, Table, expires_at};
 use crate::timers::Timers;
 
 /// The jobs of a partition.
@@ -204,11 +204,11 @@ impl Jobs {
         queue.ready.first().filter(|first| !self.is_blocked(*first))
     }
 
-    /// Whether resident jobs wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
+    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
     /// forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {
-        self.timers.len(JobClock::Wall) > 0
+        self.timers.len(JobClock::Wall) > 0 || self.lot.horizon(JobClock::Wall).is_some()
     }
 
     /// When [`Jobs::advance`] has something to do, on the engine clock.
@@ -282,6 +282,9 @@ impl Jobs {
                 if let Some(successor) = self.table.successor_mut(job) {
                     successor.run_at = run_at;
                     successor.terms.clock = clock;
+                    if let Some(recurrence) = &successor.terms.recurrence {
+                        successor.terms.expires_at = expires_at(recurrence, on_engine);
+                    }
                 }
                 self.put(job, turn.batch);
             }

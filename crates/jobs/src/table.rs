@@ -171,8 +171,7 @@ impl Table {
         debug_assert_eq!(self.entries[job].place, Place::Nowhere, "timers go by when a job expires");
         let Some(extra) = self.entries[job].extra.map(|extra| &mut self.extras[extra]) else { return };
         if let Some(recurrence) = &extra.recurrence {
-            let ttl_ms = recurrence.ttl_ms;
-            extra.expires_at = ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)));
+            extra.expires_at = expires_at(recurrence, due);
         }
     }
 
@@ -242,6 +241,11 @@ impl Table {
             aliases.shrink_to(2 * aliases.len(), |job| hash_of_claim(entries, claims, *job));
         }
     }
+}
+
+/// When a run that is due then, by the engine clock, is not worth making any more.
+pub(crate) fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Timestamp> {
+    recurrence.ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)))
 }
 
 /// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was filled since.

@@ -125,6 +125,21 @@ fn a_job_that_expires_in_its_line_is_found_in_time() {
 }
 
 #[test]
+fn the_wall_clock_is_watched_for_jobs_that_are_parked_too() {
+    let mut rig = Rig::new();
+    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
+    rig.publish(NewJob { terms, ..job_at(1, FAR) });
+    rig.publish(NewJob { terms, ..job_at(2, FAR + 1) });
+    rig.shrink();
+    let resident: Vec<_> = rig.stored.keys().copied().collect();
+    for id in resident {
+        assert!(rig.cancel(id).is_some());
+    }
+    assert_eq!((rig.jobs.counts().scheduled, rig.parked.is_empty()), (0, false));
+    assert!(rig.jobs.wait_on_wall());
+}
+
+#[test]
 fn with_no_job_parked_there_are_no_horizons() {
     let mut rig = Rig::new();
     for number in 1..=3 {

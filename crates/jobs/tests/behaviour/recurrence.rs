@@ -149,3 +149,20 @@ fn a_replacement_takes_over_when_the_run_ends_and_a_cancel_ends_the_schedule() {
     rig.at(500);
     assert_eq!((rig.lease(), rig.jobs.by_alias(QUEUE, ALIAS)), (None, None));
 }
+
+#[test]
+fn a_recurring_successor_takes_its_ttl_along_to_another_time() {
+    let mut rig = Rig::new();
+    rig.publish(aliased(1, OnConflict::Reject));
+    let held = rig.take();
+    let recurrence = Some(Recurrence { rule: Rule::Every(100), left: None, run: 1, ttl_ms: Some(10) });
+    let terms = Terms { recurrence, expires_at: Some(Timestamp(10)), ..Terms::default() };
+    let next = NewJob { terms, ..aliased(2, OnConflict::Keep) };
+    assert_eq!(rig.publish(next), Published::Succeeds { replaced: None });
+    assert_eq!(rig.reschedule(id(2), 50), Ok(()));
+    rig.at(40);
+    assert_eq!(rig.ack(held).map(|acked| acked.successor), Ok(Some(id(2))));
+    rig.at(55);
+    let leased = rig.lease().expect("it is due, and worth doing");
+    assert_eq!((leased.run_at, leased.expires_at), (Timestamp(50), Some(Timestamp(60))));
+}

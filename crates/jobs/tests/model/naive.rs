@@ -205,13 +205,14 @@ impl Naive {
         clock: JobClock,
         run_at: Timestamp,
     ) -> Result<(), Unmoved> {
+        let on_engine = self.on_engine(run_at, clock);
         let mut successors = self.jobs.iter_mut().filter_map(|job| job.next.as_mut());
         if let Some(next) = successors.find(|next| next.id == id) {
             (next.run_at, next.terms.clock) = (run_at, clock);
+            set_ttl(&mut next.terms, on_engine);
             return Ok(());
         }
         let place = self.jobs.iter().position(|job| job.id == id).ok_or(Unmoved::Unknown)?;
-        let on_engine = self.on_engine(run_at, clock);
         let job = &mut self.jobs[place];
         if job.lease.is_some() {
             return Err(Unmoved::Reserved);

@@ -182,7 +182,7 @@ impl Partition {
                 return Err("invalid_time");
             }
             let on_engine = if by_wall { Timestamp(at.0 + now.0 - wall.0) } else { at };
-            move_to(job, (by_wall, at), on_engine, of_successor);
+            move_to(job, (by_wall, at), on_engine);
         }
         if let Some(payload) = payload {
             job.payload = payload.clone();
@@ -207,13 +207,13 @@ fn first_of(rule: Option<(Rule, Option<u32>)>, wall: Timestamp) -> Timestamp {
 }
 
 /// A job that waits has another time; one that was tried keeps when it was first due.
-fn move_to(job: &mut Job, (by_wall, at): (bool, Timestamp), on_engine: Timestamp, is_successor: bool) {
+fn move_to(job: &mut Job, (by_wall, at): (bool, Timestamp), on_engine: Timestamp) {
     if job.is_started() {
         job.visible_at = on_engine;
         return;
     }
     (job.by_wall, job.run_at, job.visible_at) = (by_wall, at, at);
-    if job.again.is_some() && !is_successor {
+    if job.again.is_some() {
         job.expires_at = job.ttl.map(|ttl: Duration| on_engine.after(ttl));
     }
 }
