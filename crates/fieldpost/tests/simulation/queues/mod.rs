@@ -9,7 +9,7 @@
 //!   it is too late, in vain, twice, of another queue; they extend, give back with a delay, and vanish. Some are workers of the process.
 //! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates and limits, delete them with
 //!   all they have, cancel and change jobs that wait or run, respawn the dead, and delete them.
-//! - **Memory** is so small in some runs that most jobs are parked in the store.
+//! - **Memory** is so small in some runs that most jobs are parked in the store; `SIM_RESIDENT_MAX=6` makes it so in any.
 //!
 //! # What is checked
 //! The [model] takes the same inputs in the same order, and every answer and every batch is held against it at once; what is

@@ -10,6 +10,7 @@ use records::{JobId, Process};
 use super::World;
 use super::calls::{Polled, Then, Waiting};
 use crate::meant::CallId;
+use crate::queues::checkers::history::Source;
 use crate::queues::meant::{Asked, LeaseRef, Meant};
 use crate::queues::model::expected::Expected;
 use crate::sabotage::Sabotage;
@@ -21,6 +22,8 @@ pub(crate) struct Holding {
     pub(crate) lease: LeaseRef,
     pub(crate) held: Held,
     pub(crate) until: Timestamp,
+    /// Where it was leased, and the batch that this rests on.
+    pub(crate) source: Source,
 }
 
 /// A call to consume, and what it belongs to.
@@ -101,14 +104,14 @@ impl World {
     /// A consumer gets its answer: jobs, or none in time.
     pub(super) fn consumed(
         &mut self,
-        call: CallId,
+        (call, source): (CallId, Source),
         consuming: &Consuming,
         jobs: &[Consumed],
         hand_over: HandOver,
     ) {
         for job in jobs {
             let lease = LeaseRef { consumer: call, job: job.id };
-            self.texts.insert(job.held.text(), lease);
+            self.texts.insert(job.held.text(), (lease, source));
             self.saw(&consuming.queue, job.id);
         }
         if !jobs.is_empty() && self.random.chance(1, 15) {
@@ -129,6 +132,7 @@ impl World {
                 lease,
                 held: job.held,
                 until: job.until,
+                source,
             });
         }
         match consuming.several {
@@ -211,13 +215,20 @@ impl World {
 
     /// What leases stand for that came back: those that somebody saw, or that were on their way to who has hung up.
     pub(super) fn leases_of(&mut self, held: &[Held]) -> Vec<LeaseRef> {
-        let known = held.iter().filter_map(|held| self.texts.get(&held.text()).copied());
-        let mut leases: Vec<LeaseRef> = known.collect();
-        if leases.is_empty() {
-            let jobs: Vec<JobId> = held.iter().map(Held::job).collect();
-            leases.extend(self.unseen_leases(&jobs));
+        let jobs: Vec<JobId> = held.iter().map(Held::job).collect();
+        // First these: what the power took may have been given out in the same words.
+        let unseen = self.unseen_leases(&jobs);
+        if !unseen.is_empty() {
+            return unseen;
         }
-        leases
+        held.iter().filter_map(|held| Some(self.texts.get(&held.text())?.0)).collect()
+    }
+
+    /// What was leased after batch `seq` was taken by the power: as if it had never been given out, in whatever words.
+    pub(super) fn forget_leases_after(&mut self, partition: PartitionId, seq: u64) {
+        let is_left = |(of, made): Source| of != partition || made <= seq;
+        self.holdings.retain(|holding| is_left(holding.source));
+        self.texts.retain(|_, (_, source)| is_left(*source));
     }
 
     /// They come back when they would have been answered: only one who hung up can have been waiting for them.

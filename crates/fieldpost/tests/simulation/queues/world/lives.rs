@@ -108,10 +108,12 @@ impl World {
     /// What was answered and not synced is as if it had never been: nobody can hold it against the server.
     fn power_may_have_failed(&mut self, end: End) -> Checked {
         if end == End::Crash {
-            for (partition, track) in self.model.iter_mut().enumerate() {
+            for index in 0..self.model.len() {
+                let track = &mut self.model[index];
                 track.power_failed();
-                let partition = PartitionId::of_queues(partition as u16);
-                self.history.forget_after(partition, track.surely_kept());
+                let (partition, kept) = (PartitionId::of_queues(index as u16), track.surely_kept());
+                self.history.forget_after(partition, kept);
+                self.forget_leases_after(partition, kept);
             }
         }
         Ok(())

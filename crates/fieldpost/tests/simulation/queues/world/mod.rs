@@ -25,7 +25,7 @@ use crate::clock::VirtualClock;
 use crate::meant::CallId;
 use crate::model::track::{Past, Track};
 use crate::queues::checkers::contents;
-use crate::queues::checkers::history::History;
+use crate::queues::checkers::history::{History, Source};
 use crate::queues::counts::Counts;
 use crate::queues::meant::{LeaseRef, Meant};
 use crate::queues::model::Partition;
@@ -65,7 +65,7 @@ pub(crate) struct World {
     /// Consumers that were helped once to what was parked.
     nudged: BTreeSet<CallId>,
     /// Texts of reservations, and what each stands for.
-    texts: BTreeMap<String, LeaseRef>,
+    texts: BTreeMap<String, (LeaseRef, Source)>,
     /// Jobs that somebody was told of, newest last.
     seen_jobs: Vec<(QueueName, JobId)>,
     /// Requests with a key that may come again.

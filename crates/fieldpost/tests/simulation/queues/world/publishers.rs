@@ -40,7 +40,8 @@ impl World {
                 // Another request under the same key.
                 let job = self.any_job();
                 again.jobs = vec![job];
-                again.once = again.once.map(|once| Once { body: once.body ^ 1, ..once });
+                let body = u128::from(self.random.next_u64());
+                again.once = again.once.map(|once| Once { body, ..once });
             }
             self.hand_in_jobs(again);
             return;

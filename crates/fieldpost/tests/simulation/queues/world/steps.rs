@@ -103,6 +103,9 @@ impl World {
             self.counts.reloads += 1;
             self.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);
+            // What was on its way to who has hung up is lost with what held it, though its lease may be durable.
+            let expectations = &self.expectations;
+            self.hung_up.retain(|(call, of)| *of != partition || expectations.of(*call).is_none());
             self.load_model(partition, head.seq, now)?;
         }
         Ok(())
@@ -172,7 +175,7 @@ impl World {
                 self.published(*publishing, &outcome);
             }
             (Then::Consumed(consuming), Answer::Leased(jobs, hand_over)) => {
-                self.consumed(call.id, &consuming, &jobs, hand_over);
+                self.consumed((call.id, (call.partition, seq)), &consuming, &jobs, hand_over);
             }
             (Then::Acked(leases), Answer::Acked(_)) => self.let_go(&leases),
             (Then::Released(lease), Answer::Done(_)) => self.let_go(&[lease]),
