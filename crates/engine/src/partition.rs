@@ -165,9 +165,11 @@ impl Machine for Partition {
         if let Some(unfinished) = self.backlog.take() {
             self.reports(unfinished, &mut turn);
         }
-        while turn.has_room() {
-            let Some(input) = inputs.next() else { break };
+        // What the step before has left comes first. Otherwise at least one: whoever runs this has taken it from its inbox.
+        let mut takes_more = self.backlog.is_none();
+        while takes_more && let Some(input) = inputs.next() {
             self.apply(input, &mut turn)?;
+            takes_more = turn.has_room();
         }
         let more = self.advance(&mut turn);
         self.seal(turn, more)
