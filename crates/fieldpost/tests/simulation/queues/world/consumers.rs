@@ -33,7 +33,7 @@ pub(crate) struct Consuming {
     /// A worker of the process asks.
     pub(crate) is_own: bool,
     /// The consumer over several queues that asks.
-    several: Option<u64>,
+    pub(super) several: Option<u64>,
 }
 
 /// A consumer over several queues: it asks them in order, and waits to be told where none has anything.
@@ -42,6 +42,8 @@ pub(crate) struct Several {
     /// The one that is asked.
     at: usize,
     asked: Asked,
+    /// Those that told it that they had something, or are about to: what it leaves of that is for others.
+    told: Vec<QueueName>,
 }
 
 /// Leases that are remembered; whoever holds an older one has vanished.
@@ -54,7 +56,7 @@ impl World {
         if self.plan.queues.len() > 1 && self.plan.asks_several && self.random.chance(1, 4) {
             let id = self.next_call();
             let queues = self.plan.queues.clone();
-            self.several.insert(id, Several { queues, at: 0, asked });
+            self.several.insert(id, Several { queues, at: 0, asked, told: Vec::new() });
             self.ask_next(id);
             return;
         }
@@ -141,9 +143,16 @@ impl World {
         }
     }
 
-    fn several_done(&mut self, id: Option<u64>) {
-        if let Some(id) = id {
-            self.several.remove(&id);
+    /// A consumer over several queues asks no more: others that wait are told of what it was told of.
+    pub(super) fn several_done(&mut self, id: Option<u64>) {
+        let several = id.and_then(|id| self.several.remove(&id));
+        several.into_iter().for_each(|several| self.pass_on(several.told));
+    }
+
+    fn pass_on(&mut self, queues: Vec<QueueName>) {
+        for queue in queues {
+            let partition = self.partition_of(&queue);
+            let _not_accepting = self.hand_in(partition, QueueInput::PassOn(queue), Meant::PassOn);
         }
     }
 
@@ -168,7 +177,8 @@ impl World {
         }
     }
 
-    /// A consumer over several queues is told that one has something. What it leaves is for others who wait.
+    /// A consumer over several queues is told that one has something, and waits for none of them any more. Signals that are on
+    /// their way to it are lost: it passes on all that may be.
     pub(super) fn told_of(&mut self, id: u64, queue: &QueueName) {
         self.counts.told += 1;
         let mut told = vec![queue.clone()];
@@ -177,15 +187,14 @@ impl World {
             if *of != id {
                 return true;
             }
-            if matches!(call.waiting.poll(), Polled::Answered(_)) {
+            if !matches!(call.waiting.poll(), Polled::Dropped) {
                 told.push(queue.clone());
             }
             false
         });
-        for queue in told {
-            let partition = self.partition_of(&queue);
-            let _not_accepting = self.hand_in(partition, QueueInput::PassOn(queue), Meant::PassOn);
-        }
+        // Until it has asked again it keeps what it was told; what it was told before is asked for.
+        let before = self.several.get_mut(&id).map(|several| std::mem::replace(&mut several.told, told));
+        self.pass_on(before.unwrap_or_default());
         self.ask_next(id);
     }
 

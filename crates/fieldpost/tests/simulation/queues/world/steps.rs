@@ -204,8 +204,10 @@ impl World {
 
     /// What becomes of a call that nobody answers.
     pub(super) fn unanswered(&mut self, then: Then) {
-        if let Then::Published(publishing) = then {
-            self.publish_again_later(*publishing);
+        match then {
+            Then::Published(publishing) => self.publish_again_later(*publishing),
+            Then::Consumed(consuming) => self.several_done(consuming.several),
+            _ => {}
         }
     }
 
