@@ -95,7 +95,7 @@ impl Jobs {
         }
     }
 
-    fn expire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Expired {
+    pub(crate) fn expire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Expired {
         let Entry { id, queue, .. } = self.table.entries[job];
         let queue = self.queues[queue].key;
         let alias = self.table.claim(job).map(|claim| claim.alias);

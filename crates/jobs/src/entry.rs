@@ -75,7 +75,11 @@ pub(crate) enum Place {
 pub(crate) struct Lease {
     pub(crate) number: u64,
     pub(crate) holder: Holder,
+    /// The job's `visible_at` before it was leased; not known any more after a load.
+    pub(crate) stood_at: Option<Timestamp>,
 }
+
+const _: () = assert!(size_of::<Option<Lease>>() == 40, "as many of these as reserved jobs");
 
 /// An alias that is held, and who holds it next.
 pub(crate) struct Claim {

@@ -69,9 +69,9 @@ pub struct QueueFigures {
     pub ready: usize,
     /// With a worker.
     pub reserved: usize,
-    /// Since when the first ready one is available, by the clock it waited on: where the first is the oldest, nobody waits
-    /// for longer; where it is the newest, somebody may.
-    pub oldest_ready: Option<Timestamp>,
+    /// The first ready one, and its `visible_at` on the engine clock: where the first is the oldest, nobody waits for longer;
+    /// where it is the newest, somebody may.
+    pub first_ready: Option<(JobId, Timestamp)>,
 }
 
 /// Why a job could not be rescheduled.
@@ -181,8 +181,15 @@ impl Jobs {
             scheduled: queue.scheduled(),
             ready: queue.due(),
             reserved: queue.reserved as usize,
-            oldest_ready: queue.ready.first().map(|job| self.table.entries[job].visible_at),
+            first_ready: queue.ready.first().map(|job| self.since(job)),
         }
+    }
+
+    /// A job and its `visible_at` on the engine clock.
+    fn since(&self, job: Handle<Entry>) -> (JobId, Timestamp) {
+        let entry = &self.table.entries[job];
+        let ahead = if entry.clock_of_wait() == JobClock::Wall { self.wall_ahead_ms } else { 0 };
+        (entry.id, Timestamp(entry.visible_at.0.saturating_sub(ahead)))
     }
 
     /// How many jobs of a queue could be leased at once, if its rules allowed it.
@@ -225,6 +232,12 @@ impl Jobs {
             Found::Job(job) => Some(self.head(job)),
             Found::SuccessorOf(job) => self.head_of_successor(job),
         }
+    }
+
+    /// Whether this is a successor: it waits for the end of the job before it, whatever its own time is.
+    #[must_use]
+    pub fn is_successor(&self, id: JobId) -> bool {
+        matches!(self.table.find(id), Some(Found::SuccessorOf(_)))
     }
 
     /// The job that an alias means: the successor of the one that holds it, if there is one.

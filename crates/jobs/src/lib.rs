@@ -35,6 +35,7 @@
 //! | reserved | reserved | [`Jobs::extend`] | |
 //! | reserved | done | [`Jobs::ack`] | it recurs |
 //! | reserved | scheduled, ready | [`Jobs::release`]; an uncounted one gives the attempt back | superseded, expired or dead |
+//! | reserved | ready, at its old place | [`Jobs::give_back`]: the lease reached nobody | superseded or expired |
 //! | reserved | ready | lapse: its ttr has passed ([`Jobs::advance`]); cut: its worker's process has ended ([`Jobs::load`]) | superseded, expired or dead |
 //! | reserved | superseded | its run ended without `ack`, and a `Replace` had come meanwhile | |
 //! | reserved | expired | its run ended without `ack`, and its `expires_at` had come | superseded; it recurs |
@@ -95,7 +96,7 @@
 //! entries: a timer for each clock, and each queue's ready jobs. A job that is due at once does not pass a timer. The heaps
 //! are leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
 //! jobs when a coarse bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a lease
-//! 32, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 48 and its index while it has jobs, and nothing
+//! 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 48 and its index while it has jobs, and nothing
 //! without. Shrinking looks at every resident job once for each three quarters of them that it parks.
 //!
 //! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every fourth waiting job with

@@ -3,9 +3,10 @@
 use base::Timestamp;
 use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
+use crate::advance::Expired;
 use crate::entry::{Entry, Next};
 use crate::jobs::{Jobs, Turn};
-use crate::recurrence::NoCalendar;
+use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 
 /// A job to be published.
@@ -92,6 +93,36 @@ impl Jobs {
         };
         self.admit(&head, &mut turn);
         Published::New
+    }
+
+    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes under the alias before
+    /// [`Jobs::advance`] comes to it finds what it would find after. A successor expires only here, or when it has started.
+    pub fn expire_holder(
+        &mut self,
+        now: Timestamp,
+        (queue, alias): (QueueKey, AliasKey),
+        calendar: &mut dyn Calendar,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) -> Option<Expired> {
+        let holder = self.table.by_alias(self.queues.find(queue)?, alias)?;
+        let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let wall = self.see_wall(now);
+        if self.table.entries[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
+            let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+            return Some(self.expire(holder, &mut turn));
+        }
+        // One that comes again makes its next run when it has started.
+        let ends = |successor: &&Successor| {
+            let recurrence = successor.terms.recurrence;
+            let comes_again =
+                recurrence.is_some_and(|recurrence| recurrence.left.is_none_or(|left| left > 1));
+            is_over(successor.terms.expires_at) && !comes_again
+        };
+        let job = self.table.successor(holder).filter(ends)?.id;
+        self.name_next(holder, Next::Nobody, batch);
+        self.put(holder, batch);
+        Some(Expired { job, queue, alias: Some(alias), next_run: None })
     }
 
     /// Publishes a job whose alias `holder` holds.

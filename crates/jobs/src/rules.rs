@@ -113,6 +113,12 @@ impl Bucket {
         self.at = now;
     }
 
+    /// Takes a token back that was not used.
+    pub(crate) fn give_back(&mut self, now: Timestamp) {
+        self.parts = self.tokens(now).saturating_add(TOKEN).min(self.capacity());
+        self.at = now;
+    }
+
     fn tokens(&self, now: Timestamp) -> u64 {
         let passed = u64::try_from(now.0.saturating_sub(self.at.0)).unwrap_or(0);
         self.parts.saturating_add(self.per_ms.saturating_mul(passed)).min(self.capacity())

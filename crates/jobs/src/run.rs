@@ -194,8 +194,9 @@ impl Jobs {
 
     fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
-        let lease = self.table.leases.insert(Lease { number, holder });
         let entry = &mut self.table.entries[job];
+        let stood_at = Some(entry.visible_at);
+        let lease = self.table.leases.insert(Lease { number, holder, stood_at });
         entry.lease = Some(lease);
         entry.attempt = entry.attempt.saturating_add(1);
         entry.visible_at = now.after(ttr);
@@ -275,6 +276,39 @@ impl Jobs {
         let (until, wall) = (now.after(retry.delay), self.see_wall(now));
         let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
         Ok(self.end_run(job, until, retry.charge, &mut turn))
+    }
+
+    /// A lease did not reach its worker: it is as if it had not been made. The attempt was none, the job has its old place in
+    /// line, and the queue's rate its token. Where that place is not known any more, since a load, the job is ready from now on.
+    ///
+    /// # Errors
+    /// When the reservation no longer holds.
+    pub fn give_back(
+        &mut self,
+        now: Timestamp,
+        reservation: Reservation,
+        calendar: &mut dyn Calendar,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) -> Result<Released, Stale> {
+        let job = self.reserved(now, reservation)?;
+        let wall = self.see_wall(now);
+        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        let rules = self.queues[self.table.entries[job].queue].rules.as_mut();
+        if let Some(bucket) = rules.and_then(|rules| rules.bucket.as_mut()) {
+            bucket.give_back(now);
+        }
+        let is_over = self.gives_way(job) || self.table.expires_at(job).is_some_and(|at| at <= now);
+        let stood_at = self.table.lease(job).and_then(|lease| lease.stood_at).filter(|_| !is_over);
+        let Some(stood_at) = stood_at else {
+            return Ok(self.end_run(job, now, Charge::Uncounted, &mut turn));
+        };
+        self.refile(job, &mut turn, |table| {
+            let entry = &mut table.entries[job];
+            entry.attempt = entry.attempt.saturating_sub(1);
+            entry.visible_at = stood_at;
+        });
+        Ok(Released::Waiting { until: now })
     }
 
     /// Has the lease end `ttr` from now, later or earlier than it would have; answers when.

@@ -64,7 +64,7 @@ impl Table {
         let lease = match head.state {
             JobState::Waiting => None,
             JobState::Reserved { lease: number, holder } => {
-                Some(self.leases.insert(Lease { number, holder }))
+                Some(self.leases.insert(Lease { number, holder, stood_at: None }))
             }
         };
         let job = self.entries.insert(Entry {

@@ -1,5 +1,6 @@
 //! Queues as the edges hold them, over a store in memory and a clock that the test moves.
 
+mod aliases;
 mod floods;
 mod keeping;
 mod rig;
@@ -184,11 +185,27 @@ async fn a_consumer_that_waits_is_given_the_job_that_comes() {
 async fn leases_that_do_not_reach_their_consumer_are_returned_uncounted() {
     let rig = Rig::start().await;
     rig.publish(job("1")).await;
+    rig.publish(job("2")).await;
     let (jobs, hand_over) = rig.queues().consume(&[orders()], want(1)).await.expect("asked");
     assert_eq!(jobs.len(), 1);
+    rig.pass(SECOND);
     drop(hand_over);
-    let taken = rig.consume(1).await;
-    assert_eq!(taken.first().map(|(_, _, attempt)| *attempt), Some(1), "as if it had not been leased");
+    let taken = rig.consume(2).await;
+    let taken: Vec<_> = taken.iter().map(|(payload, _, attempt)| (&**payload, *attempt)).collect();
+    assert_eq!(taken, [("1", 1), ("2", 1)], "as if it had not been leased");
+}
+
+#[tokio::test]
+async fn leases_that_do_not_reach_their_consumer_cost_no_part_of_a_rate() {
+    let rig = Rig::start().await;
+    let settings = QueueSettings { rate: Some(1.0), ..QueueSettings::default() };
+    rig.queues().set(&orders(), settings).await.expect("set");
+    rig.publish(job("1")).await;
+    rig.publish(job("2")).await;
+    let (jobs, hand_over) = rig.queues().consume(&[orders()], want(2)).await.expect("asked");
+    assert_eq!(jobs.len(), 1);
+    drop(hand_over);
+    assert_eq!(rig.payloads(2).await, ["1"], "again, and at once");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, OnConflict, Published, Released, Retry};
-use records::{Holder, Terms};
+use records::{Holder, Recurrence, Rule, Terms};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
 
@@ -84,6 +84,41 @@ fn a_successor_starts_when_its_predecessor_expires() {
     rig.release(held, Retry::counted(ms(500))).expect("it holds");
     rig.at(50);
     assert_eq!((rig.expired.split_off(0), rig.take().job), (vec![(id(1), None)], id(2)));
+}
+
+#[test]
+fn who_publishes_under_an_alias_need_not_wait_until_its_expired_holder_is_noticed() {
+    let expiring = |number, at| NewJob { terms: expiring(1, at).terms, ..aliased(number, OnConflict::Keep) };
+    let mut rig = Rig::new();
+    rig.publish(expiring(1, 50));
+    rig.now = Timestamp(49);
+    assert_eq!((rig.expire_holder(), rig.publish(expiring(2, 60))), (None, Published::Kept(id(1))));
+    rig.now = Timestamp(50);
+    assert_eq!((rig.expire_holder(), rig.expire_holder()), (Some(id(1)), None));
+    assert_eq!(rig.publish(expiring(3, 60)), Published::New);
+    assert!(rig.deleted.contains(&id(1)));
+}
+
+#[test]
+fn nor_until_an_expired_successor_is() {
+    let with = |number, at, recurrence| NewJob {
+        terms: Terms { recurrence, ..expiring(1, at).terms },
+        ..aliased(number, OnConflict::Keep)
+    };
+    let mut rig = Rig::new();
+    rig.publish(aliased(1, OnConflict::Keep));
+    let held = rig.take();
+    rig.publish(with(2, 50, None));
+    rig.now = Timestamp(50);
+    assert_eq!((rig.expire_holder(), rig.jobs.get(id(2))), (Some(id(2)), None));
+    let again = |left| Some(Recurrence { rule: Rule::Every(100), left, run: 1, ttl_ms: Some(10) });
+    assert_eq!(rig.publish(with(3, 60, again(Some(1)))), Published::Succeeds { replaced: None });
+    rig.now = Timestamp(60);
+    assert_eq!(rig.expire_holder(), Some(id(3)), "it was its last run");
+    rig.publish(with(4, 70, again(None)));
+    rig.now = Timestamp(70);
+    assert_eq!((rig.expire_holder(), rig.publish(with(5, 90, None))), (None, Published::Kept(id(4))));
+    assert!(rig.ack(held).is_ok_and(|acked| acked.successor == Some(id(4))));
 }
 
 #[test]

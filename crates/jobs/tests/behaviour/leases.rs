@@ -4,7 +4,7 @@ use base::Timestamp;
 use jobs::{Acked, Lapsed, Released, Retry, Stale};
 use records::{Holder, Process, Reservation};
 
-use crate::rig::{QUEUE, Rig, id, job, ms};
+use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
 const OWN: Holder = Holder::Own(Process(1));
 
@@ -144,6 +144,44 @@ fn a_lapse_takes_the_last_try_of_a_consumer_outside_but_not_of_a_worker_of_our_o
         assert_eq!(released, [if dies { Released::Dead } else { Released::Waiting { until } }]);
         assert_eq!(rig.jobs.get(id(1)).is_none(), dies);
     }
+}
+
+#[test]
+fn a_lease_that_reached_nobody_leaves_the_job_at_its_place() {
+    let mut rig = Rig::new();
+    for (number, run_at) in [(1, -5), (2, -5), (3, 0)] {
+        rig.publish(job_at(number, run_at));
+    }
+    rig.at(100);
+    let lost = rig.take();
+    rig.at(110);
+    assert_eq!(rig.give_back(lost), Ok(Released::Waiting { until: Timestamp(110) }));
+    assert_eq!((rig.ack(lost), rig.give_back(lost)), (Err(Stale), Err(Stale)));
+    let again = rig.lease().expect("it is ready");
+    assert_eq!((again.reservation.job, again.attempt), (id(1), 1));
+    // A retry keeps the place of that retry.
+    rig.release(again.reservation, Retry::counted(ms(0))).expect("it holds");
+    let lost = [rig.take(), rig.take(), rig.take()];
+    assert_eq!(lost.map(|held| held.job), [id(2), id(3), id(1)]);
+    for held in lost {
+        rig.give_back(held).expect("it holds");
+    }
+    assert_eq!(
+        (rig.jobs.get(id(1)).map(|head| head.attempt), rig.drain()),
+        (Some(1), vec![id(2), id(3), id(1)])
+    );
+}
+
+#[test]
+fn a_lease_of_before_a_restart_that_reached_nobody_leaves_the_job_ready_from_then_on() {
+    let mut rig = Rig::new();
+    rig.publish(job_at(1, -5));
+    rig.publish(job_at(2, -1));
+    let lost = rig.take();
+    rig.restart(Process(2));
+    rig.at(1);
+    rig.give_back(lost).expect("it still holds");
+    assert_eq!(rig.drain(), [id(2), id(1)]);
 }
 
 #[test]

@@ -113,6 +113,19 @@ impl Rig {
         self.call(|jobs, batch, wakes| jobs.release(now, reservation, retry, &mut Hundreds, batch, wakes))
     }
 
+    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<Released, Stale> {
+        let now = self.now;
+        self.call(|jobs, batch, wakes| jobs.give_back(now, reservation, &mut Hundreds, batch, wakes))
+    }
+
+    /// Has the holder of [`ALIAS`] expire if that is due.
+    pub(crate) fn expire_holder(&mut self) -> Option<JobId> {
+        let now = self.now;
+        let expired = self
+            .call(|jobs, batch, wakes| jobs.expire_holder(now, (QUEUE, ALIAS), &mut Hundreds, batch, wakes));
+        expired.map(|expired| expired.job)
+    }
+
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
         let now = self.now;
         self.call(|jobs, batch, _| jobs.extend(now, reservation, ttr, batch))

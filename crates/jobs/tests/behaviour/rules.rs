@@ -83,6 +83,20 @@ fn leases_come_no_faster_than_the_rate_and_the_queue_is_named_when_one_may() {
 }
 
 #[test]
+fn a_lease_that_reached_nobody_leaves_the_rate_as_it_was() {
+    let mut rig = Rig::new();
+    rig.rule(QueueRules { rate: Some(2.0), ..QueueRules::default() });
+    for number in 1..=3 {
+        rig.publish(job(number));
+    }
+    rig.take();
+    let lost = rig.take();
+    assert_eq!((rig.lease(), rig.taken_wakes()), (None, vec![QUEUE]), "a second's worth");
+    rig.give_back(lost).expect("it holds");
+    assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(2), None));
+}
+
+#[test]
 fn figures_tell_where_the_jobs_of_a_queue_stand() {
     let mut rig = Rig::new();
     rig.publish(job_at(1, -7));
@@ -90,7 +104,7 @@ fn figures_tell_where_the_jobs_of_a_queue_stand() {
     rig.publish(job_at(3, 50));
     let figures = rig.jobs.figures(QUEUE);
     assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 2, 0));
-    assert_eq!(figures.oldest_ready, Some(Timestamp(-7)));
+    assert_eq!(figures.first_ready, Some((id(1), Timestamp(-7))));
     rig.take();
     let figures = rig.jobs.figures(QUEUE);
     assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 1, 1));

@@ -56,6 +56,16 @@ impl Naive {
         }
     }
 
+    pub(crate) fn give_token(&mut self, queue: QueueKey) {
+        if self.rules.get(&queue).is_some_and(|rules| rules.rules.rate.is_some()) {
+            let left = self.tokens(queue) + TOKEN;
+            let counted_at = self.now.0;
+            self.rules.entry(queue).and_modify(|rules| {
+                (rules.tokens, rules.counted_at) = (left.min(capacity(&rules.rules)), counted_at);
+            });
+        }
+    }
+
     /// Whether nothing but its rate keeps a queue from giving a job.
     pub(crate) fn waits_for_rate(&self, queue: QueueKey) -> bool {
         let Some(rules) = self.rules.get(&queue).filter(|rules| rules.rules.rate.is_some()) else {

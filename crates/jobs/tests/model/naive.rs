@@ -65,6 +65,8 @@ pub(crate) struct Naive {
     pub(crate) now: Timestamp,
     pub(crate) wall_ahead_ms: i64,
     pub(crate) rules: BTreeMap<QueueKey, Rules>,
+    /// Where leased jobs stood before, by the lease's number; forgotten by a restart.
+    stood: BTreeMap<u64, Timestamp>,
 }
 
 impl Naive {
@@ -128,6 +130,7 @@ impl Naive {
         let job = &mut self.jobs[place];
         job.ready = false;
         job.lease = Some((self.leased, holder));
+        self.stood.insert(self.leased, job.visible_at);
         job.attempt += 1;
         job.visible_at = now.after(ttr);
         self.leased += 1;
@@ -182,6 +185,22 @@ impl Naive {
     pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
         let place = self.held(reservation)?;
         Ok(self.end_run(place, self.now.after(retry.delay), retry.charge))
+    }
+
+    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<Released, Stale> {
+        let place = self.held(reservation)?;
+        self.give_token(self.jobs[place].queue);
+        let job = &self.jobs[place];
+        let is_replaced = job.next.as_ref().is_some_and(|next| !next.waits_for_retries);
+        let is_over = is_replaced || job.has_expired(self.now);
+        let Some(stood) = self.stood.get(&reservation.lease).copied().filter(|_| !is_over) else {
+            return Ok(self.end_run(place, self.now, Charge::Uncounted));
+        };
+        let job = &mut self.jobs[place];
+        (job.lease, job.visible_at) = (None, stood);
+        job.attempt -= 1;
+        self.offer(place);
+        Ok(Released::Waiting { until: self.now })
     }
 
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
@@ -271,6 +290,7 @@ impl Naive {
     /// A restart of the server is over: who is due is seen when time moves on.
     pub(crate) fn restarted(&mut self) {
         self.jobs.iter_mut().for_each(|job| job.ready = false);
+        self.stood.clear();
         self.reset_rates();
     }
 

@@ -14,6 +14,7 @@ pub(crate) enum Operation {
     Lease { queue: u64, own: bool, ttr: Duration },
     Ack { picked: usize },
     Release { picked: usize, delay: Duration, charge: Charge },
+    GiveBack { picked: usize },
     Extend { picked: usize, ttr: Duration },
     Cancel { picked: usize },
     Reschedule { picked: usize, clock: JobClock, run_in: i64 },
@@ -90,6 +91,7 @@ fn working(scope: Scope) -> impl Strategy<Value = Operation> {
         10 => picked.clone().prop_map(|picked| Operation::Ack { picked }),
         15 => (picked.clone(), span(30), charge())
             .prop_map(|(picked, delay, charge)| Operation::Release { picked, delay, charge }),
+        5 => picked.clone().prop_map(|picked| Operation::GiveBack { picked }),
         5 => (picked.clone(), span(30)).prop_map(|(picked, ttr)| Operation::Extend { picked, ttr }),
         5 => picked.clone().prop_map(|picked| Operation::Cancel { picked }),
         5 => (picked, clock(), -20..60_i64)

@@ -114,6 +114,12 @@ impl World {
                 });
                 assert_eq!(released, self.model.release(held, retry));
             }
+            Operation::GiveBack { picked } => {
+                let held = self.picked_reservation(picked);
+                let released =
+                    self.call(|jobs, now, batch, wakes| jobs.give_back(now, held, &mut Sevens, batch, wakes));
+                assert_eq!(released, self.model.give_back(held));
+            }
             Operation::Extend { picked, ttr } => {
                 let (held, ttr) = (self.picked_reservation(picked), self.scaled(ttr));
                 let extended = self.call(|jobs, now, batch, _| jobs.extend(now, held, ttr, batch));

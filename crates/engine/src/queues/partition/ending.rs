@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
 use jobs::{Calendar, Lapsed, Passed, Progress, Released};
-use records::{DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
+use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
 use store::StoreError;
 
 use super::{JOBS_AT_A_TIME, QueuePartition, Turn};
@@ -122,13 +122,16 @@ impl QueuePartition {
         Ok(())
     }
 
-    /// Leases that did not reach their consumer.
+    /// Leases that did not reach their consumer: as if they had not been made.
     pub(super) fn give_back(&mut self, held: &[Held], turn: &mut Turn<'_>) -> Result<(), StoreError> {
         for held in held {
             let Some(reservation) = held.reservation(self.lineage) else { continue };
             let Some(head) = self.jobs.held(turn.now, reservation) else { continue };
-            let retry = jobs::Retry::uncounted(Duration::ZERO);
-            if let Some(released) = self.end_run(reservation, retry, turn)? {
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            let released =
+                self.jobs.give_back(turn.now, reservation, &mut calendars, &mut turn.batch, &mut turn.wakes);
+            calendars.broken.map_or(Ok(()), Err)?;
+            if let Ok(released) = released {
                 self.run_ended(&Ended::from(&head), &released, DeadReason::Released, None, turn)?;
             }
         }
@@ -173,6 +176,33 @@ impl QueuePartition {
                 Ok(())
             }
             Released::Waiting { .. } | Released::Superseded { .. } => Ok(()),
+        }
+    }
+
+    /// Makes the job resident that holds an alias, so that the rules see it; one that has expired, or whose successor has, is
+    /// noticed now, though many others may expire before it.
+    pub(super) fn settle_alias(
+        &mut self,
+        queue: QueueKey,
+        alias: AliasKey,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        loop {
+            self.read_in_alias(queue, alias, turn)?;
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            let expired = self.jobs.expire_holder(
+                turn.now,
+                (queue, alias),
+                &mut calendars,
+                &mut turn.batch,
+                &mut turn.wakes,
+            );
+            calendars.broken.map_or(Ok(()), Err)?;
+            if expired.is_none() {
+                return Ok(());
+            }
+            turn.counted.expired += 1;
+            turn.touched.push(queue);
         }
     }
 

@@ -12,7 +12,7 @@ use super::{QueuePartition, Turn};
 use crate::Engine;
 use crate::partition::Stop;
 use crate::queues::input::Seen;
-use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks};
+use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
 
 /// Rows that one page of a list looks at: jobs of other queues are among them.
 const SCANNED_MAX: usize = 20_000;
@@ -32,7 +32,7 @@ pub struct Figures {
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
-    /// How long the first ready job has been so.
+    /// How long the first ready job has been so, since it was published at most.
     pub oldest_ready: Option<Duration>,
     /// Nothing is leased.
     pub paused: bool,
@@ -53,11 +53,11 @@ impl QueuePartition {
         let head = match (job, self.key_of(queue)) {
             (_, None) => None,
             (Some(job), Some(key)) => self.find(key, job, turn)?,
-            (None, Some(key)) => match self.jobs.peek(key) {
-                // What is ready may be in the store.
-                None if self.read_in(turn)? => self.jobs.peek(key),
-                first => first,
-            },
+            (None, Some(key)) => {
+                // What is first may be in the store.
+                self.read_in(turn)?;
+                self.jobs.peek(key)
+            }
         };
         let head = head.ok_or_else(|| unknown_job(queue))?;
         Ok(self.seen(head, turn)?)
@@ -65,7 +65,12 @@ impl QueuePartition {
 
     fn seen(&self, head: JobHead, turn: &Turn<'_>) -> Result<Seen, StoreError> {
         let body = self.body(head.id, turn)?;
-        let state = state_of(&head, turn.now, turn.wall);
+        // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
+        let state = if self.jobs.is_successor(head.id) {
+            JobState::Scheduled
+        } else {
+            state_of(&head, turn.now, turn.wall)
+        };
         Ok(Seen { head, state, body })
     }
 
@@ -172,7 +177,8 @@ impl QueuePartition {
             ready: jobs.ready as u64 + parked_ready,
             reserved: jobs.reserved as u64,
             dead: queue.dead,
-            oldest_ready: jobs.oldest_ready.map(|at| now.since(at)),
+            // Nobody waited for a job before it was published, whatever time it was given.
+            oldest_ready: jobs.first_ready.map(|(job, at)| now.since(at.max(id::published_at(job)))),
             paused: queue.paused,
             settings: queue.settings,
         }

@@ -58,11 +58,15 @@ impl QueuePartition {
             return Err(Problem::conflict("alias_repeated", detail).into());
         }
         let Some(key) = key else { return Ok(()) };
-        self.check_room(queue, key, jobs.len())?;
+        for alias in jobs.iter().filter_map(|job| job.alias) {
+            self.settle_alias(key, alias, turn)?;
+        }
+        let holder_of = |job: &ToPublish| self.jobs.by_alias(key, job.alias?);
+        // Where its alias is held, a job takes its holder's place, waits for its end, or is not stored.
+        let added = jobs.iter().filter(|job| holder_of(job).is_none()).count();
+        self.check_room(queue, key, added)?;
         for (place, job) in jobs.iter().enumerate() {
-            let Some(alias) = job.alias else { continue };
-            self.read_in_alias(key, alias, turn)?;
-            let holder = self.jobs.by_alias(key, alias).filter(|_| job.on_conflict == OnConflict::Reject);
+            let holder = holder_of(job).filter(|_| job.on_conflict == OnConflict::Reject);
             if let Some(holder) = holder {
                 let detail = format!(
                     "the alias of job {} is held by job {}; publish with on_conflict \"keep\" or \"replace\", or wait for its end",
@@ -76,17 +80,24 @@ impl QueuePartition {
     }
 
     fn check_room(&self, name: &QueueName, key: QueueKey, more: usize) -> Result<(), Problem> {
-        let Some(max) = self.queues.get(&key).and_then(|queue| queue.settings.jobs_max) else {
-            return Ok(());
-        };
+        if more as u64 > self.room_in(key) { Err(self.queue_full(name, key)) } else { Ok(()) }
+    }
+
+    /// How many more jobs a queue may hold.
+    pub(super) fn room_in(&self, key: QueueKey) -> u64 {
+        self.jobs_max(key).map_or(u64::MAX, |max| max.saturating_sub(self.jobs_in(key)))
+    }
+
+    fn jobs_max(&self, key: QueueKey) -> Option<u64> {
+        self.queues.get(&key).and_then(|queue| queue.settings.jobs_max)
+    }
+
+    pub(super) fn queue_full(&self, name: &QueueName, key: QueueKey) -> Problem {
         let there = self.jobs_in(key);
-        if there.saturating_add(more as u64) > max {
-            let detail = format!(
-                "queue {name} holds {there} jobs and may hold {max}; consume some, or raise jobs_max"
-            );
-            return Err(Problem::conflict("queue_full", detail));
-        }
-        Ok(())
+        let max = self.jobs_max(key).unwrap_or(u64::MAX);
+        let detail =
+            format!("queue {name} holds {there} jobs and may hold {max}; consume some, or raise jobs_max");
+        Problem::conflict("queue_full", detail)
     }
 
     fn publish_one(

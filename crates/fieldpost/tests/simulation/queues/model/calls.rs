@@ -33,8 +33,11 @@ impl Partition {
         let (place, of_successor) = found.ok_or("unknown_job")?;
         let (now, wall) = (self.now, self.wall);
         let holder = &self.queue(name).jobs[place];
-        let job = if of_successor { holder.meant() } else { holder };
-        Ok(shown(job, now, wall))
+        if of_successor {
+            // Whatever its time is, it waits for the other one to end.
+            return Ok(ShownJob { state: JobState::Scheduled, ..shown(holder.meant(), now, wall) });
+        }
+        Ok(shown(holder, now, wall))
     }
 
     pub(super) fn cancel(&mut self, name: &QueueName, job: &JobRef) -> Result<(), &'static str> {
@@ -50,12 +53,15 @@ impl Partition {
 
     pub(super) fn figures(&mut self, name: &QueueName) -> ShownFigures {
         let (now, is_parking) = (self.now, self.is_parking);
+        let ahead = self.wall.0 - now.0;
         let queue = self.queue(name);
         let count =
             |is: &dyn Fn(&Stands) -> bool| queue.jobs.iter().filter(|job| is(&job.stands)).count() as u64;
         let since = |place: usize| {
-            // How long ago, as far as the two clocks can be compared.
-            Duration::from_millis((now.0 - queue.jobs[place].visible_at.0).max(0) as u64)
+            let job = &queue.jobs[place];
+            let at = job.visible_at.0 - if job.waits_by_wall() { ahead } else { 0 };
+            // Nobody waited for it before it was published.
+            Duration::from_millis((now.0 - at.max(job.published_at.0)).max(0) as u64)
         };
         ShownFigures {
             name: name.clone(),

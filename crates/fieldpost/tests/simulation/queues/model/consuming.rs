@@ -47,7 +47,11 @@ impl Partition {
                     "call {call} of {name} should have got {:?} of {:?}, and did not: {:?}",
                     job.id, job.payload, job
                 );
-                return Err(why_not(&job).broken(detail));
+                let (moment, queue) = ((self.now, self.wall), self.queue(name));
+                // What was leased in its place may say more.
+                let instead = evidence.open_leases().find_map(|id| queue.place_of(id));
+                let broken = instead.map(|place| queue.why_not(&queue.jobs[place], moment));
+                return Err(broken.unwrap_or_else(|| why_not(&job)).broken(detail));
             }
             leased.push(self.reserve(call, name, place, asked));
         }
@@ -83,7 +87,8 @@ impl Partition {
         let queue = self.queue(name);
         queue.take_token(now);
         let job = &mut queue.jobs[place];
-        job.stands = Stands::Reserved(Lease { consumer: call, process: asked.process });
+        let stood_at = Some(job.visible_at);
+        job.stands = Stands::Reserved(Lease { consumer: call, process: asked.process, stood_at });
         job.attempt += 1;
         job.visible_at = now.after(asked.ttr);
         ShownLease {

@@ -91,7 +91,20 @@ impl Partition {
             let found = names.into_iter().find_map(|name| Some((self.held(&name, *lease)?, name)));
             let Some((place, name)) = found else { continue };
             let now = self.now;
-            self.end_run(&name, place, now, Cost::Uncounted, evidence)?;
+            self.queue(&name).give_token(now);
+            let job = &self.queue(&name).jobs[place];
+            let is_over = job.has_expired(now) || job.next.as_ref().is_some_and(|next| !next.after_job);
+            let stood_at = match &job.stands {
+                Stands::Reserved(lease) if !is_over => lease.stood_at,
+                _ => None,
+            };
+            let Some(stood_at) = stood_at else {
+                self.end_run(&name, place, now, Cost::Uncounted, evidence)?;
+                continue;
+            };
+            let mut job = self.queue(&name).jobs.remove(place);
+            (job.visible_at, job.attempt) = (stood_at, job.attempt - 1);
+            self.file(&name, job);
         }
         Ok(())
     }

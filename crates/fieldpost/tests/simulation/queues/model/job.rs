@@ -50,6 +50,8 @@ pub(crate) enum Stands {
 pub(crate) struct Lease {
     pub(crate) consumer: CallId,
     pub(crate) process: Option<Process>,
+    /// The job's place in time before; it is forgotten when the partition is loaded.
+    pub(crate) stood_at: Option<Timestamp>,
 }
 
 /// How a job comes again.
@@ -107,9 +109,15 @@ impl Job {
 
     /// After a start, nothing is due before somebody looks.
     pub(crate) fn not_due_yet(&mut self) {
-        if !self.is_reserved() {
-            self.stands = Stands::Scheduled;
+        match &mut self.stands {
+            Stands::Reserved(lease) => lease.stood_at = None,
+            stands => *stands = Stands::Scheduled,
         }
+    }
+
+    /// Whether there is no run after this one.
+    pub(crate) fn is_last_run(&self) -> bool {
+        self.again.as_ref().is_none_or(|again| again.left == Some(1))
     }
 
     /// The order in a queue.

@@ -48,9 +48,17 @@ impl Partition {
                 return Err("alias_repeated");
             }
         }
+        let now = self.now;
         let queue = self.queue(name);
+        // Who waited to follow may have waited for too long.
+        for place in jobs.iter().filter_map(|job| queue.holder_of(job.alias.as_deref()?)).collect::<Vec<_>>()
+        {
+            queue.jobs[place].next.take_if(|next| next.job.has_expired(now) && next.job.is_last_run());
+        }
         let most = queue.settings.jobs_max.unwrap_or(u64::MAX);
-        if (queue.jobs.len() + jobs.len()) as u64 > most {
+        let holder = |job: &NewJob| queue.holder_of(job.alias.as_deref()?);
+        let added = jobs.iter().filter(|job| holder(job).is_none()).count();
+        if added > 0 && (queue.jobs.len() + added) as u64 > most {
             return Err("queue_full");
         }
         for job in jobs {

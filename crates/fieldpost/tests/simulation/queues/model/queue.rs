@@ -108,6 +108,14 @@ impl Queue {
         }
     }
 
+    /// A lease reached nobody.
+    pub(crate) fn give_token(&mut self, now: Timestamp) {
+        if let Some(parts) = self.tokens(now) {
+            self.bucket = Some(Bucket { parts: parts + TOKEN, at: now });
+            self.bucket = self.tokens(now).map(|parts| Bucket { parts, at: now });
+        }
+    }
+
     /// A queue is set; what is left of a rate stays, as much as fits.
     pub(crate) fn set(&mut self, settings: QueueSettings, now: Timestamp) {
         let left = self.tokens(now);
