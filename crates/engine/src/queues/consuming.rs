@@ -118,6 +118,13 @@ impl HandOver {
         Self { held: Vec::new(), back: None }
     }
 
+    /// The first so many of them, which reach their consumer or not by themselves.
+    #[must_use]
+    pub fn split_first(&mut self, leases: usize) -> Self {
+        let rest = self.held.split_off(leases.min(self.held.len()));
+        Self { held: std::mem::replace(&mut self.held, rest), back: self.back.clone() }
+    }
+
     /// Their consumer has them.
     pub fn done(mut self) {
         self.held.clear();
