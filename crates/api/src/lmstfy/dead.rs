@@ -67,7 +67,11 @@ pub(super) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>
     let mut count = 0;
     while count < limit {
         let step = (limit - count).min(JOBS_PER_CALL_MAX);
-        let respawned = shared.queues.respawn(queue, Dead::Oldest(step), ttl).await?;
+        let respawned = match shared.queues.respawn(queue, Dead::Oldest(step), ttl).await {
+            // The queue became full: the answer says how far it went.
+            Err(Problem { status: 409, .. }) if count > 0 => break,
+            respawned => respawned?,
+        };
         count += respawned;
         if respawned < step {
             break;

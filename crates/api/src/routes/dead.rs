@@ -37,7 +37,12 @@ pub(super) fn routes() -> Routes {
         ]))
         .gives::<RespawnedShape>(200, "how many")
         .refuses(OF_A_QUEUE)
-        .refuses(&[(422, "conflicting_fields"), (422, "invalid_number"), (422, "too_many_jobs")]);
+        .refuses(&[
+            (409, "queue_full"),
+            (422, "conflicting_fields"),
+            (422, "invalid_number"),
+            (422, "too_many_jobs"),
+        ]);
     Routes::default().get(DEAD, list, listed).delete(DEAD, delete, deleted).post(
         "/v1/queues/{ns}/{queue}/dead/respawn",
         respawn,

@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use records::{JobId, QueueSettings};
 
 use super::checks::{check_payload, check_settings, check_ttr, check_want, cut, to_publish};
-use super::consuming::{Back, HandOver, LeasedJob, Leases};
+use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::{Asking, Dead, QueueCall, Seen};
 use super::partition::{DeadView, Figures};
 use super::told::Told;
@@ -129,9 +129,13 @@ impl Queues {
         let door = self.door(queue);
         let back = Back::to(&door.inbox);
         let (max, ttr, process) = (want.max, want.ttr, want.process);
+        let waits = until > self.engine.clock().now();
+        let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
         let queue = queue.clone();
         let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
-        Ok(ask(door, asking).await?)
+        let leases = ask(door, asking).await?;
+        stay.answered();
+        Ok(leases)
     }
 
     /// Waits until any of the queues has something to lease; `None` when it is too late.
@@ -331,10 +335,10 @@ impl Queues {
     }
 
     /// Has dead jobs tried again, with all their tries; answers how many. They have the time to live that they were published with, or
-    /// `ttl` from now on; zero is for ever.
+    /// `ttl` from now on; zero is for ever. As many as the queue's `jobs_max` has room for, the oldest or the first of those named.
     ///
     /// # Errors
-    /// 422 for too many ids.
+    /// 422 for too many ids, 409 `queue_full` when there is room for none.
     pub async fn respawn(
         &self,
         queue: &QueueName,
@@ -349,8 +353,20 @@ impl Queues {
             let detail = format!("at most {JOBS_PER_CALL_MAX} jobs are respawned in a call, not {asked}");
             return Err(Problem::not_allowed("too_many_jobs", detail));
         }
-        let respawn = |reply| QueueInput::Respawn { queue: queue.clone(), which, ttl, reply };
-        ask(self.door(queue), respawn).await?
+        let (mut count, mut left) = (0, Some(which));
+        while let Some(which) = left.take() {
+            let respawn = |reply| QueueInput::Respawn { queue: queue.clone(), which, ttl, reply };
+            match ask(self.door(queue), respawn).await? {
+                Ok(respawned) => {
+                    count += respawned.count;
+                    left = respawned.left;
+                }
+                Err(refused) if count == 0 => return Err(refused),
+                // Others took the room meanwhile; the answer says how far it went.
+                Err(_full) => {}
+            }
+        }
+        Ok(count)
     }
 
     /// Deletes dead letters, the oldest first; at most `most`, or all. Answers how many.

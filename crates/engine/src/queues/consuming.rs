@@ -22,6 +22,11 @@ impl Back {
         self.send(QueueInput::PassOn(queue));
     }
 
+    /// Somebody who would have waited for a queue until then has gone.
+    pub(super) fn left(&self, queue: QueueName, until: Timestamp) {
+        self.send(QueueInput::Left { queue, until });
+    }
+
     fn give(&self, held: Vec<Held>) {
         self.send(QueueInput::GiveBack(held));
     }
@@ -40,6 +45,35 @@ impl Back {
                 }
             }
             Err(mpsc::error::TrySendError::Closed(_)) => {}
+        }
+    }
+}
+
+/// A consumer that waits for its answer. Dropped before [`Stay::answered`], it has gone, and leaves its place to others.
+#[derive(Debug)]
+pub(super) struct Stay(Option<(Back, QueueName, Timestamp)>);
+
+impl Stay {
+    /// A consumer that waits until then for a queue, of the partition that `back` leads to.
+    pub(super) fn until(until: Timestamp, queue: &QueueName, back: &Back) -> Self {
+        Self(Some((back.clone(), queue.clone(), until)))
+    }
+
+    /// One that is answered at once.
+    pub(super) fn not_at_all() -> Self {
+        Self(None)
+    }
+
+    /// It has its answer.
+    pub(super) fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        if let Some((back, queue, until)) = self.0.take() {
+            back.left(queue, until);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::consuming::Back;
 use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks};
 use crate::effect::Reply;
 
-pub use super::input::{Asking, QueueCall, Seen, ToPublish};
+pub use super::input::{Asking, QueueCall, Respawned, Seen, ToPublish};
 pub use super::{Dead, HandOver, Leases};
 
 /// Jobs as they go into a partition; a calendar begins behind `wall`.

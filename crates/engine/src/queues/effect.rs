@@ -6,7 +6,7 @@ use base::{PartitionId, Timestamp};
 
 use super::PublishedJob;
 use super::consuming::Leases;
-use super::input::Seen;
+use super::input::{Respawned, Seen};
 use super::partition::{DeadView, Figures};
 use crate::effect::{Answered, Reply};
 use crate::runner::Outside;
@@ -37,7 +37,7 @@ pub enum QueueEffect {
     /// Dead letters.
     DeadListed(Reply<Vec<DeadView>>, Vec<DeadView>),
     /// Dead jobs are tried again.
-    Respawned(Reply<Answered<usize>>, Answered<usize>),
+    Respawned(Reply<Answered<Respawned>>, Answered<Respawned>),
     /// Dead letters are gone.
     DeadDeleted(Reply<usize>, usize),
     /// So many jobs went their way.

@@ -50,6 +50,13 @@ pub enum QueueInput {
     },
     /// Whoever was told of something to lease has not come for it.
     PassOn(QueueName),
+    /// Somebody who waited has gone away. Whoever else waits is told of what the queue has.
+    Left {
+        /// For what.
+        queue: QueueName,
+        /// Until when it would have waited.
+        until: Timestamp,
+    },
     /// Jobs are done.
     Ack {
         /// Where.
@@ -141,8 +148,8 @@ pub enum QueueInput {
         which: Dead,
         /// How long each is worth doing from now on.
         ttl: Option<Duration>,
-        /// Gets how many.
-        reply: Reply<Answered<usize>>,
+        /// Gets how many, up to the queue's `jobs_max` and what a step can carry; 409 `queue_full` if it has room for none.
+        reply: Reply<Answered<Respawned>>,
     },
     /// Find a dead letter by its job's id.
     FindDead(QueueName, JobId, Reply<Vec<DeadView>>),
@@ -223,6 +230,15 @@ pub struct Seen {
     pub state: super::JobState,
     /// What it carries, in stored form.
     pub body: Arc<[u8]>,
+}
+
+/// How far a respawn has come.
+#[derive(Clone, Debug, Default)]
+pub struct Respawned {
+    /// Jobs that are tried again.
+    pub count: usize,
+    /// Those that the step had no room for: ask for them again.
+    pub left: Option<Dead>,
 }
 
 /// Which dead letters.

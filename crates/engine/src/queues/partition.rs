@@ -10,6 +10,7 @@ mod ending;
 mod lifetime;
 mod loading;
 mod looking;
+mod oldest;
 mod parked;
 mod publishing;
 mod repeats;
@@ -21,10 +22,7 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use jobs::Jobs;
-use records::{
-    AliasKey, AnswerKey, Batch, DeadJob, JobId, KeptAnswer, Op, ParkedJob, PartitionHead, QueueKey,
-    QueueSettings,
-};
+use records::{AliasKey, Batch, DeadJob, JobId, Op, ParkedJob, PartitionHead, QueueKey, QueueSettings};
 use store::StoreError;
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
@@ -35,9 +33,10 @@ use crate::effect::Effect;
 use crate::hashed::HashMap;
 use crate::machine::{Machine, Moment, Step};
 use crate::partition::{STEP_BYTES_MAX, answered};
+use crate::repeats::Answers;
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use lifetime::Sweep;
-use repeats::ANSWERS_KEPT;
+use oldest::Oldest;
 use waiting::Waiting;
 
 pub use dead::DeadView;
@@ -47,6 +46,9 @@ pub use looking::{Figures, QueueMark, listed};
 const JOBS_AT_A_TIME: usize = 256;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
+
+/// What the answers of one step may carry together, in bytes, before no more is given: a job may carry a megabyte.
+const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 /// The wall clock may be put forward, of which nobody is told: while jobs wait for a time of it, it is looked at so often.
 const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
@@ -73,12 +75,12 @@ pub struct QueuePartition {
     /// Queues with more dead letters than they may keep.
     overfull: BTreeSet<QueueKey>,
     /// When the oldest kept answer was given, or earlier.
-    oldest_answer: Option<Timestamp>,
     bodies: Unsettled,
     parked: Recent<JobId, ParkedJob>,
     parked_aliases: Recent<(QueueKey, AliasKey), JobId>,
     dead: Recent<(QueueKey, u64), DeadJob>,
-    answers: Recent<AnswerKey, KeptAnswer>,
+    oldest_dead: Oldest,
+    answers: Answers,
     /// Dead letters of all queues.
     dead_total: u64,
     /// How it stood after the step before.
@@ -114,6 +116,8 @@ struct Turn<'a> {
     batch: Batch,
     /// Changes that are weighed, and what they weigh.
     weighed: (usize, usize),
+    /// What was read of jobs' bodies, in bytes.
+    carried: usize,
     effects: Vec<Effect>,
     /// Queues that have something to lease.
     wakes: Vec<QueueKey>,
@@ -128,12 +132,17 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Whether the batch takes more.
+    /// Whether the answers take more of what jobs carry.
+    fn may_carry(&self) -> bool {
+        self.carried < CARRIED_BYTES_MAX
+    }
+
+    /// Whether the step takes more.
     fn has_room(&mut self) -> bool {
         let (ops, weight) = self.weighed;
         let added: usize = self.batch.ops[ops..].iter().map(Op::weight).sum();
         self.weighed = (self.batch.ops.len(), weight + added);
-        self.weighed.1 < STEP_BYTES_MAX
+        self.weighed.1 < STEP_BYTES_MAX && self.may_carry()
     }
 
     fn push(&mut self, op: Op) {
@@ -170,6 +179,7 @@ impl Machine for QueuePartition {
             seq: self.head.seq + 1,
             batch: Batch::new(self.id),
             weighed: (0, 0),
+            carried: 0,
             effects: Vec::new(),
             wakes: Vec::new(),
             touched: Vec::new(),
@@ -183,6 +193,10 @@ impl Machine for QueuePartition {
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
         self.read_in(&mut turn)?;
         while self.advance_jobs(&mut turn)? && turn.has_room() {}
+        while self.age_dead(&mut turn)? && turn.has_room() {}
+        if self.waiting.are_due() {
+            self.serve(&mut turn)?;
+        }
         // One at least, also where the batch is full already: the driver has taken it out of the inbox.
         for input in inputs {
             self.apply(input, &mut turn)?;
@@ -193,7 +207,7 @@ impl Machine for QueuePartition {
         let more = self.advance(&mut turn)?;
         self.serve(&mut turn)?;
         self.retire_waiters(&mut turn);
-        Ok(self.seal(turn, more))
+        Ok(self.seal(turn, more || self.waiting.are_due()))
     }
 
     fn settled(&mut self, seq: u64) {
@@ -216,7 +230,7 @@ impl Machine for QueuePartition {
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let lingering = self.lingering.front().map(|(at, _)| *at);
         let ageing = self.ageing.first().map(|(at, _)| *at);
-        let answers = self.oldest_answer.map(|at| at.after(ANSWERS_KEPT));
+        let answers = self.answers.next_wakeup();
         let sweep = self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)).then_some(now);
         let wall = self.jobs.wait_on_wall().then_some(now.after(WALL_LOOKED_AT_EVERY));
         let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
@@ -236,6 +250,11 @@ impl QueuePartition {
                 return Ok(());
             }
             QueueInput::PassOn(queue) => {
+                turn.wakes.extend(self.key_of(&queue));
+                return Ok(());
+            }
+            QueueInput::Left { queue, until } => {
+                self.waiting.let_go(&queue, until);
                 turn.wakes.extend(self.key_of(&queue));
                 return Ok(());
             }
@@ -263,7 +282,7 @@ impl QueuePartition {
                 QueueEffect::DeadListed(reply, self.dead_page(&queue, after, limit, turn)?)
             }
             QueueInput::Respawn { queue, which, ttl, reply } => {
-                QueueEffect::Respawned(reply, Ok(self.respawn(&queue, &which, ttl, turn)?))
+                QueueEffect::Respawned(reply, answered(self.respawn(&queue, &which, ttl, turn))?)
             }
             QueueInput::FindDead(queue, id, reply) => {
                 QueueEffect::DeadListed(reply, self.find_dead(&queue, id, turn)?.into_iter().collect())
@@ -318,7 +337,7 @@ impl QueuePartition {
                 break;
             }
         }
-        more |= self.forget_answers(turn)?;
+        more |= self.answers.forget(repeats::within(turn))?;
         more |= self.age_dead(turn)?;
         more |= self.drop_more_surplus(turn)?;
         more |= self.sweep(turn)?;
@@ -370,10 +389,13 @@ impl QueuePartition {
         self.names.get(queue).copied()
     }
 
-    /// What a job carries, in stored form.
-    fn body(&self, id: JobId, turn: &Turn<'_>) -> Result<Arc<[u8]>, StoreError> {
+    /// What a job carries, in stored form; weighed as part of an answer.
+    fn body(&self, id: JobId, turn: &mut Turn<'_>) -> Result<Arc<[u8]>, StoreError> {
         match self.bodies.get(&RecordKey::Body(id), turn.fetch)? {
-            Some(Record::Body(body)) => Ok(body),
+            Some(Record::Body(body)) => {
+                turn.carried += body.len();
+                Ok(body)
+            }
             _ => Err(StoreError::Damaged {
                 file: "the tables".to_owned(),
                 at: super::id::id_text(id),
@@ -387,3 +409,6 @@ impl QueuePartition {
         turn.push(Op::PutJobBody(id, body));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! Signals of several queues, of which a consumer waits for the first.
 //!
 //! A partition tells one consumer that a queue has something, and nobody else before that one passes on what it leaves. So
-//! whoever waits here passes on, also when it goes away while a signal is held back until its batch is durable.
+//! whoever waits here passes on, also when it goes away while a signal is held back until its batch is durable. Where it was not
+//! told it also leaves its place among those that wait.
 
 use base::Timestamp;
 use tokio::sync::oneshot;
@@ -21,6 +22,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 struct Wait {
     queue: QueueName,
+    until: Timestamp,
     back: Back,
     told: oneshot::Receiver<()>,
 }
@@ -29,7 +31,7 @@ impl Told {
     /// Waits for this queue too, once its partition has the input.
     pub(super) fn watch(&mut self, queue: &QueueName, until: Timestamp, back: Back) -> QueueInput {
         let (signal, told) = oneshot::channel();
-        self.waits.push(Wait { queue: queue.clone(), back, told });
+        self.waits.push(Wait { queue: queue.clone(), until, back, told });
         QueueInput::Watch { queue: queue.clone(), until, signal }
     }
 
@@ -44,12 +46,14 @@ impl Told {
 
 impl Drop for Told {
     fn drop(&mut self) {
-        for (place, Wait { queue, back, mut told }) in self.waits.drain(..).enumerate() {
+        for (place, Wait { queue, until, back, mut told }) in self.waits.drain(..).enumerate() {
             // A signal may be on its way: after this none arrives, and who is told in vain tells nobody.
             let may_be_told = !matches!(told.try_recv(), Err(TryRecvError::Closed));
             told.close();
-            if self.first == Some(place) || may_be_told {
+            if self.first == Some(place) {
                 back.pass_on(queue);
+            } else if may_be_told {
+                back.left(queue, until);
             }
         }
     }
@@ -79,6 +83,7 @@ mod tests {
     fn passed_on(inputs: &mut mpsc::Receiver<QueueInput>) -> Vec<String> {
         let names = std::iter::from_fn(|| match inputs.try_recv() {
             Ok(QueueInput::PassOn(queue)) => Some(queue.queue().to_owned()),
+            Ok(QueueInput::Left { queue, until }) => Some(format!("{} until {}", queue.queue(), until.0)),
             _ => None,
         });
         names.collect()
@@ -88,7 +93,7 @@ mod tests {
     fn whoever_goes_away_before_a_signal_arrives_passes_on_what_it_would_have_told() {
         let (told, signals, mut inputs, _inbox) = waiting();
         drop(told);
-        assert_eq!(passed_on(&mut inputs), ["x", "y"]);
+        assert_eq!(passed_on(&mut inputs), ["x until 9", "y until 9"]);
         assert!(signals.into_iter().all(|signal| signal.send(()).is_err()), "nobody hears it any more");
     }
 
@@ -99,7 +104,7 @@ mod tests {
         y.send(()).expect("somebody waits");
         assert!(told.wait().await);
         drop(told);
-        assert_eq!(passed_on(&mut inputs), ["x", "y"]);
+        assert_eq!(passed_on(&mut inputs), ["x until 9", "y"]);
     }
 
     #[tokio::test]

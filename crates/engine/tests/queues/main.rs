@@ -3,6 +3,7 @@
 mod aliases;
 mod floods;
 mod keeping;
+mod leaving;
 mod rig;
 
 use std::sync::Arc;

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::{Clock, Lineage, Timestamp};
-use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Want};
+use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Retry, Want};
 use engine::settings::{Settings, UnknownDevice};
 use engine::{Engine, records};
+use prometheus_client::registry::Registry;
 use store::MemoryStore;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -93,6 +94,33 @@ impl Rig {
 
     pub(crate) async fn payloads(&self, max: usize) -> Vec<String> {
         self.consume(max).await.into_iter().map(|(payload, ..)| payload).collect()
+    }
+
+    /// Publishes jobs that are dead at once.
+    pub(crate) async fn fail(&self, count: usize) {
+        let jobs = (0..count).map(|n| job(&n.to_string())).collect();
+        self.queues().publish(&orders(), jobs, None).await.expect("published");
+        for (_, held, _) in self.consume(count).await {
+            self.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+        }
+    }
+
+    /// Waits until so many consumers wait.
+    pub(crate) async fn until_waiting(&self, count: u64) {
+        let mut registry = Registry::default();
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner).register_metrics(&mut registry);
+        let line = format!("fieldpost_engine_waiting_consumers {count}\n");
+        let waiting = async {
+            loop {
+                let mut text = String::new();
+                prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all");
+                if text.contains(&line) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(10 * SECOND, waiting).await.expect("it becomes so");
     }
 
     /// Scheduled, ready, reserved, dead.

@@ -12,9 +12,6 @@ use crate::queues::consuming::{LeasedJob, Leases};
 use crate::queues::effect::QueueEffect;
 use crate::queues::input::Asking;
 
-/// What the jobs of one answer may carry together, in bytes, before no more are added: one may carry a megabyte.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
-
 impl QueuePartition {
     pub(super) fn consume(&mut self, asking: Asking, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let leased = match self.key_of(&asking.queue) {
@@ -41,8 +38,8 @@ impl QueuePartition {
         turn: &mut Turn<'_>,
     ) -> Result<Vec<LeasedJob>, StoreError> {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
-        let (mut leased, mut bytes) = (Vec::new(), 0);
-        while leased.len() < asking.max && bytes < ANSWER_BYTES_MAX {
+        let mut leased = Vec::new();
+        while leased.len() < asking.max && (leased.is_empty() || turn.may_carry()) {
             let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
             let Some(lease) = lease else {
                 // What is ready may be in the store.
@@ -52,7 +49,6 @@ impl QueuePartition {
                 break;
             };
             let body = self.body(lease.reservation.job, turn)?;
-            bytes += body.len();
             leased.push(LeasedJob {
                 reservation: lease.reservation,
                 attempt: lease.attempt,
@@ -77,13 +73,16 @@ impl QueuePartition {
         if self.closing || !self.waiting.has_room() {
             return;
         }
-        // Served at the end of this step if there is something now.
+        // Served at the end of this step, or in the next, if there is something now.
         turn.wakes.extend(self.key_of(&queue));
         self.waiting.add(queue, until, Wants::Signal(signal));
     }
 
-    /// Serves those that wait for the queues that have something to lease.
+    /// Serves those that wait for the queues that have something to lease: one at least, and as many as the step has room for.
+    /// The others are due in the next.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let mut served = 0;
+        turn.wakes.extend(self.waiting.take_due());
         // What is read in for one of them may be of others.
         while !turn.wakes.is_empty() {
             let mut wakes = std::mem::take(&mut turn.wakes);
@@ -91,7 +90,7 @@ impl QueuePartition {
             wakes.dedup();
             for queue in wakes {
                 let Some(name) = self.queues.get(&queue).map(|queue| queue.name.clone()) else { continue };
-                self.serve_queue(queue, &name, turn)?;
+                self.serve_queue(queue, &name, &mut served, turn)?;
             }
         }
         Ok(())
@@ -101,12 +100,19 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         name: &QueueName,
+        served: &mut usize,
         turn: &mut Turn<'_>,
     ) -> Result<(), StoreError> {
         while let Some(waiter) = self.waiting.take(name) {
             if waiter.has_gone() {
                 continue;
             }
+            if *served > 0 && !turn.has_room() {
+                self.waiting.put_back(name.clone(), waiter);
+                self.waiting.set_due(queue);
+                break;
+            }
+            *served += 1;
             match waiter.wants {
                 Wants::Jobs(ref asking) => {
                     let leased = self.lease(queue, asking, turn)?;
@@ -141,6 +147,9 @@ impl QueuePartition {
     /// Sends home whoever has waited enough, and at the end everyone.
     pub(super) fn retire_waiters(&mut self, turn: &mut Turn<'_>) {
         let end = if self.closing { Timestamp::MAX } else { turn.now };
+        if self.closing {
+            self.waiting.take_due();
+        }
         while let Some(Waiter { wants, .. }) = self.waiting.take_late(end) {
             if let Wants::Jobs(asking) = wants {
                 self.answer(asking, Vec::new(), turn);

@@ -9,8 +9,10 @@ use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
 use store::StoreError;
 
 use super::ending::Ended;
+use super::oldest::Place;
 use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
-use crate::queues::input::Dead;
+use crate::partition::Stop;
+use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
 /// Dead letters that a queue keeps when its users set nothing.
@@ -55,9 +57,14 @@ impl QueuePartition {
             group: ended.group,
         };
         self.head.next_dead += 1;
+        let place = (dead.number, dead.id);
         self.dead.put(turn.seq, (dead.queue, dead.number), Some(dead.clone()));
         turn.push(Op::PutDead(Box::new(dead)));
         self.count_dead(ended.queue, turn, |count| count + 1);
+        let before = self.queues.get(&ended.queue).map_or(0, |queue| queue.dead - 1);
+        if self.surplus(ended.queue) > 0 && self.oldest_dead.len(ended.queue) as u64 == before {
+            self.oldest_dead.push(ended.queue, place);
+        }
         self.keep_age(ended.queue, turn.now);
         self.drop_surplus(ended.queue, turn)
     }
@@ -86,7 +93,11 @@ impl QueuePartition {
             return Ok(());
         }
         let going = usize::try_from(surplus).unwrap_or(RECORDS_MAX).min(RECORDS_MAX);
-        let oldest = self.oldest_dead(key, going, turn)?;
+        if self.oldest_dead.len(key) < going {
+            let oldest = self.read_oldest(key, RECORDS_MAX, turn)?;
+            self.oldest_dead.remember(key, &oldest);
+        }
+        let oldest = self.oldest_dead.first(key, going);
         turn.counted.dead_dropped += oldest.len() as u64;
         self.remove_dead(key, &oldest, true, turn);
         if self.surplus(key) > 0 {
@@ -123,7 +134,7 @@ impl QueuePartition {
     }
 
     /// The oldest dead letters, those of batches on their way included.
-    fn oldest_dead(&self, key: QueueKey, limit: usize, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
+    fn read_oldest(&self, key: QueueKey, limit: usize, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
         // What is on its way to be deleted is still in the view, at its front.
         let asked = limit + self.dead.len();
         let stored = turn.fetch.view()?.dead(key, None, true, asked)?;
@@ -132,12 +143,13 @@ impl QueuePartition {
         Ok(self.dead.merged(stored, whole, limit, |dead| dead.number, |dead| dead.queue == key))
     }
 
-    fn remove_dead(&mut self, key: QueueKey, dead: &[DeadJob], body_too: bool, turn: &mut Turn<'_>) {
-        for dead in dead {
-            self.dead.put(turn.seq, (key, dead.number), None);
-            turn.push(Op::DeleteDead(key, dead.number, dead.id));
+    fn remove_dead(&mut self, key: QueueKey, dead: &[Place], body_too: bool, turn: &mut Turn<'_>) {
+        for (number, id) in dead.iter().copied() {
+            self.dead.put(turn.seq, (key, number), None);
+            self.oldest_dead.remove(key, number);
+            turn.push(Op::DeleteDead(key, number, id));
             if body_too {
-                turn.push(Op::DeleteJobBody(dead.id));
+                turn.push(Op::DeleteJobBody(id));
             }
         }
         self.count_dead(key, turn, |count| count.saturating_sub(dead.len() as u64));
@@ -148,7 +160,7 @@ impl QueuePartition {
         queue: &QueueName,
         after: Option<u64>,
         limit: usize,
-        turn: &Turn<'_>,
+        turn: &mut Turn<'_>,
     ) -> Result<Vec<DeadView>, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(Vec::new()) };
         let asked = limit + self.dead.len();
@@ -161,7 +173,7 @@ impl QueuePartition {
     }
 
     /// With what it carries; a body that cannot be read shows as nothing rather than hiding the others.
-    fn view_dead(&self, dead: DeadJob, turn: &Turn<'_>) -> Result<DeadView, StoreError> {
+    fn view_dead(&self, dead: DeadJob, turn: &mut Turn<'_>) -> Result<DeadView, StoreError> {
         let body = body::read(&self.body(dead.id, turn)?);
         let nothing = || (Payload::Json("null".into()), Attributes::new());
         let (payload, attributes) = body.map_or_else(|_| nothing(), |body| (body.payload, body.attributes));
@@ -172,7 +184,7 @@ impl QueuePartition {
         &self,
         queue: &QueueName,
         id: JobId,
-        turn: &Turn<'_>,
+        turn: &mut Turn<'_>,
     ) -> Result<Option<DeadView>, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(None) };
         let dead = self.dead_by_id(key, id, turn)?;
@@ -187,13 +199,13 @@ impl QueuePartition {
     ) -> Result<usize, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(0) };
         let dead = self.these_dead(key, which, turn)?;
-        self.remove_dead(key, &dead, true, turn);
+        self.remove_dead(key, &places(&dead), true, turn);
         Ok(dead.len())
     }
 
     fn these_dead(&self, key: QueueKey, which: &Dead, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
         let ids = match which {
-            Dead::Oldest(most) => return self.oldest_dead(key, (*most).min(RECORDS_MAX), turn),
+            Dead::Oldest(most) => return self.read_oldest(key, (*most).min(RECORDS_MAX), turn),
             Dead::Ids(ids) => ids,
         };
         let mut found: Vec<DeadJob> = Vec::with_capacity(ids.len());
@@ -211,14 +223,24 @@ impl QueuePartition {
         which: &Dead,
         ttl: Option<Duration>,
         turn: &mut Turn<'_>,
-    ) -> Result<usize, StoreError> {
-        let Some(key) = self.key_of(queue) else { return Ok(0) };
+    ) -> Result<Respawned, Stop> {
+        let Some(key) = self.key_of(queue) else { return Ok(Respawned::default()) };
         let dead = self.these_dead(key, which, turn)?;
-        for dead in &dead {
-            self.raise(dead, ttl, turn)?;
+        let room = usize::try_from(self.room_in(key)).unwrap_or(usize::MAX);
+        if room == 0 && !dead.is_empty() {
+            return Err(self.queue_full(queue, key).into());
         }
-        self.remove_dead(key, &dead, false, turn);
-        Ok(dead.len())
+        let mut count = 0;
+        while count < dead.len().min(room) && (count == 0 || turn.has_room()) {
+            self.raise(&dead[count], ttl, turn)?;
+            count += 1;
+        }
+        self.remove_dead(key, &places(&dead[..count]), false, turn);
+        let left = (count < dead.len() && count < room).then(|| match which {
+            Dead::Oldest(most) => Dead::Oldest(most - count),
+            Dead::Ids(_) => Dead::Ids(dead[count..].iter().map(|dead| dead.id).collect()),
+        });
+        Ok(Respawned { count, left })
     }
 
     fn dead_by_id(&self, key: QueueKey, id: JobId, turn: &Turn<'_>) -> Result<Option<DeadJob>, StoreError> {
@@ -240,7 +262,7 @@ impl QueuePartition {
         let mut body = body::read(&stored).ok();
         let mut alias = body.as_ref().and_then(|body| body.alias.as_deref()).map(checks::alias_key);
         if let Some(alias) = alias {
-            self.read_in_alias(dead.queue, alias, turn)?;
+            self.settle_alias(dead.queue, alias, turn)?;
         }
         if alias.is_some_and(|alias| self.jobs.by_alias(dead.queue, alias).is_some()) {
             alias = None;
@@ -283,15 +305,22 @@ impl QueuePartition {
         queue.ages_at = None;
         let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(true) };
         let age = Duration::from_millis(age);
-        let mut oldest = self.oldest_dead(key, RECORDS_MAX, turn)?;
+        let mut oldest = self.read_oldest(key, RECORDS_MAX, turn)?;
         let young = oldest.iter().position(|dead| dead.died_at.after(age) > turn.now);
         let next = young.map(|place| oldest[place].died_at.after(age));
         oldest.truncate(young.unwrap_or(oldest.len()));
         turn.counted.dead_dropped += oldest.len() as u64;
-        if !oldest.is_empty() {
-            self.remove_dead(key, &oldest, true, turn);
+        if oldest.is_empty() && next.is_none() {
+            // The count says that there are some, and there are none: nothing will ever become too old.
+            debug_assert!(false, "what is counted is there");
+            return Ok(true);
         }
+        self.remove_dead(key, &places(&oldest), true, turn);
         self.watch_age(key, next.unwrap_or(turn.now));
         Ok(true)
     }
+}
+
+fn places(dead: &[DeadJob]) -> Vec<Place> {
+    dead.iter().map(|dead| (dead.number, dead.id)).collect()
 }

@@ -103,6 +103,7 @@ impl QueuePartition {
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
         self.dead_total -= queue.dead;
+        self.oldest_dead.forget(key);
         turn.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
         self.sweeps.insert(key, Sweep::from(turn.seq, queue.dead));

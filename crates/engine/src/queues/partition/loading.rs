@@ -8,6 +8,7 @@ use records::{Batch, JobHead, Process, QueueCounts, QueueKey};
 use store::{Resident, Store, StoreError};
 
 use super::lifetime::{Sweep, rules};
+use super::oldest::Oldest;
 use super::parked::{LINED_AT_ONCE_MAX, TIMED_AT_ONCE_MAX};
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
@@ -16,6 +17,7 @@ use crate::machine::Moment;
 use crate::queues::QueueName;
 use crate::queues::effect::Standing;
 use crate::queues::recent::Recent;
+use crate::repeats::Answers;
 use crate::unsettled::Unsettled;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
@@ -58,12 +60,12 @@ impl QueuePartition {
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
-            oldest_answer: None,
             bodies: Unsettled::default(),
             parked: Recent::default(),
             parked_aliases: Recent::default(),
             dead: Recent::default(),
-            answers: Recent::default(),
+            oldest_dead: Oldest::default(),
+            answers: Answers::load(&*store.view(id)?)?,
             dead_total: 0,
             stood: Standing::default(),
             settled: head.seq,
@@ -76,8 +78,6 @@ impl QueuePartition {
             partition.load_queue(&queue, counts, now);
         }
         partition.load_jobs(&jobs, now);
-        let answers = store.view(id)?.answers_before(Timestamp::MAX, 1)?;
-        partition.oldest_answer = answers.first().map(|(at, _)| *at);
         Ok(partition)
     }
 

@@ -63,7 +63,7 @@ impl QueuePartition {
         Ok(self.seen(head, turn)?)
     }
 
-    fn seen(&self, head: JobHead, turn: &Turn<'_>) -> Result<Seen, StoreError> {
+    fn seen(&self, head: JobHead, turn: &mut Turn<'_>) -> Result<Seen, StoreError> {
         let body = self.body(head.id, turn)?;
         // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
         let state = if self.jobs.is_successor(head.id) {

@@ -1,8 +1,10 @@
-//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have waited enough.
+//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have waited enough. One that goes
+//! away leaves its place to others at once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Timestamp;
+use records::QueueKey;
 use tokio::sync::oneshot;
 
 use crate::hashed::HashMap;
@@ -15,9 +17,52 @@ const WAITING_MAX: usize = 1 << 18;
 /// The consumers.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    queues: HashMap<QueueName, VecDeque<Waiter>>,
+    queues: HashMap<QueueName, Line>,
     ends: BTreeMap<(Timestamp, u64), QueueName>,
     next: u64,
+    /// Queues that have something for those that wait, and had it when a step was full.
+    due: BTreeSet<QueueKey>,
+}
+
+/// Those that wait for a queue, by number: in order of arrival, but for what was put back, which was the first.
+#[derive(Debug, Default)]
+struct Line {
+    places: VecDeque<(u64, Option<Waiter>)>,
+    /// Places whose waiter has left.
+    left: usize,
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.places.len() == self.left
+    }
+
+    fn waiter(&self, number: u64) -> Option<&Waiter> {
+        let place = self.places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        self.places[place].1.as_ref()
+    }
+
+    fn take_first(&mut self) -> Option<Waiter> {
+        while let Some((_, waiter)) = self.places.pop_front() {
+            if waiter.is_some() {
+                return waiter;
+            }
+            self.left -= 1;
+        }
+        None
+    }
+
+    /// Takes one out from the middle. Its place is cleared away when most are empty, so that a crowd leaves in linear time.
+    fn take(&mut self, number: u64) -> Option<Waiter> {
+        let place = self.places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        let waiter = self.places[place].1.take()?;
+        self.left += 1;
+        if self.left > self.places.len() / 2 {
+            self.places.retain(|(_, waiter)| waiter.is_some());
+            self.left = 0;
+        }
+        Some(waiter)
+    }
 }
 
 /// One of them.
@@ -61,16 +106,18 @@ impl Waiting {
         let number = self.next;
         self.next += 1;
         self.ends.insert((until, number), queue.clone());
-        self.queues.entry(queue).or_default().push_back(Waiter { number, until, wants });
+        let waiter = Waiter { number, until, wants };
+        self.queues.entry(queue).or_default().places.push_back((number, Some(waiter)));
     }
 
     /// Takes the one that has waited longest for a queue.
     pub(super) fn take(&mut self, queue: &QueueName) -> Option<Waiter> {
         let line = self.queues.get_mut(queue)?;
-        let waiter = line.pop_front()?;
+        let waiter = line.take_first();
         if line.is_empty() {
             self.queues.remove(queue);
         }
+        let waiter = waiter?;
         self.ends.remove(&(waiter.until, waiter.number));
         Some(waiter)
     }
@@ -78,22 +125,50 @@ impl Waiting {
     /// Puts one back that was taken last.
     pub(super) fn put_back(&mut self, queue: QueueName, waiter: Waiter) {
         self.ends.insert((waiter.until, waiter.number), queue.clone());
-        self.queues.entry(queue).or_default().push_front(waiter);
+        self.queues.entry(queue).or_default().places.push_front((waiter.number, Some(waiter)));
     }
 
     /// Takes one that has waited enough at `now`.
     pub(super) fn take_late(&mut self, now: Timestamp) -> Option<Waiter> {
-        let ((_, number), queue) = self.ends.first_key_value().filter(|((until, _), _)| *until <= now)?;
-        let (number, queue) = (*number, queue.clone());
-        self.ends.pop_first();
+        let ((until, number), _) = self.ends.first_key_value().filter(|((until, _), _)| *until <= now)?;
+        self.remove(*until, *number)
+    }
+
+    /// Lets those go that would have waited for a queue until then, and are not there any more.
+    pub(super) fn let_go(&mut self, queue: &QueueName, until: Timestamp) {
+        let Some(line) = self.queues.get(queue) else { return };
+        let has_gone = |number: u64| line.waiter(number).is_some_and(Waiter::has_gone);
+        let same_end = self.ends.range((until, 0)..=(until, u64::MAX)).filter(|(_, of)| *of == queue);
+        let gone: Vec<u64> =
+            same_end.map(|((_, number), _)| *number).filter(|number| has_gone(*number)).collect();
+        for number in gone {
+            self.remove(until, number);
+        }
+    }
+
+    fn remove(&mut self, until: Timestamp, number: u64) -> Option<Waiter> {
+        let queue = self.ends.remove(&(until, number))?;
         let line = self.queues.get_mut(&queue)?;
-        // In order of arrival, but for what was put back, which was the first.
-        let place = line.binary_search_by_key(&number, |waiter| waiter.number).ok()?;
-        let waiter = line.remove(place);
+        let waiter = line.take(number);
         if line.is_empty() {
             self.queues.remove(&queue);
         }
         waiter
+    }
+
+    /// A queue has something for those that wait, for which this step has no room.
+    pub(super) fn set_due(&mut self, queue: QueueKey) {
+        self.due.insert(queue);
+    }
+
+    /// The queues that have something since an earlier step.
+    pub(super) fn take_due(&mut self) -> BTreeSet<QueueKey> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Whether there are such queues.
+    pub(super) fn are_due(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// When the next one has waited enough.
@@ -126,5 +201,37 @@ mod tests {
         assert_eq!(waiting.take(&queue).map(|waiter| waiter.number), Some(0));
         assert_eq!(waiting.take(&queue).map(|waiter| waiter.number), Some(2));
         assert_eq!((waiting.take(&queue).is_none(), waiting.len(), waiting.queues.len()), (true, 0, 0));
+    }
+
+    #[test]
+    fn whoever_has_gone_leaves_its_place_and_nobody_elses() {
+        let mut waiting = Waiting::default();
+        let (queue, other) = (QueueName::unchecked("a", "b"), QueueName::unchecked("a", "c"));
+        let mut receivers = Vec::new();
+        for number in 0..10 {
+            let (signal, receiver) = oneshot::channel::<()>();
+            let queue = if number == 9 { &other } else { &queue };
+            waiting.add(queue.clone(), Timestamp(number / 5), Wants::Signal(signal));
+            receivers.push(Some(receiver));
+        }
+        let left = |waiting: &Waiting, queue| {
+            let line = &waiting.queues[queue];
+            (waiting.len(), line.places.len(), line.left)
+        };
+        for gone in [1, 3, 6, 9] {
+            receivers[gone] = None;
+        }
+        waiting.let_go(&queue, Timestamp(0));
+        assert_eq!(left(&waiting, &queue), (8, 9, 2));
+        waiting.let_go(&queue, Timestamp(1));
+        assert_eq!(left(&waiting, &queue), (7, 9, 3));
+        waiting.let_go(&other, Timestamp(1));
+        assert_eq!((waiting.len(), waiting.queues.len()), (6, 1));
+        receivers.drain(7..);
+        waiting.let_go(&queue, Timestamp(1));
+        assert_eq!(left(&waiting, &queue), (4, 4, 0), "empty places are cleared away");
+        let rest = std::iter::from_fn(|| waiting.take(&queue).map(|waiter| waiter.number));
+        assert_eq!(rest.collect::<Vec<_>>(), [0, 2, 4, 5]);
+        assert_eq!((waiting.len(), waiting.queues.len()), (0, 0));
     }
 }

@@ -10,7 +10,7 @@ use records::{DeadReason, JobId};
 use super::Partition;
 use super::evidence::Evidence;
 use super::expected::ShownDead;
-use super::job::{Job, Stands};
+use super::job::{Job, Next, Stands};
 use super::queue::Queue;
 use crate::violation::{Checked, Invariant};
 
@@ -134,15 +134,26 @@ impl Partition {
         })
     }
 
-    /// Dead jobs are tried again, with all their tries.
+    /// Dead jobs are tried again, with all their tries, as many as the queue has room for.
     pub(super) fn respawn(
         &mut self,
         name: &QueueName,
         which: &Which,
         ttl: Option<Duration>,
         evidence: &mut Evidence,
-    ) -> Checked<usize> {
-        let raised = self.queue(name).take_dead(which);
+    ) -> Result<usize, &'static str> {
+        let queue = self.queue(name);
+        let most = queue.settings.jobs_max.map_or(usize::MAX, |most| most as usize);
+        let room = most.saturating_sub(queue.jobs.len());
+        let before = queue.dead.clone();
+        let mut raised = queue.take_dead(which);
+        if room == 0 && !raised.is_empty() {
+            queue.dead = before;
+            return Err("queue_full");
+        }
+        raised.truncate(room);
+        let stays = |dead: &Dead| raised.iter().all(|raised| raised.id != dead.id);
+        queue.dead = before.into_iter().filter(stays).collect();
         let count = raised.len();
         self.counts.respawned += count as u64;
         for dead in raised {
@@ -154,6 +165,11 @@ impl Partition {
 
     fn raise(&mut self, name: &QueueName, dead: Dead, ttl: Option<Duration>) {
         let (now, number) = (self.now, self.next_number());
+        let holder = dead.job.alias.as_ref().and_then(|alias| self.queue(name).holder_of(alias));
+        if let Some(place) = holder {
+            let ended = |next: &mut Box<Next>| next.job.has_expired(now) && next.job.is_last_run();
+            self.queue(name).jobs[place].next.take_if(ended);
+        }
         let alias = dead.job.alias.clone().filter(|alias| self.queue(name).holder_of(alias).is_none());
         let job = Job {
             id: dead.id,

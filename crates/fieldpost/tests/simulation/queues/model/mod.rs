@@ -91,6 +91,7 @@ impl Partition {
         evidence.only_leases_after(self.last_lease);
         let mut answers = Answers::new();
         self.advance(evidence)?;
+        self.drop_old_dead(evidence)?;
         for input in step.inputs {
             answers.extend(self.apply(input, evidence)?);
         }
@@ -194,7 +195,7 @@ impl Partition {
             }
             Meant::Dead { call, queue } => (call, Expected::Dead(self.queue(queue).shown_dead())),
             Meant::Respawn { call, queue, which, ttl } => {
-                (call, Expected::Count(Ok(self.respawn(queue, which, *ttl, evidence)?)))
+                (call, Expected::Count(self.respawn(queue, which, *ttl, evidence)))
             }
             Meant::DeleteDead { call, queue, which } => {
                 (call, Expected::Count(Ok(self.delete_dead(queue, which, evidence))))

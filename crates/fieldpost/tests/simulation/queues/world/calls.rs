@@ -35,7 +35,7 @@ pub(crate) enum Waiting {
     Figures(Receiver<Figures>),
     Listed(Receiver<Vec<Figures>>),
     Dead(Receiver<Vec<DeadView>>),
-    Respawned(Receiver<Result<usize, Problem>>),
+    Respawned(Receiver<Result<driving::Respawned, Problem>>),
     Deleted(Receiver<usize>),
     /// There is something to lease.
     Told(Receiver<()>),
@@ -104,7 +104,9 @@ impl Waiting {
             Self::Figures(receiver) => received(receiver, |figures| Answer::Figures(vec![figures])),
             Self::Listed(receiver) => received(receiver, Answer::Figures),
             Self::Dead(receiver) => received(receiver, Answer::Dead),
-            Self::Respawned(receiver) => received(receiver, Answer::Count),
+            Self::Respawned(receiver) => {
+                received(receiver, |some| Answer::Count(some.map(|some| some.count)))
+            }
             Self::Deleted(receiver) => received(receiver, |count| Answer::Count(Ok(count))),
             Self::Told(receiver) => received(receiver, |()| Answer::Told),
         }

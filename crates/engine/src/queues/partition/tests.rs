@@ -1,0 +1,250 @@
+//! A partition of queues on a bench, step by step: what one step may carry, and how often it reads the store.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use base::{Lineage, PartitionId, Timestamp};
+use records::{Process, QueueSettings};
+use store::{CommitOutcome, MemoryStore, Store, StoreError, View};
+use tokio::sync::{mpsc, oneshot};
+
+use super::QueuePartition;
+use crate::effect::{Effect, Reply};
+use crate::machine::{Machine, Moment};
+use crate::queues::driving::{self, Leases, QueueCall};
+use crate::queues::effect::QueueEffect;
+use crate::queues::{Dead, Held, NewJob, Payload, QueueInput, QueueName, Want};
+use crate::unsettled::{Fetch, FromStore, Record, RecordKey};
+
+const NOW: Timestamp = Timestamp(1_795_000_000_000);
+const MEGABYTE: usize = 1 << 20;
+/// What a step may carry: 8 MiB, and the job with which it has as much.
+const CARRIED_MAX: usize = 9;
+
+/// Counts how often the store is looked into for more than one record.
+struct Counting<'a>(FromStore<'a>, Cell<usize>);
+
+impl Fetch for Counting<'_> {
+    fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
+        self.0.get(key)
+    }
+
+    fn view(&self) -> Result<&dyn View, StoreError> {
+        self.1.set(self.1.get() + 1);
+        self.0.view()
+    }
+}
+
+fn partition() -> PartitionId {
+    PartitionId::of_queues(0)
+}
+
+struct Rig {
+    partition: QueuePartition,
+    store: MemoryStore,
+    inbox: mpsc::Sender<QueueInput>,
+    /// Leases that come back are not the matter here.
+    _back: mpsc::Receiver<QueueInput>,
+    views: usize,
+}
+
+fn orders() -> QueueName {
+    QueueName::unchecked("shop", "orders")
+}
+
+fn jobs(count: usize, bytes: usize) -> Vec<driving::ToPublish> {
+    let jobs = vec![NewJob::new(Payload::Bytes(vec![7; bytes].into())); count];
+    driving::to_publish(&jobs, NOW).expect("they may be")
+}
+
+impl Rig {
+    fn new() -> Self {
+        let store = MemoryStore::new(Lineage(1), 1);
+        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+        let partition = QueuePartition::load(&store, partition(), 65_536, Process(1), moment).expect("loads");
+        let (inbox, back) = mpsc::channel(64);
+        Self { partition, store, inbox, _back: back, views: 0 }
+    }
+
+    /// One step, durable at once: what it tells, whether there is more to do, and how many inputs it took.
+    fn step(&mut self, inputs: &mut Vec<QueueInput>) -> (Vec<QueueEffect>, bool, usize) {
+        let fetch = Counting(FromStore::new(&self.store, partition()), Cell::new(0));
+        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+        let before = inputs.len();
+        let mut waiting = std::mem::take(inputs).into_iter();
+        let step = self.partition.step(moment, &mut waiting, &fetch).expect("readable");
+        *inputs = waiting.collect();
+        self.views += fetch.1.get();
+        if let Some(batch) = step.batch {
+            let seq = batch.head.seq;
+            self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
+            self.partition.settled(seq);
+        }
+        let told = step.effects.into_iter().filter_map(|effect| match effect {
+            Effect::Queue(QueueEffect::Counted(_) | QueueEffect::Stands(..)) => None,
+            Effect::Queue(effect) => Some(effect),
+            other => panic!("a partition of queues does not say {other:?}"),
+        });
+        (told.collect(), step.more, before - inputs.len())
+    }
+
+    fn ask<T: std::fmt::Debug>(&mut self, make: impl FnOnce(Reply<T>) -> QueueInput) -> QueueEffect {
+        let (told, _, _) = self.step(&mut vec![make(Reply::new().0)]);
+        told.into_iter().next().expect("it is answered in its step")
+    }
+
+    fn publish(&mut self, count: usize, bytes: usize) {
+        let jobs = jobs(count, bytes);
+        let told = self.ask(|reply| QueueInput::Publish { queue: orders(), jobs, once: None, reply });
+        assert!(matches!(told, QueueEffect::Published(_, Ok(_))), "{told:?}");
+    }
+
+    fn set(&mut self, settings: QueueSettings) {
+        let told = self.ask(|reply| QueueInput::Queue(QueueCall::Set(orders(), settings, reply)));
+        assert!(matches!(told, QueueEffect::Done(_, Ok(()))), "{told:?}");
+    }
+
+    fn asking(&self, max: usize, wait: Duration) -> (QueueInput, oneshot::Receiver<Leases>) {
+        let want = Want { max, ttr: Duration::from_secs(60), wait, process: None };
+        driving::consume(orders(), &want, NOW.after(wait), &self.inbox)
+    }
+
+    fn leased(&mut self, max: usize) -> Vec<Held> {
+        let (input, _receiver) = self.asking(max, Duration::ZERO);
+        let (told, _, _) = self.step(&mut vec![input]);
+        let Some(QueueEffect::Leased(_, leases)) = told.into_iter().next() else { panic!("nothing leased") };
+        leases.jobs.iter().map(|job| leases.held(job)).collect()
+    }
+
+    /// Buries a number of jobs that are ready, each in a step of its own.
+    fn bury(&mut self, count: usize) {
+        for held in self.leased(count) {
+            let (queue, delay) = (orders(), Duration::ZERO);
+            let told = self.ask(|reply| QueueInput::Release { queue, held, delay, error: None, reply });
+            assert!(matches!(told, QueueEffect::Done(_, Ok(()))), "{told:?}");
+        }
+    }
+
+    fn dead(&mut self) -> u64 {
+        match self.ask(|reply| QueueInput::Queue(QueueCall::Figures(orders(), reply))) {
+            QueueEffect::Figures(_, figures) => figures.dead,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// How many jobs each answer has.
+fn counts(told: &[QueueEffect]) -> Vec<usize> {
+    let leases = told.iter().filter_map(|effect| match effect {
+        QueueEffect::Leased(_, leases) => Some(leases.jobs.len()),
+        _ => None,
+    });
+    leases.collect()
+}
+
+#[test]
+fn a_step_leases_no_more_than_it_can_carry_and_the_others_come_in_the_next() {
+    let mut rig = Rig::new();
+    rig.publish(15, MEGABYTE);
+    rig.publish(15, MEGABYTE);
+    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..30).map(|_| rig.asking(1, Duration::ZERO)).unzip();
+    let mut answers = Vec::new();
+    while !inputs.is_empty() {
+        let (told, _, taken) = rig.step(&mut inputs);
+        assert!((1..=CARRIED_MAX).contains(&taken), "{taken} in one step");
+        answers.extend(counts(&told));
+    }
+    assert_eq!(answers, [1; 30]);
+}
+
+#[test]
+fn an_answer_has_one_job_at_least_and_no_more_than_can_be_carried() {
+    let mut rig = Rig::new();
+    rig.publish(15, MEGABYTE);
+    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..4).map(|_| rig.asking(6, Duration::ZERO)).unzip();
+    let mut answers = Vec::new();
+    while !inputs.is_empty() {
+        let (told, _, _) = rig.step(&mut inputs);
+        assert!(counts(&told).iter().sum::<usize>() <= CARRIED_MAX);
+        answers.extend(counts(&told));
+    }
+    assert_eq!(answers, [6, 2, 6, 1], "what others have taken is not there any more");
+}
+
+#[test]
+fn who_waits_is_served_over_several_steps() {
+    let mut rig = Rig::new();
+    let wait = Duration::from_secs(60);
+    let (mut inputs, mut receivers): (Vec<_>, Vec<_>) = (0..20).map(|_| rig.asking(1, wait)).unzip();
+    rig.step(&mut inputs);
+    rig.publish(15, 1);
+    assert_eq!(rig.leased(1), [], "those that wait came first");
+    let (mut inputs, more): (Vec<_>, Vec<_>) = (0..15).map(|_| rig.asking(1, wait)).unzip();
+    receivers.extend(more);
+    rig.step(&mut inputs);
+    let jobs = jobs(20, MEGABYTE);
+    let make = |reply| QueueInput::Publish { queue: orders(), jobs, once: None, reply };
+    let mut inputs = vec![make(Reply::new().0)];
+    let mut served = Vec::new();
+    loop {
+        let (told, more, _) = rig.step(&mut inputs);
+        assert!(counts(&told).len() <= CARRIED_MAX, "{:?}", counts(&told));
+        served.extend(counts(&told));
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(served, [1; 20]);
+}
+
+#[test]
+fn a_respawn_goes_on_where_a_step_could_carry_no_more() {
+    let mut rig = Rig::new();
+    rig.publish(15, MEGABYTE);
+    rig.bury(8);
+    rig.bury(7);
+    assert_eq!(rig.dead(), 15);
+    let mut which = Dead::Oldest(100);
+    let mut respawned = Vec::new();
+    loop {
+        let told = rig.ask(|reply| QueueInput::Respawn { queue: orders(), which, ttl: None, reply });
+        let QueueEffect::Respawned(_, Ok(some)) = told else { panic!("{told:?}") };
+        respawned.push(some.count);
+        let Some(left) = some.left else { break };
+        which = left;
+    }
+    assert_eq!((respawned, rig.dead()), (vec![8, 7], 0));
+}
+
+#[test]
+fn where_as_many_are_dead_as_may_be_the_store_is_not_read_for_every_death() {
+    for dead_max in [0, 3, 40] {
+        let mut rig = Rig::new();
+        rig.set(QueueSettings { dead_max: Some(dead_max), ..QueueSettings::default() });
+        rig.publish(200, 1);
+        rig.bury(40);
+        rig.views = 0;
+        rig.bury(160);
+        assert!(rig.views <= 6, "{} for 160 deaths where {dead_max} are kept", rig.views);
+        assert_eq!(rig.dead(), dead_max);
+    }
+}
+
+#[test]
+fn what_is_deleted_or_respawned_is_not_remembered_as_dead() {
+    let mut rig = Rig::new();
+    rig.set(QueueSettings { dead_max: Some(4), ..QueueSettings::default() });
+    rig.publish(30, 1);
+    rig.bury(6);
+    let told = rig.ask(|reply| QueueInput::DeleteDead(orders(), Dead::Oldest(1), reply));
+    assert!(matches!(told, QueueEffect::DeadDeleted(_, 1)), "{told:?}");
+    rig.bury(3);
+    let which = Dead::Oldest(2);
+    let told = rig.ask(|reply| QueueInput::Respawn { queue: orders(), which, ttl: None, reply });
+    assert!(matches!(&told, QueueEffect::Respawned(_, Ok(some)) if some.count == 2), "{told:?}");
+    rig.bury(5);
+    let listed = rig.ask(|reply| QueueInput::Dead { queue: orders(), after: None, limit: 10, reply });
+    let QueueEffect::DeadListed(_, dead) = listed else { panic!("{listed:?}") };
+    let numbers: Vec<_> = dead.iter().map(|view| view.dead.number).collect();
+    assert_eq!((numbers, rig.dead()), (vec![10, 11, 12, 13], 4), "the latest");
+}
