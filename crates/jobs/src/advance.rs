@@ -75,6 +75,8 @@ impl Jobs {
     ) -> Progress {
         let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        self.lot.move_on(now, wall);
+        self.review_held_up(&mut turn);
         for _ in 0..limit {
             let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };
             match due {

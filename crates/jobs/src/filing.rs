@@ -163,7 +163,11 @@ impl Jobs {
             return first.is_some();
         }
         self.watch_line(queue, None);
-        if first.is_none_or(|first| self.is_blocked(first)) {
+        let Some(first) = first else { return false };
+        if self.is_blocked(first) {
+            if self.is_held_up(first) {
+                self.hold_up(queue, None);
+            }
             return false;
         }
         let record = &mut self.queues[queue];

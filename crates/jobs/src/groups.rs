@@ -65,6 +65,13 @@ impl Groups {
         }
     }
 
+    /// A job of a group is the one that goes first.
+    fn activate(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
+        if let Some(group) = self.find(queue, key) {
+            group.active = Some(job);
+        }
+    }
+
     /// Drops what is kept of a group, if no job of it is due or started.
     pub(crate) fn forget_if_empty(&mut self, queue: Handle<Queue>, key: GroupKey) {
         if self.find(queue, key).is_some_and(|group| group.active.is_none() && group.behind.is_empty()) {
@@ -87,10 +94,13 @@ impl Groups {
         debug_assert!(removed.is_some(), "who is behind is known to its group");
     }
 
+    fn get(&self, queue: Handle<Queue>, key: GroupKey) -> Option<&Group> {
+        self.0.find(hash_of(queue, key), |group| group.queue == queue && group.key == key)
+    }
+
     /// How far a group is resident; `None` if nothing is known of it.
     pub(crate) fn line(&self, queue: Handle<Queue>, key: GroupKey) -> Option<Option<GroupLine>> {
-        let is_it = |group: &Group| group.queue == queue && group.key == key;
-        self.0.find(hash_of(queue, key), is_it).map(|group| group.line)
+        self.get(queue, key).map(|group| group.line)
     }
 
     pub(crate) fn set_line(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<GroupLine>) {
@@ -99,11 +109,18 @@ impl Groups {
         }
     }
 
-    /// Whether fewer than `low` jobs are behind the active one, or there is none of these.
+    /// Whether fewer than `low` jobs wait in a group for their turn.
     pub(crate) fn is_short(&self, queue: Handle<Queue>, key: GroupKey, low: usize) -> bool {
-        let is_it = |group: &Group| group.queue == queue && group.key == key;
-        let group = self.0.find(hash_of(queue, key), is_it);
-        group.is_some_and(|group| group.active.is_none() || group.behind.len() < low)
+        self.get(queue, key).is_some_and(|group| group.behind.len() < low)
+    }
+
+    /// Whether a group that is resident as far as this has no active job because its first one is not.
+    pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Horizon) -> bool {
+        let is_resident = |group: &Group| {
+            let first = group.behind.first_key_value();
+            first.is_some_and(|(order, _)| !line.is_before(*order, QueueOrder::Fifo))
+        };
+        self.get(queue, key).is_some_and(|group| group.active.is_none() && !is_resident(group))
     }
 
     #[cfg(test)]
@@ -143,7 +160,7 @@ impl Jobs {
             let known = self.group_line(queue, key);
             self.groups.enter(queue, key, known);
         }
-        let Some(group) = self.groups.find(queue, key) else { return };
+        let Some(group) = self.groups.get(queue, key) else { return };
         let (active, is_alone) = (group.active, group.behind.is_empty());
         let first = group.behind.first_key_value().map(|(order, job)| (*order, *job));
         // One that is parked may come before it.
@@ -155,12 +172,16 @@ impl Jobs {
             self.watch_line(queue, Some(key));
             return;
         };
+        if self.misses_before(queue, order) {
+            self.hold_up(queue, Some(key));
+            return;
+        }
         let gives_way = |active: Handle<Entry>| {
             let entry = &self.table.entries[active];
             !entry.is_started() && order < entry.order_in_group()
         };
         if active.is_none_or(gives_way) {
-            group.active = Some(first);
+            self.groups.activate(queue, key, first);
             self.withdraw(first);
             // Nobody gets one that has expired: it blocks the others until time moves on.
             let has_expired = self.table.expires_at(first).is_some_and(|at| at <= turn.now);

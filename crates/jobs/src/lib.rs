@@ -86,7 +86,8 @@
 //! and the ends of lines. From then on whoever is published behind a [`Horizon`] parks at once. The caller, once a step,
 //! reads what is [`Jobs::wanted`] and gives it to [`Jobs::take_in`], then [`Jobs::read_to`]; it makes a job resident
 //! ([`Jobs::unpark`]) before a call about it. Then nothing else changes for consumers, but that a lease may have to be asked
-//! for again after reading. Not parked are jobs that were started, those with a successor, and the first of every line; ready
+//! for again after reading: nobody is given a job while one that is parked may go before it. (Where the newest goes first, one whose
+//! time has come may, until it is read.) Not parked are jobs that were started, those with a successor, and the first of every line; ready
 //! jobs in more lines than `resident_max` all stay. [`Jobs::take_changed_counts`] tells what is parked of each queue, for
 //! [`Jobs::load_counts`] after a restart. A group with parked jobs always has one that is resident: by it the group is known
 //! then.

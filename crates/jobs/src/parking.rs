@@ -4,7 +4,8 @@
 //! line - the jobs of a queue, or of a group, whose time has come - everything up to the line's. Whoever publishes behind a
 //! horizon that is there parks at once. Horizons move out when the caller has read in what was [`Jobs::wanted`], and in
 //! when [`Jobs::shrink`] makes room. A resident job may also be behind a horizon; then it waits until all before it is
-//! resident.
+//! resident: nobody is leased a job while one that is parked may come before it. Where the newest goes first, that holds of
+//! its line only, and a job whose time has come counts once it is read: new ones may keep coming for ever.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -53,6 +54,17 @@ impl Horizon {
         }
     }
 
+    /// From when on something behind this is due within a second, by its clock.
+    fn near_from(self) -> Timestamp {
+        let first = if self.number == u64::MAX { Timestamp(self.at.0.saturating_add(1)) } else { self.at };
+        first.before(AHEAD)
+    }
+
+    /// Whether something behind this is due within a second, or was before.
+    pub(crate) fn is_near(self, time: Timestamp) -> bool {
+        self.near_from() <= time
+    }
+
     /// The place just before this one, in the order of time.
     #[must_use]
     pub fn just_before(at: Timestamp, number: u64) -> Self {
@@ -95,8 +107,12 @@ pub(crate) struct Lot {
     pub(crate) drawn_in: Option<Horizon>,
     /// Counts the epochs of all queues.
     epochs: u64,
+    /// Up to where time has moved on, by the engine clock and by the wall clock.
+    moved_on: (Timestamp, Timestamp),
     /// Lines to be read.
     pub(crate) short: BTreeSet<(QueueKey, Option<GroupKey>)>,
+    /// Lines that have a job which waits until those whose time came before are read.
+    pub(crate) held_up: BTreeSet<(QueueKey, Option<GroupKey>)>,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
     /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
@@ -117,7 +133,9 @@ impl Default for Lot {
             wall: None,
             drawn_in: None,
             epochs: 0,
+            moved_on: (Timestamp(i64::MIN), Timestamp(i64::MIN)),
             short: BTreeSet::new(),
+            held_up: BTreeSet::new(),
             changed: Vec::new(),
             front: FRONT,
             leaving: Vec::new(),
@@ -133,10 +151,24 @@ impl Lot {
 
     /// When something should be read in, on the engine clock.
     pub(crate) fn next(&self, wall_ahead_ms: i64) -> Option<Timestamp> {
-        let engine = self.engine.map(|horizon| horizon.at);
-        let wall = self.wall.map(|horizon| Timestamp(horizon.at.0.saturating_sub(wall_ahead_ms)));
-        let next = engine.into_iter().chain(wall).min().filter(|_| !self.is_empty());
-        next.map(|at| at.before(AHEAD))
+        let engine = self.engine.map(Horizon::near_from);
+        let wall = self.wall.map(|horizon| Timestamp(horizon.near_from().0.saturating_sub(wall_ahead_ms)));
+        engine.into_iter().chain(wall).min().filter(|_| !self.is_empty())
+    }
+
+    /// Time has moved on to this: parked jobs whose time has come are missed from now on until they are read.
+    pub(crate) fn move_on(&mut self, now: Timestamp, wall: Timestamp) {
+        self.moved_on = (now, wall);
+    }
+
+    /// Whether jobs whose time has come, and that go before this place, may not have been read.
+    fn misses_before(&self, place: (Timestamp, u64)) -> bool {
+        let misses = |horizon: Option<Horizon>, time| {
+            horizon.is_some_and(|horizon| {
+                horizon < Horizon { at: time, number: u64::MAX } && horizon.is_before(place, QueueOrder::Fifo)
+            })
+        };
+        misses(self.engine, self.moved_on.0) || misses(self.wall, self.moved_on.1)
     }
 
     /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
@@ -384,11 +416,59 @@ impl Jobs {
         parked
     }
 
-    /// Whether a ready job must wait because one that is parked may come before it.
-    pub(crate) fn is_blocked(&self, ready: Handle<Entry>) -> bool {
+    /// Whether the first ready job of its queue must wait because one that is parked may come before it.
+    pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
+        let queue = self.table.entries[first].queue;
+        self.queues[queue].parked.is_some()
+            && (self.is_behind_unread(first) || self.is_held_up(first) || self.has_headless_group(queue))
+    }
+
+    /// Whether a ready job is behind what is resident of its queue's line.
+    pub(crate) fn is_behind_unread(&self, ready: Handle<Entry>) -> bool {
         let entry = &self.table.entries[ready];
         let line = self.line(entry.queue, None);
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
+    }
+
+    /// Whether a ready job must wait until jobs are read whose time came before its own.
+    pub(crate) fn is_held_up(&self, ready: Handle<Entry>) -> bool {
+        let entry = &self.table.entries[ready];
+        match self.queues[entry.queue].order {
+            QueueOrder::Fifo => self.misses_before(entry.queue, entry.order()),
+            QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
+                self.misses_before(entry.queue, entry.order_in_group())
+            }
+            QueueOrder::Lifo => false,
+        }
+    }
+
+    /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
+    pub(crate) fn misses_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
+        let parked = self.queues[queue].parked.as_ref();
+        parked.is_some_and(|parked| parked.scheduled > 0) && self.lot.misses_before(place)
+    }
+
+    /// Whether the first of a group is parked: it may come before what is ready.
+    fn has_headless_group(&self, queue: Handle<Queue>) -> bool {
+        let key = self.queues[queue].key;
+        let groups = (key, Some(GroupKey(u64::MIN)))..=(key, Some(GroupKey(u64::MAX)));
+        let short = self.lot.short.range(groups).filter_map(|(_, group)| *group);
+        let mut lines = short.filter_map(|group| Some((group, self.line(queue, Some(group))?)));
+        lines.any(|(group, line)| self.groups.is_headless(queue, group, line))
+    }
+
+    /// Notes that a line has a job which waits until others are read.
+    pub(crate) fn hold_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+        self.lot.held_up.insert((self.queues[queue].key, group));
+    }
+
+    /// Looks again at the lines with a job that waited until others are read.
+    pub(crate) fn review_held_up(&mut self, turn: &mut Turn<'_>) {
+        for (key, group) in std::mem::take(&mut self.lot.held_up) {
+            if let Some(queue) = self.queues.find(key) {
+                self.move_up(queue, group, turn);
+            }
+        }
     }
 
     /// The line of a queue goes by another order from now on: what was known of it says nothing any more.

@@ -7,7 +7,7 @@ use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::{Jobs, Turn};
-use crate::parking::{AHEAD, Horizon};
+use crate::parking::Horizon;
 use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
@@ -58,9 +58,8 @@ impl Jobs {
         let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
             let Some(horizon) = self.lot.horizon(clock) else { continue };
-            let is_near = horizon.at <= time.after(AHEAD);
             let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
-            if is_near || (is_short && is_roomy) {
+            if horizon.is_near(time) || (is_short && is_roomy) {
                 self.lot.drawn_in = None;
                 return Some(Want::Time { clock, from: horizon.at });
             }
@@ -88,6 +87,9 @@ impl Jobs {
                 // What was read may have joined a line meanwhile, and expire there.
                 let drawn_in = self.lot.drawn_in.take().filter(|_| clock == JobClock::Engine);
                 self.lot.set_horizon(clock, to.into_iter().chain(drawn_in).min());
+                let wall = self.see_wall(now);
+                let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+                self.review_held_up(&mut turn);
             }
             Want::Line { queue: key, group } => {
                 let Some(queue) = self.queues.find(key) else { return };
@@ -158,10 +160,15 @@ impl Jobs {
     fn is_short(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> bool {
         let low = if self.is_roomy() { (self.lot.front / 4).max(1) } else { 1 };
         match group {
-            Some(group) => self.groups.is_short(queue, group, low),
+            Some(group) => {
+                let line = self.line(queue, Some(group));
+                let is_headless = line.is_some_and(|line| self.groups.is_headless(queue, group, line));
+                is_headless || self.groups.is_short(queue, group, low)
+            }
             None => {
                 let first = self.queues[queue].ready.first();
-                self.queues[queue].ready.len() < low || first.is_some_and(|first| self.is_blocked(first))
+                self.queues[queue].ready.len() < low
+                    || first.is_some_and(|first| self.is_behind_unread(first))
             }
         }
     }

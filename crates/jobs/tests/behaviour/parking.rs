@@ -1,8 +1,8 @@
 //! Jobs that are in the store only, until they are needed.
 
 use base::Timestamp;
-use jobs::{NewJob, Retry, Want};
-use records::{GroupKey, JobClock, Parking, Terms};
+use jobs::{NewJob, QueueRules, Retry, Want};
+use records::{GroupKey, JobClock, JobId, Parking, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -74,11 +74,95 @@ fn a_retry_waits_behind_what_is_parked_before_it() {
     rig.at(10);
     rig.release(held, Retry::counted(ms(0))).expect("it holds");
     assert_eq!((rig.jobs.ready(QUEUE), rig.lease()), (0, None), "it was not parked, but others come first");
-    let mut order = Vec::new();
+    assert_eq!(drained(&mut rig), [id(2), id(3), id(1)]);
+}
+
+/// Leases and acknowledges all there is, in turn with what is read in for it.
+fn drained(rig: &mut Rig) -> Vec<JobId> {
+    let mut order = rig.drain();
     while !rig.read_in().is_empty() || rig.jobs.ready(QUEUE) > 0 {
         order.extend(rig.drain());
     }
-    assert_eq!(order, [id(2), id(3), id(1)]);
+    order
+}
+
+#[test]
+fn nobody_is_leased_a_job_before_those_are_read_whose_time_came_before() {
+    let mut rig = Rig::new();
+    for number in 1..=3 {
+        rig.publish(job_at(number, FAR));
+    }
+    rig.shrink();
+    rig.at(FAR + 10);
+    rig.publish(job_at(4, FAR + 10));
+    assert_eq!((rig.jobs.peek(QUEUE), rig.lease(), rig.taken_wakes()), (None, None, vec![]));
+    rig.read_in();
+    assert_eq!(rig.taken_wakes(), [QUEUE]);
+    assert_eq!(drained(&mut rig), [1, 2, 3, 4].map(id));
+}
+
+#[test]
+fn what_was_published_late_with_a_time_before_all_others_goes_first_whatever_is_read() {
+    let mut rig = Rig::new();
+    for number in 1..=3 {
+        rig.publish(job_at(number, FAR));
+    }
+    rig.shrink();
+    rig.at(FAR + 10);
+    rig.publish(job_at(4, 0));
+    assert_eq!(rig.drain(), [id(4)]);
+}
+
+#[test]
+fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_goes_first() {
+    let mut rig = Rig::new();
+    rig.rule(QueueRules { order: QueueOrder::Lifo, ..QueueRules::default() });
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    for number in 1..=2 {
+        rig.publish(NewJob { terms, ..job_at(number, FAR) });
+    }
+    rig.shrink();
+    rig.at(FAR + 10);
+    rig.publish(NewJob { terms, ..job_at(3, FAR + 10) });
+    assert_eq!(rig.lease(), None);
+    assert_eq!(drained(&mut rig), [1, 2, 3].map(id));
+}
+
+#[test]
+fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
+    let mut rig = Rig::new();
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    for number in 1..=3 {
+        rig.publish(NewJob { terms, ..job(number) });
+    }
+    rig.publish(job(4));
+    rig.shrink();
+    assert_eq!(parked(&rig), [(3, Parking::Worker)]);
+    assert_eq!(rig.drain(), [1, 2].map(id));
+    rig.read_in();
+    assert_eq!(rig.taken_wakes().last(), Some(&QUEUE), "it can be leased again");
+    assert_eq!(rig.drain(), [3, 4].map(id));
+}
+
+#[test]
+fn what_is_parked_is_not_wanted_at_the_same_moment() {
+    // Each is due, or expires, as soon as may be for it to be parked.
+    let soon = Timestamp(1_001);
+    let expires = Terms { expires_at: Some(soon), ..Terms::default() };
+    let jobs = [NewJob { terms: expires, ..job(1) }, NewJob { run_at: soon, ..job(1) }];
+    for first in jobs {
+        let mut rig = Rig::new();
+        for number in 1..=3 {
+            rig.publish(NewJob { id: id(number), ..first });
+        }
+        rig.shrink();
+        assert_ne!(parked(&rig), []);
+        assert_eq!(rig.jobs.wanted(rig.now).filter(|want| matches!(want, Want::Time { .. })), None);
+        let wakeup = rig.jobs.next_wakeup();
+        assert!(wakeup.is_some_and(|wakeup| wakeup > rig.now), "{wakeup:?}");
+        rig.at(1);
+        assert!(rig.read_in().iter().any(|want| matches!(want, Want::Time { .. })));
+    }
 }
 
 #[test]
