@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 use engine::queues::{JobRef, JobState, QueueName};
+use records::QueueOrder;
 
 use super::Partition;
 use super::expected::{ShownFigures, ShownJob};
@@ -25,12 +26,8 @@ impl Partition {
         }
     }
 
-    pub(super) fn look(&mut self, name: &QueueName, job: Option<&JobRef>) -> Result<ShownJob, &'static str> {
-        let found = match job {
-            Some(job) => self.find(name, job),
-            None => self.queue(name).first().map(|place| (place, false)),
-        };
-        let (place, of_successor) = found.ok_or("unknown_job")?;
+    pub(super) fn look(&mut self, name: &QueueName, job: &JobRef) -> Result<ShownJob, &'static str> {
+        let (place, of_successor) = self.find(name, job).ok_or("unknown_job")?;
         let (now, wall) = (self.now, self.wall);
         let holder = &self.queue(name).jobs[place];
         if of_successor {
@@ -38,6 +35,17 @@ impl Partition {
             return Ok(ShownJob { state: JobState::Scheduled, ..shown(holder.meant(), now, wall) });
         }
         Ok(shown(holder, now, wall))
+    }
+
+    /// The jobs that may be shown as the next one: where most are parked and the newest goes first, it is the newest that was read.
+    pub(super) fn peek(&mut self, name: &QueueName) -> Vec<ShownJob> {
+        let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);
+        let queue = self.queue(name);
+        let places: Vec<usize> = match queue.settings.order {
+            QueueOrder::Lifo if is_parking => queue.ready().collect(),
+            QueueOrder::Lifo | QueueOrder::Fifo => queue.first().into_iter().collect(),
+        };
+        places.into_iter().map(|place| shown(&queue.jobs[place], now, wall)).collect()
     }
 
     pub(super) fn cancel(&mut self, name: &QueueName, job: &JobRef) -> Result<(), &'static str> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use engine::queues::QueueName;
+use records::QueueOrder;
 
 use super::evidence::Evidence;
 use super::expected::{Expected, ShownLease};
@@ -39,7 +40,7 @@ impl Partition {
         let mut leased = Vec::new();
         while leased.len() < asked.max {
             let Some(first) = self.next_to_lease(name) else { break };
-            let place = if self.is_parking { self.any_leased(name, evidence) } else { Some(first) };
+            let place = if self.is_parking { self.if_it_was_read(name, first, evidence) } else { Some(first) };
             let Some(place) = place else { break };
             let job = self.queue(name).jobs[place].clone();
             if !evidence.takes_lease(job.id) {
@@ -58,10 +59,14 @@ impl Partition {
         Ok(leased)
     }
 
-    /// Where jobs are parked, one that is in memory may be leased before one that is not: the one that was, if it may be.
-    fn any_leased(&mut self, name: &QueueName, evidence: &Evidence) -> Option<usize> {
+    /// Where jobs are parked, the first may have to be read yet, and nobody is leased another meanwhile. Only where the newest goes
+    /// first it may be any that is ready: those whose time has come count once they are read.
+    fn if_it_was_read(&mut self, name: &QueueName, first: usize, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);
+        if queue.settings.order == QueueOrder::Fifo {
+            return evidence.leases_of(queue.jobs[first].id).then_some(first);
+        }
         evidence.open_leases().find_map(|leased| {
             queue
                 .ready()
@@ -142,8 +147,13 @@ impl Partition {
                 line.push_front((call, asked));
                 return Ok(());
             }
-            self.counts.served_later += 1;
             let leased = self.lease(call, name, &asked, evidence)?;
+            if leased.is_empty() {
+                // What is first may have to be read yet.
+                line.push_front((call, asked));
+                return Ok(());
+            }
+            self.counts.served_later += 1;
             answers.push((call, Expected::Leased(leased)));
         }
         Ok(())

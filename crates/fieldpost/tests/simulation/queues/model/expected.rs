@@ -16,6 +16,8 @@ pub(crate) enum Expected {
     Extended(Result<Timestamp, &'static str>),
     Done(Result<(), &'static str>),
     Seen(Result<ShownJob, &'static str>),
+    /// One of these, or none if there is none.
+    Peeked(Vec<ShownJob>),
     Figures(Vec<ShownFigures>),
     Dead(Vec<ShownDead>),
     Count(Result<usize, &'static str>),

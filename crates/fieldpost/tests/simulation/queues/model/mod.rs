@@ -116,7 +116,8 @@ impl Partition {
                 None => (Invariant::DoneStaysDone, None),
                 Some((queue, job)) => (queue.why_not(job, (self.now, self.wall)), Some(job)),
             };
-            let detail = format!("{id:?} was leased, and nobody may have it: {job:?}");
+            let first = found.and_then(|(queue, _)| queue.first().map(|place| &queue.jobs[place]));
+            let detail = format!("{id:?} was leased, and nobody may have it: {job:?}, {first:?} is first");
             return Err(invariant.broken(detail));
         }
         evidence.no_death_is_left()
@@ -172,7 +173,8 @@ impl Partition {
 
     fn manage(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {
         let (call, expected) = match input {
-            Meant::Look { call, queue, job } => (call, Expected::Seen(self.look(queue, job.as_ref()))),
+            Meant::Look { call, queue, job: Some(job) } => (call, Expected::Seen(self.look(queue, job))),
+            Meant::Look { call, queue, job: None } => (call, Expected::Peeked(self.peek(queue))),
             Meant::Change { call, queue, job, payload, due } => {
                 (call, Expected::Seen(self.change(queue, job, payload.as_ref(), *due)))
             }

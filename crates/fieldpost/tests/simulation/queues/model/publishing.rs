@@ -205,7 +205,7 @@ impl Partition {
             self.queue(name).jobs.remove(place);
             self.file(name, holder);
         }
-        self.look(name, Some(&JobRef::Id(id)))
+        self.look(name, &JobRef::Id(id))
     }
 }
 

@@ -152,32 +152,71 @@ impl Expectations {
     }
 }
 
+/// What the model knows of jobs that are parked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parking {
+    /// There are none.
+    Nothing,
+    /// Some may have to be read before they are seen to be ready.
+    MayLag,
+    /// All that should be read was.
+    Settled,
+}
+
 /// Holds an answer against what was expected.
-pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, is_parking: bool) -> Checked {
+pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parking: Parking) -> Checked {
     fn coded<T, U>(result: &Result<T, Problem>, map: impl FnOnce(&T) -> U) -> Result<U, &'static str> {
         result.as_ref().map(map).map_err(|problem| problem.code)
     }
+    // Of what has come due, and was not read yet, no figure knows that it is ready.
+    let seen = |figures: &ShownFigures| match parking {
+        Parking::MayLag => {
+            ShownFigures { scheduled: figures.scheduled + figures.ready, ready: 0, ..figures.clone() }
+        }
+        Parking::Nothing | Parking::Settled => figures.clone(),
+    };
     let found = match answer {
         Answer::Published(jobs) => Expected::Published(coded(jobs, Clone::clone)),
         Answer::Leased(jobs, _) => Expected::Leased(jobs.iter().map(ShownLease::of).collect()),
         Answer::Acked(stale) => Expected::Acked(stale.clone()),
         Answer::Extended(until) => Expected::Extended(coded(until, |until| *until)),
         Answer::Done(done) => Expected::Done(coded(done, |()| ())),
+        Answer::Seen(seen) if let Expected::Peeked(may_be) = expected => {
+            return check_peeked(call, seen, may_be, parking);
+        }
         Answer::Seen(seen) => Expected::Seen(coded(seen, |seen| ShownJob::of(seen))),
         Answer::Figures(figures) => {
+            let knows_oldest = parking == Parking::Nothing;
             let shown = |figures: &Figures| {
                 let shown = ShownFigures::of(figures);
-                ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| !is_parking), ..shown }
+                seen(&ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| knows_oldest), ..shown })
             };
-            Expected::Figures(figures.iter().map(shown).collect())
+            let found: Vec<_> = figures.iter().map(shown).collect();
+            let Expected::Figures(expected) = expected else {
+                return Err(Invariant::AsTheModel.broken(format!("call {call} is answered {found:?}")));
+            };
+            let expected: Vec<_> = expected.iter().map(seen).collect();
+            return Invariant::FiguresAreRight.same(format_args!("answer to call {call}"), &found, &expected);
         }
         Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
         Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
         Answer::Told => return Ok(()),
     };
-    let invariant = match answer {
-        Answer::Figures(_) => Invariant::FiguresAreRight,
-        _ => Invariant::AsTheModel,
+    Invariant::AsTheModel.same(format_args!("answer to call {call}"), &found, expected)
+}
+
+fn check_peeked(
+    call: CallId,
+    seen: &Result<Box<JobView>, Problem>,
+    may_be: &[ShownJob],
+    parking: Parking,
+) -> Checked {
+    let is_right = match seen {
+        Ok(seen) => may_be.contains(&ShownJob::of(seen)),
+        Err(problem) => {
+            problem.code == "unknown_job" && (may_be.is_empty() || parking == Parking::MayLag)
+        }
     };
-    invariant.same(format_args!("answer to call {call}"), &found, expected)
+    Invariant::AsTheModel
+        .check(is_right, || format!("call {call} is shown {seen:?}, and it should be one of {may_be:?}"))
 }

@@ -150,6 +150,10 @@ impl World {
     }
 
     fn pass_on(&mut self, queues: Vec<QueueName>) {
+        if self.closing {
+            // Nobody takes it any more.
+            return;
+        }
         for queue in queues {
             let partition = self.partition_of(&queue);
             let _not_accepting = self.hand_in(partition, QueueInput::PassOn(queue), Meant::PassOn);

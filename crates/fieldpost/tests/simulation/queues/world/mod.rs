@@ -54,6 +54,8 @@ pub(crate) struct World {
     processes: u64,
     /// The process stops well: its next step is its last.
     closing: bool,
+    /// Nothing new is asked, and what was asked has come to rest.
+    is_quiet: bool,
     /// Since when something is committed and, with syncs at intervals, not synced.
     unsynced_since: Option<Timestamp>,
     /// What consumers have, or had.
@@ -93,6 +95,7 @@ impl World {
             last_call: 0,
             processes: 0,
             closing: false,
+            is_quiet: false,
             unsynced_since: None,
             holdings: Vec::new(),
             several: BTreeMap::new(),

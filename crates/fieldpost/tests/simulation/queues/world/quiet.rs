@@ -32,6 +32,7 @@ impl World {
         self.clock.step_wall(-self.clock.wall_ahead());
         self.trace.note(format_args!("quiet from now on"));
         self.settle()?;
+        self.is_quiet = true;
         self.audit_all()?;
         for queue in self.plan.queues.clone() {
             self.ask_figures(&queue);

@@ -7,7 +7,7 @@ use base::{Clock, PartitionId};
 use store::StoreError;
 
 use super::World;
-use super::calls::{Answer, Call, Polled, Then, compare};
+use super::calls::{Answer, Call, Parking, Polled, Then, compare};
 use crate::meant::CallId;
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::Evidence;
@@ -167,7 +167,7 @@ impl World {
         let (seq, expected) = self.expectations.take(call.id)?;
         // What was answered is held first against what was answered before: a checker that knows no rules but the promises.
         self.history.note(&*self.clock, (call.partition, seq), &call, &answer)?;
-        compare(call.id, &answer, &expected, self.plan.is_parking())?;
+        compare(call.id, &answer, &expected, self.parking())?;
         self.shown(call.partition, seq);
         self.count_answer(&expected);
         match (call.then, answer) {
@@ -208,6 +208,14 @@ impl World {
             Then::Published(publishing) => self.publish_again_later(*publishing),
             Then::Consumed(consuming) => self.several_done(consuming.several),
             _ => {}
+        }
+    }
+
+    fn parking(&self) -> Parking {
+        match (self.plan.is_parking(), self.is_quiet) {
+            (false, _) => Parking::Nothing,
+            (true, false) => Parking::MayLag,
+            (true, true) => Parking::Settled,
         }
     }
 
