@@ -258,8 +258,7 @@ impl QueuePartition {
                 return Ok(());
             }
             QueueInput::Left { queue, until } => {
-                self.waiting.let_go(&queue, until);
-                turn.wakes.extend(self.key_of(&queue));
+                self.left(&queue, until, turn);
                 return Ok(());
             }
             QueueInput::Ack { queue, held, reply } => {

@@ -78,6 +78,12 @@ impl QueuePartition {
         self.waiting.add(queue, until, Wants::Signal(signal));
     }
 
+    /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
+    pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, turn: &mut Turn<'_>) {
+        self.waiting.let_go(queue, until);
+        turn.wakes.extend(self.key_of(queue));
+    }
+
     /// Serves those that wait for the queues that have something to lease: one at least, and as many as the step has room for.
     /// The others are due in the next.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
