@@ -37,6 +37,12 @@ impl Heap {
         self.len as usize
     }
 
+    /// Those next to an entry that come after it.
+    pub(crate) fn below(entries: &Slab<Entry>, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
+        let Links { left, right, .. } = entries[of].links;
+        left.into_iter().chain(right)
+    }
+
     /// Adds an entry that is in no heap.
     pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, new: Handle<Entry>, order: QueueOrder) {
         let entry = &mut entries[new];

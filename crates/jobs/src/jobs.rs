@@ -1,16 +1,20 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey};
+use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::groups::Groups;
+use crate::heap::Heap;
 use crate::parking::Lot;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 use crate::table::{Found, Table, expires_at};
 use crate::timers::Timers;
+
+/// Most ready jobs that are looked at for the oldest where the first should be that.
+const READY_SEEN_MAX: usize = 1_000;
 
 /// The jobs of a partition.
 pub struct Jobs {
@@ -69,9 +73,6 @@ pub struct QueueFigures {
     pub ready: usize,
     /// With a worker.
     pub reserved: usize,
-    /// The first ready one, and its `visible_at` on the engine clock: where the first is the oldest, nobody waits for longer;
-    /// where it is the newest, somebody may.
-    pub first_ready: Option<(JobId, Timestamp)>,
 }
 
 /// Why a job could not be rescheduled.
@@ -177,19 +178,35 @@ impl Jobs {
     #[must_use]
     pub fn figures(&self, queue: QueueKey) -> QueueFigures {
         let Some(queue) = self.queues.get(queue) else { return QueueFigures::default() };
-        QueueFigures {
-            scheduled: queue.scheduled(),
-            ready: queue.due(),
-            reserved: queue.reserved as usize,
-            first_ready: queue.ready.first().map(|job| self.since(job)),
-        }
+        QueueFigures { scheduled: queue.scheduled(), ready: queue.due(), reserved: queue.reserved as usize }
     }
 
-    /// A job and its `visible_at` on the engine clock.
-    fn since(&self, job: Handle<Entry>) -> (JobId, Timestamp) {
-        let entry = &self.table.entries[job];
-        let ahead = if entry.clock_of_wait() == JobClock::Wall { self.wall_ahead_ms } else { 0 };
-        (entry.id, Timestamp(entry.visible_at.0.saturating_sub(ahead)))
+    /// Since when the job of a queue is ready that has been so for longest, of those that are resident. `since` says it of each:
+    /// it is told a job's id and `visible_at` on the engine clock, and answers no earlier time. Where the first are the oldest,
+    /// few are looked at.
+    #[must_use]
+    pub fn ready_since(
+        &self,
+        queue: QueueKey,
+        since: impl Fn(JobId, Timestamp) -> Timestamp,
+    ) -> Option<Timestamp> {
+        let queue = self.queues.get(queue)?;
+        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.ready.first()), None, 0);
+        while let Some(job) = open.pop() {
+            let entry = &self.table.entries[job];
+            let ahead = if entry.clock_of_wait() == JobClock::Wall { self.wall_ahead_ms } else { 0 };
+            // Nothing below it in the heap is available since before, on whichever clock.
+            let earliest = Timestamp(entry.visible_at.0.saturating_sub(self.wall_ahead_ms.max(0)));
+            let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
+            if queue.order == QueueOrder::Fifo && !may_be_older {
+                continue;
+            }
+            let at = since(entry.id, Timestamp(entry.visible_at.0.saturating_sub(ahead)));
+            oldest = Some(oldest.map_or(at, |oldest: Timestamp| oldest.min(at)));
+            seen += 1;
+            open.extend(Heap::below(&self.table.entries, job));
+        }
+        oldest
     }
 
     /// How many jobs of a queue could be leased at once, if its rules allowed it.

@@ -1,7 +1,8 @@
 //! Aliases: who holds one, what counts against a queue's limit, and what a job shows that waits for another's end.
 
-use engine::queues::{JobRef, JobState, NewJob, OnConflict, QueueName};
-use engine::records::{JobId, QueueSettings};
+use base::Timestamp;
+use engine::queues::{Due, JobRef, JobState, NewJob, OnConflict};
+use engine::records::{JobId, QueueOrder, QueueSettings};
 
 use crate::rig::{Rig, SECOND, job, orders, text};
 
@@ -24,6 +25,8 @@ async fn a_kept_job_whose_ttl_has_ended_is_kept_no_longer() {
     rig.pass(SECOND);
     assert_eq!(rig.publish(kept("3")).await, second);
     rig.pass(SECOND);
+    let found = rig.queues().job(&orders(), JobRef::Alias("a".into())).await.expect("the one before it");
+    assert_eq!((found.state, text(&found.payload)), (JobState::Reserved, "1".to_owned()));
     let fourth = rig.publish(kept("4")).await;
     assert_ne!(fourth, second);
     assert_eq!(seen(&rig, fourth).await.1, "4");
@@ -85,9 +88,14 @@ async fn a_job_that_waits_for_another_to_end_is_scheduled_whatever_its_time() {
 #[tokio::test]
 async fn nobody_waited_for_a_job_before_it_was_published() {
     let rig = Rig::start().await;
-    let at = engine::queues::Due::At(base::Timestamp(-1_000));
-    rig.publish(NewJob { due: Some(at), ..job("1") }).await;
+    rig.publish(NewJob { due: Some(Due::At(Timestamp(-1_000))), ..job("1") }).await;
     rig.pass(3 * SECOND);
-    let oldest = async |queue: QueueName| rig.queues().figures(&queue).await.expect("asked").oldest_ready;
-    assert_eq!(oldest(orders()).await, Some(3 * SECOND));
+    let oldest = async || rig.queues().figures(&orders()).await.expect("asked").oldest_ready;
+    assert_eq!(oldest().await, Some(3 * SECOND));
+    rig.publish(NewJob { due: Some(Due::At(Timestamp(-2_000))), ..job("2") }).await;
+    assert_eq!(oldest().await, Some(3 * SECOND), "the other one waits still");
+    let lifo = QueueSettings { order: QueueOrder::Lifo, ..QueueSettings::default() };
+    rig.queues().set(&orders(), lifo).await.expect("set");
+    rig.publish(job("3")).await;
+    assert_eq!(oldest().await, Some(3 * SECOND), "whoever goes first");
 }

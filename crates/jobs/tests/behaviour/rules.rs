@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry};
-use records::{GroupKey, QueueOrder, Terms};
+use records::{GroupKey, JobClock, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -104,8 +104,30 @@ fn figures_tell_where_the_jobs_of_a_queue_stand() {
     rig.publish(job_at(3, 50));
     let figures = rig.jobs.figures(QUEUE);
     assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 2, 0));
-    assert_eq!(figures.first_ready, Some((id(1), Timestamp(-7))));
     rig.take();
     let figures = rig.jobs.figures(QUEUE);
     assert_eq!((figures.scheduled, figures.ready, figures.reserved), (1, 1, 1));
+}
+
+#[test]
+fn the_oldest_is_told_of_whatever_goes_first() {
+    for order in [QueueOrder::Fifo, QueueOrder::Lifo] {
+        let mut rig = Rig::new();
+        rig.see_wall(1_000);
+        rig.rule(QueueRules { order, ..QueueRules::default() });
+        assert_eq!(rig.jobs.ready_since(QUEUE, |_, at| at), None);
+        for (number, run_at) in [(1, 20), (2, 10), (3, 30), (4, 90)] {
+            rig.publish(job_at(number, run_at));
+        }
+        let by_wall = Terms { clock: JobClock::Wall, ..Terms::default() };
+        rig.publish(NewJob { terms: by_wall, ..job_at(5, 1_015) });
+        rig.see_wall(1_050);
+        rig.at(50);
+        assert_eq!(rig.jobs.ready_since(QUEUE, |_, at| at), Some(Timestamp(10)), "{order:?}");
+        // Two of them came late, one of these by the wall clock.
+        let since = |job, at: Timestamp| if job == id(2) { Timestamp(40) } else { at };
+        assert_eq!(rig.jobs.ready_since(QUEUE, since), Some(Timestamp(15)), "{order:?}");
+        let since = |job, at: Timestamp| if job == id(1) { at } else { Timestamp(40) };
+        assert_eq!(rig.jobs.ready_since(QUEUE, since), Some(Timestamp(20)), "{order:?}");
+    }
 }

@@ -32,7 +32,7 @@ pub struct Figures {
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
-    /// How long the first ready job has been so, since it was published at most.
+    /// How long a job has been ready that is so still, at most; of those in memory.
     pub oldest_ready: Option<Duration>,
     /// Nothing is leased.
     pub paused: bool,
@@ -74,8 +74,22 @@ impl QueuePartition {
         Ok(Seen { head, state, body })
     }
 
-    /// A job of a queue, resident or not.
+    /// A job of a queue, resident or not. One whose time to live has ended unnoticed, as that of a successor may, is gone.
     fn find(
+        &mut self,
+        queue: QueueKey,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<JobHead>, StoreError> {
+        let found = self.find_as_it_was(queue, job, turn)?;
+        let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
+        let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= turn.now));
+        let Some(alias) = ended.and_then(|head| head.alias) else { return Ok(found) };
+        self.settle_alias(queue, alias, turn)?;
+        self.find_as_it_was(queue, job, turn)
+    }
+
+    fn find_as_it_was(
         &mut self,
         queue: QueueKey,
         job: &JobRef,
@@ -170,6 +184,8 @@ impl QueuePartition {
         };
         let jobs = self.jobs.figures(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
+        // Nobody waited for a job before it was published, whatever time it was given.
+        let since = |job, at: Timestamp| at.max(id::published_at(job));
         Figures {
             name: name.clone(),
             key: Some(key),
@@ -177,8 +193,7 @@ impl QueuePartition {
             ready: jobs.ready as u64 + parked_ready,
             reserved: jobs.reserved as u64,
             dead: queue.dead,
-            // Nobody waited for a job before it was published, whatever time it was given.
-            oldest_ready: jobs.first_ready.map(|(job, at)| now.since(at.max(id::published_at(job)))),
+            oldest_ready: self.jobs.ready_since(key, since).map(|at| now.since(at)),
             paused: queue.paused,
             settings: queue.settings,
         }

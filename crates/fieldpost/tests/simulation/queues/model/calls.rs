@@ -8,11 +8,23 @@ use records::QueueOrder;
 
 use super::Partition;
 use super::expected::{ShownFigures, ShownJob};
-use super::job::{Job, Stands};
+use super::job::{Job, Next, Stands};
 
 impl Partition {
     /// The place of the job that is meant, and whether it is its successor.
     pub(super) fn find(&mut self, name: &QueueName, job: &JobRef) -> Option<(usize, bool)> {
+        let now = self.now;
+        let (place, of_successor) = self.find_as_it_was(name, job)?;
+        // Who waited to follow may have waited for too long.
+        let next = &mut self.queue(name).jobs[place].next;
+        let is_over = |next: &mut Box<Next>| next.job.has_expired(now) && next.job.is_last_run();
+        if of_successor && next.take_if(is_over).is_some() {
+            return self.find_as_it_was(name, job);
+        }
+        Some((place, of_successor))
+    }
+
+    fn find_as_it_was(&mut self, name: &QueueName, job: &JobRef) -> Option<(usize, bool)> {
         let queue = self.queue(name);
         match job {
             JobRef::Alias(alias) => {
@@ -78,7 +90,7 @@ impl Partition {
             reserved: count(&|stands| matches!(stands, Stands::Reserved(_))),
             dead: queue.dead.len() as u64,
             // Of the jobs in memory only: which these are, the model does not know.
-            oldest_ready: queue.first().map(since).filter(|_| !is_parking),
+            oldest_ready: queue.ready().map(since).max().filter(|_| !is_parking),
             paused: queue.paused,
             settings: queue.settings,
         }
