@@ -45,8 +45,9 @@ use waiting::Waiting;
 pub use dead::DeadView;
 pub use looking::{Figures, QueueMark, listed};
 
-/// Jobs that come due, and jobs that are read in or swept, between two looks at the weight of a batch.
-const JOBS_AT_A_TIME: usize = 256;
+/// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
+/// it carried.
+const JOBS_AT_A_TIME: usize = 8;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
 

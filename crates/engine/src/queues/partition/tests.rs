@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
-use records::{Process, QueueSettings};
+use records::{Op, Process, QueueSettings};
 use store::{CommitOutcome, MemoryStore, Store, StoreError, View};
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,7 +13,7 @@ use crate::effect::{Effect, Reply};
 use crate::machine::{Machine, Moment};
 use crate::queues::driving::{self, Leases, QueueCall};
 use crate::queues::effect::QueueEffect;
-use crate::queues::{Dead, Held, NewJob, Payload, QueueInput, QueueName, Want};
+use crate::queues::{Dead, Due, Held, NewJob, Payload, QueueInput, QueueName, Recurs, Want};
 use crate::unsettled::{Fetch, FromStore, Record, RecordKey};
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
@@ -46,6 +46,9 @@ struct Rig {
     /// Leases that come back are not the matter here.
     _back: mpsc::Receiver<QueueInput>,
     views: usize,
+    now: Timestamp,
+    /// What the heaviest batch weighed.
+    heaviest: usize,
 }
 
 fn orders() -> QueueName {
@@ -63,13 +66,13 @@ impl Rig {
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let partition = QueuePartition::load(&store, partition(), 65_536, Process(1), moment).expect("loads");
         let (inbox, back) = mpsc::channel(64);
-        Self { partition, store, inbox, _back: back, views: 0 }
+        Self { partition, store, inbox, _back: back, views: 0, now: NOW, heaviest: 0 }
     }
 
     /// One step, durable at once: what it tells, whether there is more to do, and how many inputs it took.
     fn step(&mut self, inputs: &mut Vec<QueueInput>) -> (Vec<QueueEffect>, bool, usize) {
         let fetch = Counting(FromStore::new(&self.store, partition()), Cell::new(0));
-        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
         let before = inputs.len();
         let mut waiting = std::mem::take(inputs).into_iter();
         let step = self.partition.step(moment, &mut waiting, &fetch).expect("readable");
@@ -77,6 +80,7 @@ impl Rig {
         self.views += fetch.1.get();
         if let Some(batch) = step.batch {
             let seq = batch.head.seq;
+            self.heaviest = self.heaviest.max(batch.ops.iter().map(Op::weight).sum());
             self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
             self.partition.settled(seq);
         }
@@ -94,7 +98,10 @@ impl Rig {
     }
 
     fn publish(&mut self, count: usize, bytes: usize) {
-        let jobs = jobs(count, bytes);
+        self.publish_these(jobs(count, bytes));
+    }
+
+    fn publish_these(&mut self, jobs: Vec<driving::ToPublish>) {
         let told = self.ask(|reply| QueueInput::Publish { queue: orders(), jobs, once: None, reply });
         assert!(matches!(told, QueueEffect::Published(_, Ok(_))), "{told:?}");
     }
@@ -214,6 +221,23 @@ fn a_respawn_goes_on_where_a_step_could_carry_no_more() {
         which = left;
     }
     assert_eq!((respawned, rig.dead()), (vec![8, 7], 0));
+}
+
+#[test]
+fn runs_that_die_together_leave_their_copies_in_several_steps() {
+    let mut rig = Rig::new();
+    let recurs = Some(Recurs::Every { interval: Duration::from_secs(3_600), executions: None });
+    let due = Some(Due::After(Duration::ZERO));
+    let job = NewJob { recurs, due, ..NewJob::new(Payload::Bytes(vec![7; MEGABYTE].into())) };
+    for _ in 0..4 {
+        rig.publish_these(driving::to_publish(&vec![job.clone(); 10], NOW).expect("they may be"));
+    }
+    while !rig.leased(10).is_empty() {}
+    rig.now = NOW.after(Duration::from_secs(60));
+    rig.heaviest = 0;
+    while rig.step(&mut Vec::new()).1 {}
+    assert!(rig.heaviest < 20 * MEGABYTE, "{}", rig.heaviest);
+    assert_eq!(rig.dead(), 40);
 }
 
 #[test]
