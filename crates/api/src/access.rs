@@ -23,7 +23,7 @@ pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 
 pub(crate) use caller::Caller;
-pub(crate) use guard::keep_out;
+pub(crate) use guard::KeepsOut;
 
 /// Whether callers have to show who they are.
 #[derive(Debug)]

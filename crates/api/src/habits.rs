@@ -2,43 +2,75 @@
 //! refused with a problem.
 
 use std::any::Any;
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{Ready, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, Uri};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use axum::routing::Route;
+use axum::routing::future::RouteFuture;
 use base::Problem;
+use compact_str::CompactString;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either};
+use tower_layer::{Layer, layer_fn};
+use tower_service::Service;
 use tracing::error;
 
 use crate::ApiState;
-use crate::access::{self, Access};
+use crate::access::{Access, KeepsOut};
 use crate::problem::{Refused, quoted};
 
-/// The routes with the habits around them. Each layer is memory of every consumer that waits, so there are few.
+/// The routes with the habits around them. Each layer is memory of every consumer that waits: there are few, and none keeps a
+/// request that it has passed on.
 pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     let routes = routes.fallback(unknown_route).method_not_allowed_fallback(unknown_method);
     let guarded = match api.shared.access {
         Access::Open => routes,
-        Access::Guarded(_) => routes.layer(from_fn_with_state(api.clone(), access::keep_out)),
+        Access::Guarded(_) => {
+            let api = api.clone();
+            routes.layer(layer_fn(move |routes| KeepsOut::new(api.clone(), routes)))
+        }
     };
-    guarded.layer(from_fn_with_state(api.clone(), attend))
+    let api = api.clone();
+    guarded.layer(layer_fn(move |routes| Attends { api: api.clone(), routes }))
 }
 
 /// Refuses while the store has failed: what is read then may not be what is durable.
-pub(crate) async fn only_with_a_store(
-    State(api): State<ApiState>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Refused> {
-    match api.engine().failure() {
-        None => Ok(next.run(request).await),
-        Some(_) => Err(Problem::unavailable("the store has failed; /readyz says how").into()),
+pub(crate) fn only_with_a_store(
+    api: ApiState,
+) -> impl Layer<Route, Service = OnlyWithAStore> + Clone + Send + Sync + 'static {
+    layer_fn(move |routes| OnlyWithAStore { api: api.clone(), routes })
+}
+
+#[derive(Clone)]
+pub(crate) struct OnlyWithAStore {
+    api: ApiState,
+    routes: Route,
+}
+
+impl Service<Request> for OnlyWithAStore {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<RouteFuture<Infallible>, Ready<Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match self.api.engine().failure() {
+            None => Either::Left(self.routes.call(request)),
+            Some(_) => {
+                let refused = Refused(Problem::unavailable("the store has failed; /readyz says how"));
+                Either::Right(ready(Ok(refused.into_response())))
+            }
+        }
     }
 }
 
@@ -54,29 +86,52 @@ async fn unknown_method(method: Method) -> Refused {
 }
 
 /// Counts and times a request, throws away what it leaves of its body, and answers it when it panics.
-async fn attend(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let (method, uri, began) = (request.method().clone(), request.uri().clone(), Instant::now());
-    let response = match caught(next.run(api.shared.leftovers.watching(request))).await {
-        Ok(response) => response,
-        Err(panic) => {
-            error!(%method, path = uri.path(), panic = message(&*panic), "a request panicked");
-            let detail = "the server failed at this request; its log says where";
-            Refused(Problem::new(500, "internal_error", detail)).into_response()
-        }
-    };
-    let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
-    api.shared.figures.answered(&method, route, response.status(), began.elapsed());
-    response
+#[derive(Clone)]
+struct Attends {
+    api: ApiState,
+    routes: Route,
 }
 
-async fn caught<T>(answering: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
-    let mut answering = pin!(answering);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx))) {
-        Ok(poll) => poll.map(Ok),
+impl Service<Request> for Attends {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let (api, began) = (self.api.clone(), Instant::now());
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        // A copy: the URI would keep the buffer that the request was read into.
+        let asked = (request.method().clone(), CompactString::from(request.uri().path()));
+        let answering = caught(self.routes.call(api.shared.leftovers.watching(request)));
+        async move {
+            let response = answering.await.unwrap_or_else(|panic| {
+                let (method, path) = &asked;
+                error!(%method, %path, panic = message(&*panic), "a request panicked");
+                let detail = "the server failed at this request; its log says where";
+                Refused(Problem::new(500, "internal_error", detail)).into_response()
+            });
+            let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
+            api.shared.figures.answered(&asked.0, route, response.status(), began.elapsed());
+            Ok(response)
+        }
+        .boxed()
+    }
+}
+
+/// What is answered, or the panic that came instead.
+fn caught(
+    answering: RouteFuture<Infallible>,
+) -> impl Future<Output = Result<Response, Box<dyn Any + Send>>> + Send {
+    // In a box, so that it is there once and not at each stage of its way.
+    let mut answering = Box::pin(answering);
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(|Ok(response)| Ok(response)),
         Err(panic) => Poll::Ready(Err(panic)),
     })
-    .await
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

@@ -11,13 +11,16 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::handler::Handler;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
 use base::Timestamp;
 use engine::Engine;
 use engine::queues::Queues;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::info;
@@ -49,6 +52,7 @@ pub use limit::Limit;
 pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 
 use answer::Answer;
+use calls::TakenIn;
 use figures::Figures;
 use request_id::RequestIds;
 
@@ -107,7 +111,7 @@ impl Lmstfy {
 
     /// What programs ask: `/api/...`.
     pub fn api(&self) -> Router {
-        Router::new().fallback(any(api)).with_state(Arc::clone(&self.shared))
+        Router::new().fallback(any(Api)).with_state(Arc::clone(&self.shared))
     }
 
     /// What operators ask: `/token/...`, `/limits`, `/info` and the like.
@@ -128,31 +132,56 @@ impl std::fmt::Debug for Lmstfy {
     }
 }
 
-async fn api(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let began = Instant::now();
-    let (parts, body) = shared.leftovers.watching(request).into_parts();
-    let (call, answer) = calls::answer(&shared, &parts, body).await;
-    shared.figures.answered(call, answer.status, began);
-    shared.finish(&parts, answer, began)
+/// The API, as a handler of its own: who waits for a job keeps nothing of the request but what is asked for.
+#[derive(Clone)]
+struct Api;
+
+impl Handler<(), Arc<Shared>> for Api {
+    type Future = BoxFuture<'static, Response>;
+
+    fn call(self, request: Request, shared: Arc<Shared>) -> Self::Future {
+        let began = Instant::now();
+        let (parts, body) = shared.leftovers.watching(request).into_parts();
+        let noted = shared.note(&parts);
+        let taken_in = calls::take_in(Arc::clone(&shared), parts, body).boxed();
+        async move {
+            let (call, answer) = match taken_in.await {
+                TakenIn::Answered(call, answer) => (call, answer),
+                TakenIn::Consumes(consumer) => ("consume", consumer.answer(&shared).await),
+            };
+            shared.figures.answered(call, answer.status, began);
+            shared.finish(noted, answer, began)
+        }
+        .boxed()
+    }
 }
 
 async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let began = Instant::now();
     let (parts, body) = shared.leftovers.watching(request).into_parts();
+    let noted = shared.note(&parts);
     let answer = admin::answer(&shared, &parts, body).await;
-    shared.finish(&parts, answer, began)
+    shared.finish(noted, answer, began)
 }
+
+/// What the log is to say of a request.
+type Noted = Option<Box<(Method, String)>>;
 
 impl Shared {
     fn now(&self) -> Timestamp {
         self.engine.clock().now()
     }
 
-    /// The query is not logged: there may be a token in it.
-    fn finish(&self, parts: &Parts, answer: Answer, began: Instant) -> Response {
+    /// What the log is to say, if it is to say anything. The query is not logged: there may be a token in it.
+    fn note(&self, parts: &Parts) -> Noted {
+        let is_logged = self.access_log.load(Ordering::Relaxed);
+        is_logged.then(|| Box::new((parts.method.clone(), parts.uri.path().to_owned())))
+    }
+
+    fn finish(&self, noted: Noted, answer: Answer, began: Instant) -> Response {
         let id = self.request_ids.next(self.now());
-        if self.access_log.load(Ordering::Relaxed) {
-            let (method, path, code) = (&parts.method, parts.uri.path(), answer.status.as_u16());
+        if let Some(noted) = noted {
+            let ((method, path), code) = (&*noted, answer.status.as_u16());
             info!(%method, path, code, latency = ?began.elapsed(), req_id = id, "lmstfy request");
         }
         answer.into_response(Some(id))

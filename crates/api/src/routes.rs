@@ -19,7 +19,6 @@ pub(crate) mod stats;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, on};
 
 use crate::ApiState;
@@ -74,7 +73,7 @@ pub(crate) fn all(api: &ApiState) -> Router {
         .merge(consuming::routes())
         .merge(dead::routes());
     let Routes { router, mut calls } = of_the_store;
-    let router = router.route_layer(from_fn_with_state(api.clone(), only_with_a_store));
+    let router = router.route_layer(only_with_a_store(api.clone()));
     let health = health::routes();
     calls.extend(health.calls);
     calls.extend(calls_of_reports());

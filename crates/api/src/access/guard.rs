@@ -1,14 +1,20 @@
 //! The check in front of every route: who calls, how much they call, and whether they may call this.
 
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::routing::Route;
 use base::{Problem, time};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use governor::clock::DefaultClock;
 use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
+use tower_service::Service;
 
 use super::figures::Figures;
 use super::guesses::Guesses;
@@ -85,19 +91,49 @@ fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
 }
 
 /// Lets a request through to its route, or refuses it.
-pub(crate) async fn keep_out(State(api): State<ApiState>, request: Request, next: Next) -> Response {
-    // In a box, because a consumer may wait for long then, and has no more use for what this takes.
-    match Box::pin(judged(&api, request)).await {
-        Ok((request, None)) => next.run(request).await,
-        Ok((request, Some(under_way))) => under_way.until_answered(next.run(request).await),
-        Err(refusal) => *refusal,
+#[derive(Clone)]
+pub(crate) struct KeepsOut {
+    api: ApiState,
+    routes: Route,
+}
+
+impl KeepsOut {
+    pub(crate) fn new(api: ApiState, routes: Route) -> Self {
+        Self { api, routes }
+    }
+}
+
+impl Service<Request> for KeepsOut {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // In a box, because a consumer may wait for long then, and has no more use for what this takes.
+        let (judged, mut routes) = (judged(self.api.clone(), request).boxed(), self.routes.clone());
+        async move {
+            let (answering, under_way) = match judged.await {
+                Ok((request, under_way)) => (routes.call(request), under_way),
+                Err(refusal) => return Ok(*refusal),
+            };
+            let Ok(response) = answering.await;
+            Ok(match under_way {
+                Some(under_way) => under_way.until_answered(response),
+                None => response,
+            })
+        }
+        .boxed()
     }
 }
 
 /// A request that may go on, with what it takes of its token's limits.
 type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
 
-async fn judged(api: &ApiState, request: Request) -> Judged {
+async fn judged(api: ApiState, request: Request) -> Judged {
     let Access::Guarded(guard) = &api.shared.access else { return Ok((request, None)) };
     let route = request.extensions().get::<MatchedPath>().cloned();
     let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
@@ -105,7 +141,7 @@ async fn judged(api: &ApiState, request: Request) -> Judged {
         return Ok((request, None));
     }
     match guard.recognise(request.headers()) {
-        Ok(known) => guard.judge(known, api, needs, request).await.map_err(Box::new),
+        Ok(known) => guard.judge(known, &api, needs, request).await.map_err(Box::new),
         Err(why) => {
             let slow = why == NotRecognised::Unknown && guard.guesses.wait().await.is_err();
             Err(Box::new(if slow { guard.refuse_guess() } else { guard.refuse_unknown(why) }))

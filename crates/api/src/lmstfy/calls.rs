@@ -1,27 +1,33 @@
 //! One request to the API, from its path to its answer: which call it is, who makes it, whether there may be one more.
 
-use std::slice;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
-use engine::queues::QueueName;
 
 use super::answer::Answer;
+use super::consume::Consumer;
 use super::query::Query;
 use super::route::{Call, Target, target};
-use super::{Shared, consume, dead, decoding, look, publish};
+use super::{Shared, dead, decoding, look, publish};
 
-/// The answer, and the word for the call in figures.
-pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> (&'static str, Answer) {
+/// A request that was read.
+pub(super) enum TakenIn {
+    /// With the word for the call in figures.
+    Answered(&'static str, Answer),
+    /// It may wait.
+    Consumes(Consumer),
+}
+
+/// Reads a request, and answers it unless it may have to wait.
+pub(super) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> TakenIn {
     let path = decoding::path(parts.uri.path());
-    match target(&parts.method, &path) {
-        None => ("none", nothing_there(parts, &path)),
-        Some(target) => {
-            let answer = called(shared, &target, parts, body).await;
-            (target.call.as_str(), answer.unwrap_or_else(|refused| refused))
-        }
-    }
+    let Some(target) = target(&parts.method, &path) else {
+        return TakenIn::Answered("none", nothing_there(&parts, &path));
+    };
+    let taken_in = called(&shared, &target, &parts, body).await;
+    taken_in.unwrap_or_else(|refused| TakenIn::Answered(target.call.as_str(), refused))
 }
 
 /// A slash too many is taken off by asking the caller to come again, as the real server does.
@@ -45,41 +51,28 @@ pub(super) fn moved(method: &Method) -> StatusCode {
     if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT }
 }
 
-async fn called(shared: &Shared, target: &Target<'_>, parts: &Parts, body: Body) -> Result<Answer, Answer> {
+async fn called(shared: &Shared, target: &Target<'_>, parts: &Parts, body: Body) -> Result<TakenIn, Answer> {
     let names = target.names()?;
-    let query = Query::new(parts.uri.query());
-    let taken = shared.let_in(target, &parts.headers, query)?;
-    let answer = match &names[..] {
-        [queue] => about_one(shared, target.call, queue, parts, body).await?,
-        several => consume::consume(shared, several, query).await?,
-    };
+    let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
+    let taken = shared.let_in(target, headers, query)?;
+    let answer = match (target.call, names.first()) {
+        (Call::Consume, _) => return Consumer::new(names, query, taken).map(TakenIn::Consumes),
+        (_, None) => Err(Answer::bad("invalid queue name(s)")),
+        (Call::Publish, Some(queue)) => publish::one(shared, queue, query, headers, body).await,
+        (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, headers, body).await,
+        (Call::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, headers, body).await,
+        (Call::Delete(id), Some(queue)) => dead::delete_job(shared, queue, id).await,
+        (Call::Job(id), Some(queue)) => look::job(shared, queue, id).await,
+        (Call::Peek, Some(queue)) => look::peek(shared, queue).await,
+        (Call::Size, Some(queue)) => look::size(shared, queue).await,
+        (Call::Destroy, Some(queue)) => look::destroy(shared, queue).await,
+        (Call::DeadHead, Some(queue)) => dead::head(shared, queue).await,
+        (Call::DeadSize, Some(queue)) => dead::size(shared, queue).await,
+        (Call::Respawn, Some(queue)) => dead::respawn(shared, queue, query).await,
+        (Call::DeleteDead, Some(queue)) => dead::delete(shared, queue, query).await,
+    }?;
     if let Some(taken) = taken {
         taken.counts();
     }
-    Ok(answer)
-}
-
-async fn about_one(
-    shared: &Shared,
-    call: Call<'_>,
-    queue: &QueueName,
-    parts: &Parts,
-    body: Body,
-) -> Result<Answer, Answer> {
-    let query = Query::new(parts.uri.query());
-    match call {
-        Call::Consume => consume::consume(shared, slice::from_ref(queue), query).await,
-        Call::Publish => publish::one(shared, queue, query, &parts.headers, body).await,
-        Call::Bulk => publish::many(shared, queue, query, &parts.headers, body).await,
-        Call::Republish(id) => publish::again(shared, queue, id, query, &parts.headers, body).await,
-        Call::Delete(id) => dead::delete_job(shared, queue, id).await,
-        Call::Job(id) => look::job(shared, queue, id).await,
-        Call::Peek => look::peek(shared, queue).await,
-        Call::Size => look::size(shared, queue).await,
-        Call::Destroy => look::destroy(shared, queue).await,
-        Call::DeadHead => dead::head(shared, queue).await,
-        Call::DeadSize => dead::size(shared, queue).await,
-        Call::Respawn => dead::respawn(shared, queue, query).await,
-        Call::DeleteDead => dead::delete(shared, queue, query).await,
-    }
+    Ok(TakenIn::Answered(target.call.as_str(), answer))
 }

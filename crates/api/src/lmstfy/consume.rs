@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::Shared;
 use super::answer::Answer;
 use super::job::Shown;
+use super::limit::Taken;
 use super::query::Query;
 
 /// Most jobs of a call.
@@ -20,28 +21,50 @@ const TTR_MIN: Duration = Duration::from_millis(1);
 /// What the JSON of a job takes beside its data and names, about.
 const JOB_BYTES: usize = 192;
 
-pub(super) async fn consume(
-    shared: &Shared,
-    queues: &[QueueName],
-    query: Query<'_>,
-) -> Result<Answer, Answer> {
-    let want = want(query)?;
-    if queues.is_empty() {
-        return Err(Answer::bad("invalid queue name(s)"));
-    }
-    let (jobs, hand_over) = if want.wait.is_zero() {
-        shared.queues.consume(queues, want).await?
-    } else {
-        match waiting(shared, queues, want).await? {
-            Some(leased) => leased,
-            None => return Err(no_job()),
+/// Who asks for jobs, and may wait for them.
+pub(super) struct Consumer {
+    queues: Vec<QueueName>,
+    want: Want,
+    /// What it takes of its token's limit.
+    taken: Option<Taken>,
+}
+
+impl Consumer {
+    /// # Errors
+    /// 400 for a parameter that cannot be, or no queue at all.
+    pub(super) fn new(
+        queues: Vec<QueueName>,
+        query: Query<'_>,
+        taken: Option<Taken>,
+    ) -> Result<Self, Answer> {
+        let want = want(query)?;
+        if queues.is_empty() {
+            return Err(Answer::bad("invalid queue name(s)"));
         }
-    };
-    if jobs.is_empty() {
-        return Err(no_job());
+        Ok(Self { queues, want, taken })
     }
-    shared.figures.moved("consumed", jobs.len());
-    Ok(Answer::json(StatusCode::OK, written(shared, queues, &jobs, want.max > 1)).handing_over(hand_over))
+
+    /// Its jobs, as soon as there are any.
+    pub(super) async fn answer(self, shared: &Shared) -> Answer {
+        let Self { queues, want, taken } = self;
+        let leased = if want.wait.is_zero() {
+            shared.queues.consume(&queues, want).await.map(Some)
+        } else {
+            waiting(shared, &queues, want).await
+        };
+        match leased {
+            Ok(Some((jobs, hand_over))) if !jobs.is_empty() => {
+                if let Some(taken) = taken {
+                    taken.counts();
+                }
+                shared.figures.moved("consumed", jobs.len());
+                let text = written(shared, &queues, &jobs, want.max > 1);
+                Answer::json(StatusCode::OK, text).handing_over(hand_over)
+            }
+            Ok(_) => Answer::told(StatusCode::NOT_FOUND, "no job available"),
+            Err(problem) => problem.into(),
+        }
+    }
 }
 
 fn want(query: Query<'_>) -> Result<Want, Answer> {
@@ -56,10 +79,6 @@ fn want(query: Query<'_>) -> Result<Want, Answer> {
         wait: Duration::from_secs(wait),
         process: None,
     })
-}
-
-fn no_job() -> Answer {
-    Answer::told(StatusCode::NOT_FOUND, "no job available")
 }
 
 /// Waits for a job; `None` when the server stops. Who hangs up meanwhile is waited for no longer: then this is dropped.

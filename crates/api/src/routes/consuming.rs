@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
+use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
 use compact_str::CompactString;
 use engine::queues::{Held, QueueName, Retry, Want};
 use engine::records::JobId;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use super::Routes;
 use crate::ApiState;
@@ -57,7 +60,7 @@ pub(super) fn routes() -> Routes {
         .gives_nothing(204, "it waits, or is dead")
         .refuses(&[(422, "invalid_duration")]);
     Routes::default()
-        .post("/v1/queues/{ns}/{queue}/consume", consume, consumed)
+        .post("/v1/queues/{ns}/{queue}/consume", Consume, consumed)
         .post("/v1/queues/{ns}/{queue}/ack", ack, acked)
         .post("/v1/queues/{ns}/{queue}/jobs/{id}/ack", ack_one, one_acked)
         .post("/v1/queues/{ns}/{queue}/jobs/{id}/extend", extend, extended)
@@ -74,16 +77,36 @@ fn of_one(summary: &'static str, members: &[(&str, utoipa::openapi::Schema)]) ->
         .refuses(&[UNKNOWN_JOB])
 }
 
-async fn consume(
-    State(api): State<ApiState>,
-    QueuesInPath(queues): QueuesInPath,
-    Text(body): Text,
-) -> Result<Response, Refused> {
-    let want = want(&body)?;
-    // Whoever waits holds nothing that is not needed for that.
-    drop(body);
-    let (jobs, hand_over) = api.queues().consume(&queues, want).await?;
-    let Answer { status, body } = Answer::ok(&ConsumedShape::of(&queues, &jobs));
+/// Consuming, as a handler of its own: what reads the request is in a box that is gone when the consumer waits, so that who waits
+/// holds nothing that is not needed for that.
+#[derive(Clone)]
+struct Consume;
+
+impl Handler<(), ApiState> for Consume {
+    type Future = BoxFuture<'static, Response>;
+
+    fn call(self, request: Request, api: ApiState) -> Self::Future {
+        let asked = asked(request, api.clone()).boxed();
+        async move {
+            match asked.await {
+                Ok((queues, want)) => consume(&api, &queues, want).await.into_response(),
+                Err(refused) => refused.into_response(),
+            }
+        }
+        .boxed()
+    }
+}
+
+async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, Want), Refused> {
+    let (mut parts, body) = request.into_parts();
+    let QueuesInPath(queues) = QueuesInPath::from_request_parts(&mut parts, &api).await?;
+    let Text(body) = Text::from_request(Request::from_parts(parts, body), &api).await?;
+    Ok((queues, want(&body)?))
+}
+
+async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Response, Refused> {
+    let (jobs, hand_over) = api.queues().consume(queues, want).await?;
+    let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs));
     let response = Answer { status, body: body.clone() }.into_response();
     Ok(response.map(|_| hand_over::body(body, move || hand_over.done())))
 }
