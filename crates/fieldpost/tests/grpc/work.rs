@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::work_request::{Acks, Extension, Open, Release};
 use grpc::proto::{NewJob, PublishRequest, WorkRequest, new_job};
 use tonic::Code;
@@ -161,6 +162,38 @@ async fn a_slow_worker_is_not_sent_more_than_it_takes_and_what_it_has_not_taken_
     let mut worker = Worker::open(&mut jobs, &[QUEUE], ready as u32).await;
     let got = worker.jobs(ready as usize).await;
     assert!(got.iter().all(|job| job.attempt == 1), "what was not handed over does not count");
+}
+
+#[tokio::test]
+async fn of_a_lease_in_several_messages_a_worker_keeps_those_that_it_was_sent() {
+    const JOBS: usize = 100;
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    let large = || {
+        let text = format!("\"{}\"", "x".repeat(100_000));
+        NewJob { payload: Some(new_job::Payload::Json(text.into())), ..NewJob::default() }
+    };
+    for _ in 0..JOBS / 10 {
+        jobs.publish(publish((0..10).map(|_| large()).collect())).await.expect("published");
+    }
+    // What the connection takes ahead of the worker is small beside a message.
+    let mut worker_jobs = JobsClient::new(rig.narrow_channel().await);
+    let mut worker = Worker::open(&mut worker_jobs, &[QUEUE], JOBS as u32).await;
+    let sent = worker.hear().await.expect("no refusal").expect("it goes on").jobs;
+    assert!((2..JOBS / 2).contains(&sent.len()), "{} in the first of several messages", sent.len());
+    drop((worker, worker_jobs));
+    let path = format!("/v1/queues/{NS}/{QUEUE}");
+    let back = |figures: &serde_json::Value| figures["ready"].as_u64() >= Some(JOBS as u64 / 2);
+    let _figures: serde_json::Value = rig.api.until(&path, PATIENCE, back).await.expect("others come back");
+    // They would be the first in line.
+    let next = consume(&mut jobs, 1).await;
+    assert_eq!((next.len(), next[0].attempt), (1, 1));
+    assert!(sent.iter().all(|job| job.id < next[0].id), "none of those comes again");
+    let mut other = Worker::open(&mut jobs, &[QUEUE], 0).await;
+    other.ack(&sent, 0).await;
+    let refused: Vec<_> =
+        other.until_acked(sent.len() as u64).await.into_iter().flat_map(|heard| heard.refused).collect();
+    assert_eq!(refused, []);
 }
 
 #[tokio::test]

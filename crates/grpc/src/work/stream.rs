@@ -272,10 +272,9 @@ impl Work {
     }
 
     fn leased(&mut self, (max, leased): Leased) -> Result<(), Problem> {
-        let (jobs, hand_over) = leased?;
+        let (jobs, mut hand_over) = leased?;
         self.asked -= max as u32;
         self.credits -= jobs.len() as u32;
-        let mut hand_over = Some(hand_over);
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             let (mut piece, mut bytes) = (Vec::new(), 0);
@@ -284,8 +283,8 @@ impl Work {
                 let queue = self.opened.queues[job.queue].queue();
                 piece.push(shape::consumed(job, queue));
             }
-            // The leases go with the last piece: if that is not sent, all of them are made anew.
-            let hand_over = if jobs.peek().is_none() { hand_over.take() } else { None };
+            // Each piece with its own leases: what was sent is the worker's, whatever becomes of the others.
+            let hand_over = Some(hand_over.split_first(piece.len()));
             let response = WorkResponse { jobs: piece, ..WorkResponse::default() };
             self.ready.push_back(Answer { response, hand_over });
         }
