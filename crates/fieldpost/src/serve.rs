@@ -74,7 +74,7 @@ async fn serve(
         ready_file::remove(file)
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
     }
-    let http = bind("http.listen", settings.http.listen).await?;
+    let http = bind("http.listen", settings.http.listen)?;
     let mut addresses = Addresses::of(http.local_addr().map_err(because("http.listen"))?);
     let mut tasks = JoinSet::new();
     let threshold = Threshold::open(settings, http, shares, stop, &mut tasks)?;
@@ -148,9 +148,9 @@ impl Threshold {
         if let Some(certificate) = &certificate {
             certificate.register_metrics(&mut metrics);
         }
-        let (app, busy) = front::routers(&front);
-        let limits = gateway::http::Limits { connections_max: shares.http, ..Default::default() };
-        let mut listener = HttpListener::new(http, app, busy, limits).with_open_files(shares.files.clone());
+        let (app, busy) = front::apps(&front);
+        let mut listener = HttpListener::new(http, app, busy, shares.http);
+        listener = listener.with_open_files(shares.files.clone());
         if let Some(source) = &tls {
             listener = listener.with_tls(Arc::clone(source));
         }
@@ -267,8 +267,8 @@ fn notify_settings(settings: &Settings, shares: &Shares) -> notify::Settings {
     }
 }
 
-async fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, Ended> {
-    TcpListener::bind(address).await.map_err(|error| no_listener(key, address, &error))
+fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, Ended> {
+    gateway::listen::bind(address).map_err(|error| no_listener(key, address, &error))
 }
 
 fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {

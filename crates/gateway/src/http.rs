@@ -28,12 +28,11 @@ mod answer;
 mod body;
 mod lines;
 mod listener;
-pub(crate) mod moving;
 mod ndjson;
 mod replay;
 mod room;
 
-pub use listener::{HttpListener, Limits};
+pub use listener::HttpListener;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";

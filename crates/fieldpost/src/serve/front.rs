@@ -2,17 +2,22 @@
 //! 503.
 
 use std::convert::Infallible;
+use std::future::{Ready, ready};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::future::RouteFuture;
+use axum::routing::{any, get_service};
 use base::Problem;
+use futures_util::future::Either;
 use serde::Serialize;
 use tower_service::Service;
+use tracing::instrument::Instrumented;
 use tracing::{Instrument, debug_span};
 
 /// What is behind the HTTP listener.
@@ -46,30 +51,43 @@ impl Front {
 
 /// What callers are answered, and what those are answered that there is no room for: a full server is alive and measured all the
 /// same.
-pub(super) fn routers(front: &Arc<Front>) -> (Router, Router) {
-    let app = Router::new().fallback(any(answer)).with_state(Arc::clone(front));
+pub(super) fn apps(front: &Arc<Front>) -> (App, Router) {
+    let app = App(Arc::clone(front));
     let busy = Router::new()
-        .route("/healthz", get(answer))
-        .route("/readyz", get(answer))
-        .route("/metrics", get(answer))
-        .fallback(any(async || full()))
-        .with_state(Arc::clone(front));
+        .route("/healthz", get_service(app.clone()))
+        .route("/readyz", get_service(app.clone()))
+        .route("/metrics", get_service(app.clone()))
+        .fallback(any(async || full()));
     (app, busy)
+}
+
+/// The API, once it is there. No router, which would be memory of every connection that waits.
+#[derive(Clone)]
+pub(super) struct App(Arc<Front>);
+
+impl Service<Request> for App {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Instrumented<RouteFuture<Infallible>>, Ready<Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match self.0.api.get() {
+            Some(api) => {
+                let span = debug_span!("http", method = %request.method(), path = request.uri().path());
+                Either::Left(api.clone().call(request).instrument(span))
+            }
+            None => Either::Right(ready(Ok(self.0.starting(request.uri().path())))),
+        }
+    }
 }
 
 fn full() -> Response {
     let detail = "there are as many connections as the server takes; try again in a moment";
     unavailable(&Problem::new(503, "too_many_connections", detail))
-}
-
-async fn answer(State(front): State<Arc<Front>>, request: Request) -> Result<Response, Infallible> {
-    match front.api.get() {
-        Some(api) => {
-            let span = debug_span!("http", method = %request.method(), path = request.uri().path());
-            api.clone().call(request).instrument(span).await
-        }
-        None => Ok(front.starting(request.uri().path())),
-    }
 }
 
 /// A problem document (RFC 9457).

@@ -9,7 +9,7 @@ use engine::Engine;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::decode::{self, Rules};
-use gateway::listen::{Arrivals, Speak};
+use gateway::listen::{Arrivals, Guest, Speak};
 use grpc::{Access, Asked, Caller, Grpc};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
@@ -30,12 +30,12 @@ pub(super) async fn open(
     doors: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
     let Some(listen) = ground.settings.grpc.listen else { return Ok(()) };
-    let bound = bind("grpc.listen", listen).await?;
+    let bound = bind("grpc.listen", listen)?;
     addresses.grpc = Some(bound.local_addr().map_err(because("grpc.listen"))?);
     let mut arrivals = Arrivals::new(bound, "grpc", ground.shares.grpc);
     arrivals = arrivals.with_open_files(ground.shares.files.clone());
     if let Some(source) = ground.tls {
-        arrivals = arrivals.with_tls(Arc::clone(source), HTTP_2);
+        arrivals = arrivals.with_tls(Arc::clone(source), Some(HTTP_2));
     }
     let of_reports = engine.clone();
     let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, Rules::of(&of_reports)));
@@ -49,14 +49,15 @@ pub(super) async fn open(
     Ok(())
 }
 
-#[derive(Clone)]
 struct Speaker(Grpc);
 
 impl Speak for Speaker {
-    async fn speak<S>(&self, stream: S)
+    async fn speak<S>(&self, stream: S, guest: Arc<Guest>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        // A connection counts as one long request: it stays as long as it moves, or while there is room.
+        guest.begins();
         self.0.speak(stream).await;
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use api::lmstfy::{Lmstfy, Tokens};
 use axum::Router;
 use engine::Engine;
-use gateway::http::{HttpListener, Limits};
+use gateway::http::HttpListener;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -65,10 +65,9 @@ impl Ground<'_> {
         app: Router,
         doors: &mut JoinSet<()>,
     ) -> Result<SocketAddr, Ended> {
-        let bound = bind(key, listen).await?;
+        let bound = bind(key, listen)?;
         let address = bound.local_addr().map_err(because::<io::Error>(key))?;
-        let limits = Limits { connections_max: self.shares.http, ..Limits::default() };
-        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), limits);
+        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), self.shares.http);
         listener = listener.with_open_files(self.shares.files.clone());
         if let Some(source) = self.tls {
             listener = listener.with_tls(Arc::clone(source));

@@ -18,4 +18,6 @@ mod reports;
 mod rig;
 mod silence;
 mod told;
+#[path = "../wire/mod.rs"]
+#[allow(dead_code, reason = "shared with another test")]
 mod wire;

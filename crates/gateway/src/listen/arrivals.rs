@@ -1,13 +1,16 @@
 //! Connections whose protocol is spoken elsewhere: taken in, given TLS where that is set, counted, and seen out when the server
 //! stops.
 //!
-//! Where there is no room, whoever moves least makes room for a newcomer; where everybody is quick, the newcomer is closed
-//! without a word, because in what protocol to say so is not known here.
+//! Where there is no room, whoever moves least makes room for a newcomer; where everybody is quick, the newcomer is told so if the
+//! protocol has words for that, and closed otherwise. A caller that takes too long to agree on TLS, or takes nothing of what it is
+//! sent, is cut off; what else may take how long is for whoever speaks to say.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -21,12 +24,12 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
 use super::crowd::{Crowd, Guest};
+use super::moving::Moving;
 use super::patience::Patience;
-use super::room::{OpenFiles, Room};
+use super::room::{OpenFiles, Place, Room};
 use super::stopping::stopped;
 use super::tls::{self, HANDSHAKES_MAX, TlsSource};
 use crate::figures::{ByWord, Counted};
-use crate::http::moving::Moving;
 
 /// How long a caller may take nothing of what it is sent.
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -36,11 +39,23 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Speaks a protocol.
-pub trait Speak: Clone + Send + Sync + 'static {
-    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops.
-    fn speak<S>(&self, stream: S) -> impl Future<Output = ()> + Send
+pub trait Speak: Send + Sync + 'static {
+    /// How many at a time are told that there is no room, beyond all others; one more is closed without a word.
+    const TURNED_AWAY_MAX: usize = 0;
+
+    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops, and tells the guest when what it
+    /// asked for begins and ends: until then it is silent.
+    fn speak<S>(&self, stream: S, guest: Arc<Guest>) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// Says on a connection that there is no room, and ends it.
+    fn turn_away<S>(&self, _stream: S) -> impl Future<Output = ()> + Send
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        ready(())
+    }
 }
 
 /// A bound listener.
@@ -52,16 +67,16 @@ pub struct Arrivals {
     connections_max: usize,
     tls: Option<Tls>,
     files: OpenFiles,
-    figures: Figures,
+    figures: Arc<Figures>,
 }
 
 #[derive(Clone, Debug)]
 struct Tls {
     source: TlsSource,
-    protocol: &'static [u8],
+    protocol: Option<&'static [u8]>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Figures {
     connections: Gauge,
     connects: ByWord,
@@ -81,13 +96,20 @@ impl Arrivals {
             shown_out: Counter::default(),
             handshakes: ByWord::new("result"),
         };
-        Self { listener, name, connections_max, tls: None, files: OpenFiles::default(), figures }
+        Self {
+            listener,
+            name,
+            connections_max,
+            tls: None,
+            files: OpenFiles::default(),
+            figures: Arc::new(figures),
+        }
     }
 
-    /// Speaks TLS only, with the certificate that the source has when a connection comes, and agrees on this protocol (ALPN) with
-    /// callers that name any.
+    /// Speaks TLS only, with the certificate that the source has when a connection comes, and agrees on the protocol (ALPN), if one
+    /// is given, with callers that name any.
     #[must_use]
-    pub fn with_tls(mut self, source: TlsSource, protocol: &'static [u8]) -> Self {
+    pub fn with_tls(mut self, source: TlsSource, protocol: Option<&'static [u8]>) -> Self {
         self.tls = Some(Tls { source, protocol });
         self
     }
@@ -101,10 +123,10 @@ impl Arrivals {
 
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let Figures { connections, connects, accept_errors, shown_out, handshakes } = &self.figures;
+        let Figures { connections, connects, accept_errors, shown_out, handshakes } = &*self.figures;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
-        let help = "Connections by what came of them: accepted, dropped";
+        let help = "Connections by what came of them: accepted, dropped, or busy where that can be said";
         connects.register(registry, &format!("fieldpost_{name}_connects"), help);
         let help = "Connections that could not be accepted";
         registry.register(format!("fieldpost_{name}_accept_errors"), help, accept_errors.clone());
@@ -117,13 +139,12 @@ impl Arrivals {
     }
 
     /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some time, and cuts what is left.
-    pub async fn run(self, speaker: impl Speak, mut stop: watch::Receiver<bool>) {
-        let crowd = Arc::new(Crowd::new(Room::within(self.connections_max, self.files.clone())));
-        let turns = self.tls.as_ref().map(|_| Arc::new(Crowd::new(Room::new(HANDSHAKES_MAX))));
-        let (mut patience, mut connections) = (Patience::new(self.name), JoinSet::new());
+    pub async fn run<P: Speak>(self, speaker: P, mut stop: watch::Receiver<bool>) {
+        let (mut door, speaker) = (Door::of::<P>(&self), Arc::new(speaker));
+        let mut connections = JoinSet::new();
         loop {
             let taken = tokio::select! {
-                taken = next(&mut patience, &self.listener, turns.as_ref()) => taken,
+                taken = door.next(&self.listener) => taken,
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
@@ -131,14 +152,23 @@ impl Arrivals {
                 self.figures.accept_errors.inc();
                 continue;
             };
-            let Some(guest) = crowd.enter().await else {
+            let Some(seat) = door.seat().await else {
                 self.figures.connects.count("dropped");
                 continue;
             };
-            self.figures.connects.count("accepted");
-            let connection = Connection { guest: Arc::new(guest), figures: self.figures.clone() };
-            let tls = self.tls.as_ref().map(Tls::config);
-            connections.spawn(connection.greet(stream, tls, turn, speaker.clone(), stop.clone()));
+            self.figures.connects.count(seat.label());
+            let (speaker, figures) = (Arc::clone(&speaker), Arc::clone(&self.figures));
+            let connection = Connection { seat, speaker, figures };
+            if let Err(error) = stream.set_nodelay(true) {
+                debug!(%error, "a connection broke before it began");
+                continue;
+            }
+            match (&self.tls, turn) {
+                (Some(tls), Some(turn)) => {
+                    connections.spawn(connection.greet(stream, tls.config(), turn, stop.clone()))
+                }
+                _ => connections.spawn(connection.speak(stream)),
+            };
         }
         drop(self.listener);
         let all = async { while connections.join_next().await.is_some() {} };
@@ -152,61 +182,99 @@ impl Arrivals {
 impl Tls {
     /// What the certificate's source has now, for this protocol.
     fn config(&self) -> Arc<ServerConfig> {
+        let Some(protocol) = self.protocol else { return self.source.load_full() };
         let mut config = ServerConfig::clone(&self.source.load());
-        config.alpn_protocols = vec![self.protocol.to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         Arc::new(config)
     }
 }
 
-/// The next connection, with its turn to agree on TLS; `None` when there was none to be had.
-async fn next(
-    patience: &mut Patience,
-    listener: &TcpListener,
-    turns: Option<&Arc<Crowd>>,
-) -> Option<(TcpStream, Option<Guest>)> {
-    let turn = match turns {
-        Some(turns) => Some(turns.enter_in_turn().await),
-        None => None,
-    };
-    let (stream, _) = patience.accept(listener).await?;
-    Some((stream, turn))
+/// Where connections come in.
+struct Door {
+    patience: Patience,
+    served: Arc<Crowd>,
+    turned_away: Arc<Room>,
+    /// For those who agree on TLS.
+    handshakes: Option<Arc<Crowd>>,
 }
 
-/// A connection with its place.
-struct Connection {
-    guest: Arc<Guest>,
-    figures: Figures,
+/// A connection's seat, held as long as it lives.
+enum Seat {
+    Served(Guest),
+    TurnedAway(Place),
 }
 
-impl Connection {
+impl Seat {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Served(_) => "accepted",
+            Self::TurnedAway(_) => "busy",
+        }
+    }
+}
+
+impl Door {
+    fn of<P: Speak>(arrivals: &Arrivals) -> Self {
+        let served = Room::within(arrivals.connections_max, arrivals.files.clone());
+        Self {
+            patience: Patience::new(arrivals.name),
+            served: Arc::new(Crowd::new(served)),
+            turned_away: Arc::new(Room::new(P::TURNED_AWAY_MAX)),
+            handshakes: arrivals.tls.as_ref().map(|_| Arc::new(Crowd::new(Room::new(HANDSHAKES_MAX)))),
+        }
+    }
+
+    /// The next connection, with its turn to agree on TLS; `None` when there was none to be had.
+    async fn next(&mut self, listener: &TcpListener) -> Option<(TcpStream, Option<Guest>)> {
+        let turn = match &self.handshakes {
+            Some(handshakes) => Some(handshakes.enter_in_turn().await),
+            None => None,
+        };
+        let (stream, _) = self.patience.accept(listener).await?;
+        Some((stream, turn))
+    }
+
+    /// `None` where even saying that there is no room would take room that is not there.
+    async fn seat(&self) -> Option<Seat> {
+        match self.served.enter().await {
+            Some(guest) => Some(Seat::Served(guest)),
+            None => self.turned_away.take().map(Seat::TurnedAway),
+        }
+    }
+}
+
+/// A connection with its seat.
+struct Connection<P> {
+    seat: Seat,
+    speaker: Arc<P>,
+    figures: Arc<Figures>,
+}
+
+impl<P: Speak> Connection<P> {
+    /// Agrees on TLS first.
     async fn greet(
         self,
         stream: TcpStream,
-        tls: Option<Arc<ServerConfig>>,
-        turn: Option<Guest>,
-        speaker: impl Speak,
+        config: Arc<ServerConfig>,
+        turn: Guest,
         mut stop: watch::Receiver<bool>,
     ) {
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "a connection broke before it began");
-            return;
-        }
-        let (Some(config), Some(turn)) = (tls, turn) else { return self.speak(stream, speaker).await };
         let agreed = tokio::select! {
-            agreed = self.agree(stream, config) => agreed,
+            // In a box that is gone when it is spoken.
+            agreed = Box::pin(self.agree(stream, config)) => agreed,
             () = turn.shown_out() => return self.figures.handshakes.count("too_slow"),
             () = stopped(&mut stop) => return,
         };
-        drop(turn);
+        drop((turn, stop));
         if let Some(stream) = agreed {
-            self.speak(stream, speaker).await;
+            self.speak(stream).await;
         }
     }
 
     /// Agrees on TLS with a caller, if that takes no longer than it may.
-    async fn agree(&self, stream: TcpStream, config: Arc<ServerConfig>) -> Option<TlsStream<TcpStream>> {
+    async fn agree(&self, stream: TcpStream, config: Arc<ServerConfig>) -> Option<Box<TlsStream<TcpStream>>> {
         let (result, stream) = match timeout(HANDSHAKE_MAX, tls::handshake(stream, config)).await {
-            Ok(Ok(stream)) => ("agreed", Some(stream)),
+            Ok(Ok(stream)) => ("agreed", Some(Box::new(stream))),
             Ok(Err(tls::Disagreed)) => ("failed", None),
             Err(_) => ("too_slow", None),
         };
@@ -214,19 +282,30 @@ impl Connection {
         stream
     }
 
-    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, speaker: impl Speak) {
-        let _counted = Counted::new(&self.figures.connections);
-        // A connection counts as one long request: it stays as long as it moves, or while there is room.
-        self.guest.begins();
-        let stream = Moving::new(stream, STALL_MAX, Some(Arc::clone(&self.guest)));
-        tokio::select! {
-            // Boxed so that a connection takes no room for both.
-            () = Box::pin(speaker.speak(stream)) => {}
-            () = self.guest.shown_out() => {
-                self.figures.shown_out.inc();
-                debug!("a slow connection makes room for another");
+    /// What is spoken is in a box, so that a connection takes no room for what it needed before that.
+    fn speak<S>(self, stream: S) -> BoxFuture<'static, ()>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let Self { seat, speaker, figures } = self;
+        async move {
+            let _counted = Counted::new(&figures.connections);
+            match seat {
+                Seat::TurnedAway(_place) => speaker.turn_away(Moving::new(stream, STALL_MAX, None)).await,
+                Seat::Served(guest) => {
+                    let guest = Arc::new(guest);
+                    let stream = Moving::new(stream, STALL_MAX, Some(Arc::clone(&guest)));
+                    tokio::select! {
+                        () = speaker.speak(stream, Arc::clone(&guest)) => {}
+                        () = guest.shown_out() => {
+                            figures.shown_out.inc();
+                            debug!("a slow connection makes room for another");
+                        }
+                    }
+                }
             }
         }
+        .boxed()
     }
 }
 
@@ -240,14 +319,14 @@ mod tests {
     use super::*;
 
     /// Says everything again, until nothing more comes or the server stops.
-    #[derive(Clone)]
     struct Echo(watch::Receiver<bool>);
 
     impl Speak for Echo {
-        async fn speak<S>(&self, mut stream: S)
+        async fn speak<S>(&self, mut stream: S, guest: Arc<Guest>)
         where
             S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         {
+            guest.begins();
             let mut stop = self.0.clone();
             let mut byte = [0];
             loop {
@@ -262,12 +341,14 @@ mod tests {
         }
     }
 
-    async fn serve(connections_max: usize) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Figures) {
+    async fn serve(
+        connections_max: usize,
+    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<Figures>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let stop = watch::Sender::new(false);
         let arrivals = Arrivals::new(listener, "test", connections_max);
-        let figures = arrivals.figures.clone();
+        let figures = Arc::clone(&arrivals.figures);
         let running = tokio::spawn(arrivals.run(Echo(stop.subscribe()), stop.subscribe()));
         (address, stop, running, figures)
     }

@@ -53,7 +53,7 @@ struct Seat {
 
 /// A connection's seat; free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub struct Guest {
     crowd: Arc<Crowd>,
     number: u64,
     seat: Arc<Seat>,
@@ -157,12 +157,12 @@ impl Seat {
 
 impl Guest {
     /// Its request has begun.
-    pub(crate) fn begins(&self) {
+    pub fn begins(&self) {
         self.turn(true);
     }
 
     /// Its request is answered, and it may be silent.
-    pub(crate) fn pauses(&self) {
+    pub fn pauses(&self) {
         self.turn(false);
     }
 

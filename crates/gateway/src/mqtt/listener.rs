@@ -9,15 +9,16 @@ use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, debug_span};
 
 use super::Shared;
 use super::greeting::{NotGreeted, greet};
-use super::limits::{BACKLOG, Limits, TCP_KEEPALIVE};
+use super::limits::{Limits, TCP_KEEPALIVE};
 use super::logins::Logins;
+use crate::listen;
 use crate::listen::crowd::{Crowd, Guest};
 use crate::listen::patience::Patience;
 use crate::listen::room::{OpenFiles, Room};
@@ -39,10 +40,7 @@ impl MqttListener {
     /// # Errors
     /// When the address cannot be bound.
     pub async fn bind(address: SocketAddr, engine: Engine, limits: Limits) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(BACKLOG)?;
+        let listener = listen::bind(address)?;
         Ok(Self { listener, shared: Shared::new(engine, limits), tls: None, files: OpenFiles::default() })
     }
 

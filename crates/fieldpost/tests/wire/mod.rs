@@ -1,4 +1,6 @@
 //! One HTTP request over a socket of its own, byte for byte as a row says: also such as no client library would send.
+//!
+//! Shared by the tests of several listeners; what they expect is theirs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -52,8 +54,7 @@ pub(crate) async fn ask(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let stream = timeout(PATIENCE, TcpStream::connect(address)).await.expect("in time");
-    ask_over(stream.expect("it listens"), method, path, headers, body).await
+    send(address, &head(method, path, headers), body).await
 }
 
 /// Asks over a connection that is there.
@@ -64,16 +65,40 @@ pub(crate) async fn ask_over(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Answer {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-    for (name, value) in headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
-    let exchange = async {
-        stream.write_all(&[head.as_bytes(), body].concat()).await.expect("it reads");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.expect("it answers");
-        answer
-    };
-    Answer::read(&timeout(PATIENCE, exchange).await.expect("in time"))
+    write(&mut stream, &head(method, path, headers), body).await;
+    read(stream).await
+}
+
+/// Sends `head`, whose lines end in `\n` here, and `body`, and reads until the server ends the connection. The length of the
+/// body and the end of the head are added.
+pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
+    read(begin(address, head, body).await).await
+}
+
+/// Sends a request, and leaves its answer to be read.
+pub(crate) async fn begin(address: SocketAddr, head: &str, body: &[u8]) -> TcpStream {
+    let stream = timeout(PATIENCE, TcpStream::connect(address)).await.expect("in time");
+    let mut stream = stream.expect("it listens");
+    write(&mut stream, head, body).await;
+    stream
+}
+
+fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+    let headers: String = headers.iter().map(|(name, value)| format!("\n{name}: {value}")).collect();
+    format!("{method} {path} HTTP/1.1\nHost: localhost{headers}")
+}
+
+async fn write(stream: &mut (impl AsyncWrite + Unpin), head: &str, body: &[u8]) {
+    let has_body = !body.is_empty();
+    let length = if has_body { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
+    let head = head.replace('\n', "\r\n");
+    let head = format!("{head}\r\nConnection: close\r\n{length}\r\n");
+    let request = [head.as_bytes(), body].concat();
+    timeout(PATIENCE, stream.write_all(&request)).await.expect("in time").expect("it reads");
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin) -> Answer {
+    let mut answer = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("in time").expect("it answers");
+    Answer::read(&answer)
 }

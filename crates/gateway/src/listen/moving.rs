@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::listen::crowd::Guest;
+use super::crowd::Guest;
 
 /// A stream of one connection.
 pub(crate) struct Moving<S> {
