@@ -48,10 +48,22 @@ impl Answer {
         Self::json(status, &document)
     }
 
+    /// What became of a request, shown by `show` if it was done.
+    pub(crate) fn of<T>(made: &Result<T, Problem>, show: impl FnOnce(&T) -> Self) -> Self {
+        made.as_ref().map_or_else(Self::refused, show)
+    }
+
     /// The form in which the store keeps it: two bytes of status, and the body.
     pub(crate) fn stored(&self) -> Arc<[u8]> {
         let status = self.status.as_u16().to_be_bytes();
         status.into_iter().chain(self.body.iter().copied()).collect()
+    }
+
+    /// Reads one back that was kept with what it is about.
+    pub(crate) fn kept(stored: &[u8]) -> Result<Self, Problem> {
+        let unreadable =
+            || Problem::new(500, "internal_error", "the answer that is kept of this request cannot be read");
+        Self::from_stored(stored).ok_or_else(unreadable)
     }
 
     /// Reads it back; `None` for what was never one.

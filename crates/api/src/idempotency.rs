@@ -1,10 +1,11 @@
 //! `Idempotency-Key`: a request that creates something and is repeated gets the answer of the first one.
 //!
 //! A key belongs to method, path and token. Its answer, refusals too, is kept in the store for 24 hours before it is given: a repeat
-//! finds it there after a restart too. Only where the server is killed between doing and keeping is a repeat, whose first request
-//! nobody was answered, done again. What publishes jobs is kept together with the jobs, so that there is no such gap: see
-//! [`Creation::kept_with_jobs`]. "Not now" is not kept. A repeat that comes while the first request is under way waits for it: for
-//! that, keys are remembered in memory, beyond the limits below the newest only, and a metric tells how many were forgotten early.
+//! finds it there after a restart too. What happens in one partition is kept in the batch of what was done as well, so that a repeat
+//! does nothing again wherever the server was killed; the answer by key alone is for repeats that name something else. What publishes
+//! jobs needs no more than the former: see [`Creation::kept_with_jobs`]. "Not now" is not kept. A repeat that comes while the first
+//! request is under way waits for it: for that, keys are remembered in memory, beyond the limits below the newest only, and a metric
+//! tells how many were forgotten early.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ use crate::body::Text;
 use crate::problem::Refused;
 
 const HEADER: &str = "idempotency-key";
+/// The code of a refusal: the key is that of another request.
+const REUSED: &str = "idempotency_key_reused";
 /// Longest key, in characters: four times a UUID with room to spare.
 pub(crate) const KEY_CHARS_MAX: usize = 255;
 /// How long an answer is remembered.
@@ -56,23 +59,24 @@ impl FromRequest<ApiState> for Creation {
 }
 
 impl Creation {
-    /// Makes what the body asks for, or gives the answer that was given before.
+    /// Makes what the body asks for, or gives the answer that was given before. Whoever makes it keeps its answer with it, under the key
+    /// that it is given, where it can.
     ///
     /// # Errors
     /// `idempotency_key_reused` when the key came with another body before.
     pub(crate) async fn once<F>(
         self,
         api: &ApiState,
-        make: impl FnOnce(ApiState, String) -> F,
+        make: impl FnOnce(ApiState, String, Option<Once>) -> F,
     ) -> Result<Answer, Refused>
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
-        let Some(key) = self.key else { return Ok(make(api.clone(), self.body).await?) };
+        let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
         let (remembered, now) = (&api.shared.remembered, api.engine().clock().now());
         let kept = remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
         let once = Once { key: AnswerKey(front(&key)), body: front(&kept.body) };
-        let made = kept_in_store(api.engine().queues(), once, make(api.clone(), self.body));
+        let made = kept_in_store(api.engine().queues(), once, make(api.clone(), self.body, Some(once)));
         Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
     }
 
@@ -94,7 +98,11 @@ async fn kept_in_store(
     if let Some(answer) = queues.recall(once).await?.as_deref().and_then(Answer::from_stored) {
         return Ok(answer);
     }
-    let answer = make.await.unwrap_or_else(|problem| Answer::refused(&problem));
+    let answer = match make.await {
+        // The key is that of another request.
+        Err(problem) if problem.code == REUSED => return Err(problem),
+        made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
+    };
     if !answer.status.is_server_error() {
         queues.remember(once, answer.stored()).await?;
     }
@@ -147,7 +155,14 @@ async fn answer_of(
 ) -> Answer {
     let answering = tokio::spawn(async move {
         let make = async {
-            let answer = make.await.unwrap_or_else(|problem| Answer::refused(&problem));
+            let answer = match make.await {
+                Err(problem) if problem.code == REUSED => {
+                    // The store knows the key with another body, so it is remembered with the wrong one.
+                    remembered.forget(key, &kept);
+                    return Err(Answer::refused(&problem));
+                }
+                made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
+            };
             if answer.status.is_server_error() {
                 return Err(answer);
             }
@@ -231,6 +246,15 @@ impl Remembered {
         table.make_room(KEYS_MAX);
     }
 
+    /// Forgets a key that has no answer, unless it is another's by now.
+    fn forget(&self, key: Digest, kept: &Arc<Kept>) {
+        let mut table = self.table();
+        if table.kept.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.kept, kept)) {
+            table.kept.remove(&key);
+            table.oldest_first.retain(|(_, other)| *other != key);
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -260,7 +284,7 @@ impl Table {
 
 fn reused() -> Problem {
     let detail = "the Idempotency-Key came with another body before; a new request needs a new key";
-    Problem::not_allowed("idempotency_key_reused", detail)
+    Problem::not_allowed(REUSED, detail)
 }
 
 #[cfg(test)]

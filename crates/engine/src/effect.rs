@@ -1,6 +1,8 @@
 //! What the outside sees of a step, held until its batch is durable. Dropping an effect tells its receiver that the outcome is
 //! unknown.
 
+use std::sync::Arc;
+
 use base::{ClientId, Incarnation, PartitionId, Problem};
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot;
@@ -51,6 +53,8 @@ pub enum Effect {
     Imported(Reply<Vec<(u32, Answered<Imported>)>>, Vec<(u32, Answered<Imported>)>),
     /// A client was registered or changed, or that was refused.
     Client(Reply<Answered<Client>>, Answered<Box<Client>>),
+    /// What a request that may come again is answered, in its form.
+    Written(Reply<Answered<Arc<[u8]>>>, Answered<Arc<[u8]>>),
     /// Something was done, or refused.
     Done(Reply<Answered<()>>, Answered<()>),
     /// Refused reports are kept.
@@ -86,6 +90,7 @@ impl Effect {
             Self::Device(reply, answer) => reply.send(answer.map(|device| *device)),
             Self::Imported(reply, outcomes) => reply.send(outcomes),
             Self::Client(reply, answer) => reply.send(answer.map(|client| *client)),
+            Self::Written(reply, answer) => reply.send(answer),
             Self::Done(reply, answer) => reply.send(answer),
             Self::Kept(reply) => reply.send(()),
             Self::Swept(reply, more) => reply.send(more),

@@ -3,13 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::{
-    ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash, random,
-};
-use fleet::Made;
+use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
 use prometheus_client::registry::Registry as MetricsRegistry;
 use records::{Client, Reservation};
 use store::{Store, StoreError};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -30,8 +28,10 @@ use crate::{
 };
 
 mod importing;
+mod repeating;
 mod starting;
 
+use repeating::{made, unguessable};
 use starting::Starting;
 
 /// A running engine. Cheap to clone; every clone is the same engine.
@@ -183,8 +183,7 @@ impl Engine {
     /// # Errors
     /// 404 for an unknown client; see [`Engine::create_client`].
     pub async fn rotate_secret(&self, id: ClientId) -> Result<Client, Problem> {
-        let no_chance = |_| Problem::unavailable("the system has no source of randomness");
-        let secret = Box::new(random::unguessable().map_err(no_chance)?);
+        let secret = Box::new(unguessable()?);
         ask(&self.shared.registry, |reply| RegistryInput::Rotate { id, secret, reply }).await?
     }
 
@@ -223,12 +222,7 @@ impl Engine {
     /// # Errors
     /// A problem that says what is wrong; 503 when not accepting. The same for every call below.
     pub async fn create_client(&self, client: NewClient) -> Result<Client, Problem> {
-        let no_chance = |_| Problem::unavailable("the system has no source of randomness");
-        let made = Made {
-            id: random::unguessable().map_err(no_chance)?,
-            secret: random::unguessable().map_err(no_chance)?,
-        };
-        let (client, made) = (Box::new(client), Box::new(made));
+        let (client, made) = (Box::new(client), Box::new(made()?));
         ask(&self.shared.registry, |reply| RegistryInput::Create { client, made, reply }).await?
     }
 
@@ -451,8 +445,21 @@ impl<I> Door<I> {
     }
 }
 
-pub(crate) async fn send<I>(door: &Door<I>, input: I) -> Result<(), NotAccepting> {
-    door.inbox.send(input).await.map_err(|_| NotAccepting)
+/// Sends an input, as soon as there is room for it.
+pub(crate) fn send<I>(door: &Door<I>, input: I) -> impl Future<Output = Result<(), NotAccepting>> {
+    // Nobody is overtaken: a place that is free is that of who waits longest. What waits is in a box, so that who waits for an answer
+    // afterwards takes no room for what was asked.
+    let sent = match door.inbox.try_send(input) {
+        Ok(()) => Ok(None),
+        Err(TrySendError::Full(input)) => Ok(Some(Box::pin(door.inbox.send(input)))),
+        Err(TrySendError::Closed(_)) => Err(NotAccepting),
+    };
+    async move {
+        match sent? {
+            None => Ok(()),
+            Some(sending) => sending.await.map_err(|_| NotAccepting),
+        }
+    }
 }
 
 /// Sends the input that `make` makes around a reply, and waits for the answer.

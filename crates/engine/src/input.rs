@@ -1,5 +1,7 @@
 //! What goes into a device partition.
 
+use std::sync::Arc;
+
 use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
 use records::{DeviceSlot, Reservation};
@@ -8,6 +10,7 @@ use crate::effect::{Answered, Reply};
 use crate::intake::{Report, SlicePart};
 use crate::lanes::{AttemptDue, AttemptEnd};
 use crate::queries::Device;
+use crate::repeats::Form;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
 #[derive(Debug)]
@@ -131,6 +134,22 @@ pub enum Input {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
+    /// What a request asks that may come again.
+    Repeatable {
+        /// What to do, and how it is answered.
+        act: Repeatable,
+        /// Gets the answer in that form.
+        reply: Reply<Answered<Arc<[u8]>>>,
+    },
+}
+
+/// What may be asked of devices by requests that may come again.
+#[derive(Debug)]
+pub enum Repeatable {
+    /// Register a device.
+    CreateDevice(Box<CheckedDevice>, Form<Device>),
+    /// Send a delivery again now.
+    RetryDelivery(EntityId, Form<()>),
 }
 
 /// A report with what its way to the partition already cost.

@@ -23,7 +23,9 @@ mod feed_clock;
 mod handle;
 mod hashed;
 mod metrics;
+mod recent;
 mod refusals;
+mod repeats;
 
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
@@ -34,5 +36,6 @@ pub use lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
 pub use queries::Queries;
 pub use queues::Queues;
 pub use records;
+pub use repeats::Form;
 pub use settings::Settings;
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};

@@ -12,6 +12,7 @@ mod loading;
 mod pair;
 mod quarantine;
 mod registration;
+mod repeating;
 mod reports;
 mod resending;
 mod stale;
@@ -33,6 +34,7 @@ use crate::effect::Effect;
 use crate::hashed::HashMap;
 use crate::input::Input;
 use crate::machine::{Machine, Moment, Step};
+use crate::repeats::Answers;
 use crate::settings::Settings;
 use crate::unsettled::{Fetch, Unsettled};
 use counting::{Counted, Group, Groups};
@@ -74,6 +76,8 @@ pub struct Partition {
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
     unsettled: Unsettled,
+    /// What requests were answered that may come again.
+    answers: Answers,
     /// What loading found to be written; the first batch begins with it.
     opening: Vec<Op>,
     /// Reports that a step took but had no room for; the next begins with them.
@@ -171,12 +175,13 @@ impl Machine for Partition {
             self.apply(input, &mut turn)?;
             takes_more = turn.has_room();
         }
-        let more = self.advance(&mut turn);
+        let more = self.advance(&mut turn) | self.answers.forget(repeating::within(&mut turn))?;
         self.seal(turn, more)
     }
 
     fn settled(&mut self, seq: u64) {
         self.unsettled.settle(seq);
+        self.answers.settle(seq);
     }
 
     fn close(&mut self) {
@@ -191,7 +196,8 @@ impl Machine for Partition {
         let next_move = || keeping::next_move(now, &self.settings.keep, self.head.kept_from);
         let days_are_over = (self.head.seq > 0).then(next_move).flatten();
         let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup()];
-        own.into_iter().chain([self.quarantine.next_wakeup(), days_are_over]).flatten().min()
+        let kept = [self.quarantine.next_wakeup(), self.answers.next_wakeup(), days_are_over];
+        own.into_iter().chain(kept).flatten().min()
     }
 }
 
@@ -282,6 +288,7 @@ impl Partition {
             Input::RetryDelivery { id, reply } => {
                 Effect::Done(reply, answered(self.retry_delivery(id, turn))?)
             }
+            Input::Repeatable { act, reply } => Effect::Written(reply, self.repeatable(act, turn)?),
         };
         turn.effects.push(effect);
         Ok(())

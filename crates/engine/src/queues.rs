@@ -16,7 +16,6 @@ mod input;
 mod job;
 mod name;
 pub mod partition;
-mod recent;
 mod told;
 
 pub use calls::{Acked, Queues};

@@ -11,7 +11,9 @@ use store::{Resident, Store, StoreError};
 
 use crate::effect::{Answered, Effect, Reply};
 use crate::machine::{Machine, Moment, Step};
+use crate::partition::answered;
 use crate::refusals::unknown_client;
+use crate::repeats::{Answers, Form, Within};
 use crate::settings::Settings;
 use crate::unsettled::Fetch;
 
@@ -64,6 +66,34 @@ pub enum RegistryInput {
         /// Gets the client that was removed.
         reply: Reply<Answered<Client>>,
     },
+    /// What a request asks that may come again.
+    Repeatable {
+        /// What to do.
+        act: RepeatableOfClients,
+        /// How it is answered.
+        form: Form<Client>,
+        /// Gets the answer in that form.
+        reply: Reply<Answered<Arc<[u8]>>>,
+    },
+}
+
+/// What may be asked of clients by requests that may come again.
+#[derive(Debug)]
+pub enum RepeatableOfClients {
+    /// Register one.
+    Create {
+        /// As asked for.
+        client: Box<NewClient>,
+        /// For what was left out.
+        made: Box<Made>,
+    },
+    /// Give one another secret.
+    Rotate {
+        /// The client.
+        id: ClientId,
+        /// The secret.
+        secret: Box<[u8; 32]>,
+    },
 }
 
 /// The registry partition.
@@ -72,6 +102,17 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
+    answers: Answers,
+}
+
+/// What one step collects.
+struct Turn<'a> {
+    now: Timestamp,
+    /// The number that the batch will have.
+    seq: u64,
+    ops: Vec<Op>,
+    effects: Vec<Effect>,
+    fetch: &'a dyn Fetch,
 }
 
 impl Registry {
@@ -86,7 +127,8 @@ impl Registry {
                 clients.insert(client.id.clone(), *client);
             }
         })?;
-        Ok(Self { settings: Arc::clone(settings), head, clients })
+        let answers = Answers::load(&*store.view(PartitionId::REGISTRY)?)?;
+        Ok(Self { settings: Arc::clone(settings), head, clients, answers })
     }
 
     /// The clients it loaded.
@@ -94,57 +136,90 @@ impl Registry {
         self.clients.values()
     }
 
-    fn apply(&mut self, now: Timestamp, input: RegistryInput, ops: &mut Vec<Op>, effects: &mut Vec<Effect>) {
+    fn apply(&mut self, input: RegistryInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         match input {
             RegistryInput::Create { client, made, reply } => {
-                let answer = self.create(now, *client, &made);
-                let answer = answer.map(|client| self.put(client, ops, effects));
-                effects.push(Effect::Client(reply, answer));
+                let answer = self.create(*client, &made, turn).map(Box::new);
+                turn.effects.push(Effect::Client(reply, answer));
+            }
+            RegistryInput::Repeatable { act, form, reply } => {
+                let answer = self.repeatable(act, form, turn)?;
+                turn.effects.push(Effect::Written(reply, answer));
             }
             RegistryInput::Patch { id, patch, reply } => {
                 let rules = self.settings.registry_rules();
                 let answer = self.known(&id).and_then(|present| patch.merged(&rules, present));
                 let was = self.clients.get(&id).is_none_or(|client| client.enabled);
-                let answer = answer.map(|client| self.put(client, ops, effects));
+                let answer = answer.map(|client| self.put(client, turn));
                 if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
-                    effects.push(Effect::Reached(client.incarnation));
+                    turn.effects.push(Effect::Reached(client.incarnation));
                 }
-                effects.push(Effect::Client(reply, answer));
+                turn.effects.push(Effect::Client(reply, answer.map(Box::new)));
             }
             RegistryInput::Rotate { id, secret, reply } => {
-                let rotated = self.known(&id).map(|present| rotated(present, &secret[..], now));
-                let answer = rotated.map(|client| self.put(client, ops, effects));
-                effects.push(Effect::Client(reply, answer));
+                let answer = self.rotate(&id, &secret[..], turn).map(Box::new);
+                turn.effects.push(Effect::Client(reply, answer));
             }
             RegistryInput::Disable { client, url, reply } => {
                 let is_meant = |present: &&Client| present.incarnation == client && present.url == url;
                 if let Some(present) = self.clients.values().find(is_meant).filter(|present| present.enabled)
                 {
                     let disabled = Client { enabled: false, ..present.clone() };
-                    self.put(disabled, ops, effects);
+                    self.put(disabled, turn);
                 }
-                effects.push(Effect::Done(reply, Ok(())));
+                turn.effects.push(Effect::Done(reply, Ok(())));
             }
             RegistryInput::Delete { id, reply } => {
                 let answer = self.clients.remove(&id).ok_or_else(|| unknown_client(&id));
                 if answer.is_ok() {
-                    ops.push(Op::DeleteClient(id.clone()));
-                    effects.push(Effect::DirectoryRemove(id));
+                    turn.ops.push(Op::DeleteClient(id.clone()));
+                    turn.effects.push(Effect::DirectoryRemove(id));
                 }
-                effects.push(Effect::Client(reply, answer.map(Box::new)));
+                turn.effects.push(Effect::Client(reply, answer.map(Box::new)));
             }
         }
+        Ok(())
     }
 
-    fn create(&mut self, now: Timestamp, client: NewClient, made: &Made) -> Result<Client, Problem> {
+    /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then that is the answer.
+    fn repeatable(
+        &mut self,
+        act: RepeatableOfClients,
+        form: Form<Client>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Answered<Arc<[u8]>>, StoreError> {
+        if let Some(once) = form.once {
+            match answered(self.answers.recall(once, turn.within()))? {
+                Ok(None) => {}
+                Ok(Some(kept)) => return Ok(Ok(kept)),
+                Err(reused) => return Ok(Err(reused)),
+            }
+        }
+        let answer = match act {
+            RepeatableOfClients::Create { client, made } => self.create(*client, &made, turn),
+            RepeatableOfClients::Rotate { id, secret } => self.rotate(&id, &secret[..], turn),
+        };
+        let written = (form.write)(&answer);
+        if let Some(once) = form.once {
+            self.answers.remember(once, Arc::clone(&written), turn.within());
+        }
+        Ok(Ok(written))
+    }
+
+    fn create(&mut self, client: NewClient, made: &Made, turn: &mut Turn<'_>) -> Result<Client, Problem> {
         let incarnation = Incarnation(self.head.next_incarnation);
-        let client = client.register(&self.settings.registry_rules(), made, incarnation, now)?;
+        let client = client.register(&self.settings.registry_rules(), made, incarnation, turn.now)?;
         if self.clients.contains_key(&client.id) {
             let detail = format!("client {} is registered already; PATCH changes it", client.id);
             return Err(Problem::conflict("exists", detail));
         }
         self.head.next_incarnation += 1;
-        Ok(client)
+        Ok(self.put(client, turn))
+    }
+
+    fn rotate(&mut self, id: &ClientId, secret: &[u8], turn: &mut Turn<'_>) -> Result<Client, Problem> {
+        let rotated = rotated(self.known(id)?, secret, turn.now);
+        Ok(self.put(rotated, turn))
     }
 
     fn known(&self, id: &ClientId) -> Result<&Client, Problem> {
@@ -152,13 +227,13 @@ impl Registry {
     }
 
     /// The directory is fed before the caller is answered, so that the caller finds what it made.
-    fn put(&mut self, client: Client, ops: &mut Vec<Op>, effects: &mut Vec<Effect>) -> Box<Client> {
+    fn put(&mut self, client: Client, turn: &mut Turn<'_>) -> Client {
         if self.clients.get(&client.id) != Some(&client) {
-            ops.push(Op::PutClient(Box::new(client.clone())));
-            effects.push(Effect::DirectoryPut(Box::new(client.clone())));
+            turn.ops.push(Op::PutClient(Box::new(client.clone())));
+            turn.effects.push(Effect::DirectoryPut(Box::new(client.clone())));
             self.clients.insert(client.id.clone(), client.clone());
         }
-        Box::new(client)
+        client
     }
 }
 
@@ -179,24 +254,28 @@ impl Machine for Registry {
         &mut self,
         moment: Moment,
         inputs: &mut dyn Iterator<Item = RegistryInput>,
-        _: &dyn Fetch,
+        fetch: &dyn Fetch,
     ) -> Result<Step, StoreError> {
-        let now = moment.now.max(self.head.now);
-        let mut batch = Batch::new(PartitionId::REGISTRY);
-        let mut effects = Vec::new();
+        let (now, seq) = (moment.now.max(self.head.now), self.head.seq + 1);
+        let mut turn = Turn { now, seq, ops: Vec::new(), effects: Vec::new(), fetch };
         for input in inputs {
-            self.apply(now, input, &mut batch.ops, &mut effects);
+            self.apply(input, &mut turn)?;
         }
-        let batch = (!batch.ops.is_empty()).then(|| {
-            self.head.seq += 1;
+        let more = self.answers.forget(turn.within())?;
+        let batch = (!turn.ops.is_empty()).then(|| {
+            self.head.seq = seq;
             self.head.now = now;
+            let mut batch = Batch::new(PartitionId::REGISTRY);
+            batch.ops = turn.ops;
             batch.head = self.head.clone();
             batch
         });
-        Ok(Step { batch, effects, more: false })
+        Ok(Step { batch, effects: turn.effects, more })
     }
 
-    fn settled(&mut self, _: u64) {}
+    fn settled(&mut self, seq: u64) {
+        self.answers.settle(seq);
+    }
 
     fn has_unfinished(&self) -> bool {
         false
@@ -205,6 +284,12 @@ impl Machine for Registry {
     fn close(&mut self) {}
 
     fn next_wakeup(&self, _: Timestamp) -> Option<Timestamp> {
-        None
+        self.answers.next_wakeup()
+    }
+}
+
+impl Turn<'_> {
+    fn within(&mut self) -> Within<'_> {
+        Within { now: self.now, seq: self.seq, fetch: self.fetch, ops: &mut self.ops }
     }
 }

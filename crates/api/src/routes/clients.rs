@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem};
-use engine::Queries;
+use engine::queues::Once;
 use engine::records::Client;
+use engine::{Form, Queries};
 
 use super::Routes;
 use crate::ApiState;
@@ -64,9 +65,11 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String| {
-        let client = api.engine().create_client(shape::new_client(&body)?).await?;
-        Ok(Answer::created(&NewClientShape::from(&client)))
+    let create = async |api: ApiState, body: String, once: Option<Once>| {
+        let write =
+            |made: &_| Answer::of(made, |client| Answer::created(&NewClientShape::from(client))).stored();
+        let form = Form { once, write };
+        Answer::kept(&api.engine().create_client_as(shape::new_client(&body)?, form).await?)
     };
     creation.once(&api, create).await
 }
@@ -119,20 +122,22 @@ async fn rotate_secret(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let rotate = async move |api: ApiState, _: String| {
-        let client = api.engine().rotate_secret(id).await?;
-        Ok(Answer::ok(&SecretShape::from(&client)))
+    let rotate = async move |api: ApiState, _: String, once: Option<Once>| {
+        let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
+        let form = Form { once, write };
+        Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
     };
     creation.once(&api, rotate).await
 }
 
-/// A test goes out also to a client that is disabled: that is when one wants to know.
+/// A test goes out also to a client that is disabled: that is when one wants to know. What went out is with the receiver: a repeat
+/// whose first answer was lost with the server sends another.
 async fn test(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let test = async move |api: ApiState, _: String| {
+    let test = async move |api: ApiState, _: String, _: Option<Once>| {
         let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
         let tester = api.shared.tester.get();
         let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
@@ -141,12 +146,13 @@ async fn test(
     creation.once(&api, test).await
 }
 
+/// Happens in all partitions, some devices at a time: a repeat whose first answer was lost with the server tells once more.
 async fn resend(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let resend = async move |api: ApiState, _: String| {
+    let resend = async move |api: ApiState, _: String, _: Option<Once>| {
         api.engine().resend(id).await?;
         Ok(Answer::accepted())
     };

@@ -4,9 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::id::DELIVERY_ID_PREFIX;
-use engine::Queries;
 use engine::queries::{DeliveryFilter, FeedKey};
+use engine::queues::Once;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
+use engine::{Form, Queries};
 
 use super::Routes;
 use crate::ApiState;
@@ -96,9 +97,9 @@ async fn retry(
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: String| {
-        api.engine().retry_delivery(id).await?;
-        Ok(Answer::accepted())
+    let retry = async move |api: ApiState, _: String, once: Option<Once>| {
+        let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
+        Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };
     creation.once(&api, retry).await
 }

@@ -3,9 +3,10 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
-use engine::Queries;
 use engine::queries::{Device, DeviceFilter};
+use engine::queues::Once;
 use engine::records::Connection;
+use engine::{Form, Queries};
 
 use super::Routes;
 use crate::ApiState;
@@ -55,9 +56,11 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String| {
-        let device = api.engine().create_device(shape::new_device(&body)?).await?;
-        Ok(Answer::created(&DeviceShape::from(&device)))
+    let create = async |api: ApiState, body: String, once: Option<Once>| {
+        let write =
+            |made: &_| Answer::of(made, |device| Answer::created(&DeviceShape::from(device))).stored();
+        let form = Form { once, write };
+        Answer::kept(&api.engine().create_device_as(shape::new_device(&body)?, form).await?)
     };
     creation.once(&api, create).await
 }

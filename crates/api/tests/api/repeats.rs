@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use base::PartitionId;
+use base::{ClientId, PartitionId};
 use store::Planned;
 
 use crate::rig::{Answer, Server, check_form, request};
@@ -46,6 +47,48 @@ async fn a_repeat_after_a_restart_gets_the_same_answer() {
     let again = send(&server, "POST /v1/clients", "k", CLIENT).await;
     assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
     assert_eq!(clients(&server).await, 1);
+}
+
+/// What is done is durable, and then the server dies before it answers.
+async fn cut_off(server: Server, call: &str, body: &str) -> Server {
+    server.store.plan(PartitionId::of_queues(0), Planned::UnknownLost);
+    assert_eq!(send(&server, call, "k", body).await.status, 503, "{call}");
+    server.restart().await
+}
+
+#[tokio::test]
+async fn a_repeat_whose_first_answer_was_lost_with_the_server_does_nothing_again() {
+    let server = cut_off(Server::start_with(1, Router::new()).await, "POST /v1/clients", CLIENT).await;
+    assert_eq!(clients(&server).await, 1);
+    let client = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!((client.status, clients(&server).await), (201, 1), "{}", client.text);
+
+    let path = format!("/v1/clients/{}", client.json()["id"].as_str().expect("an id"));
+    let rotation = format!("POST {path}/rotate-secret");
+    let server = cut_off(server, &rotation, "").await;
+    let secrets = |server: &Server| {
+        let id = ClientId::new(client.json()["id"].as_str().expect("an id")).expect("an id");
+        let client = server.engine.directory().by_id(&id).expect("registered");
+        (client.secret.clone(), client.previous_secret.clone().map(|previous| previous.secret))
+    };
+    let rotated = secrets(&server);
+    assert_eq!(send(&server, &rotation, "k", "").await.status, 200);
+    assert_eq!(secrets(&server), rotated, "rotated once");
+
+    let server = cut_off(server, "POST /v1/devices", r#"{"id":"a"}"#).await;
+    let device = send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
+    assert_eq!(device.status, 201, "it is not told that there is one already: {}", device.text);
+}
+
+#[tokio::test]
+async fn a_wrong_body_that_comes_first_after_a_restart_does_not_take_the_key() {
+    let server = Server::start().await;
+    let first = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    let server = server.restart().await;
+    let other = send(&server, "POST /v1/clients", "k", &CLIENT.replace("\"A\"", "\"B\"")).await;
+    assert_eq!((other.status, other.json()["code"].as_str()), (422, Some("idempotency_key_reused")));
+    let again = send(&server, "POST /v1/clients", "k", CLIENT).await;
+    assert_eq!((again.status, again.text), (201, first.text));
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ use super::{Partition, Turn, client_of};
 use crate::Directory;
 use crate::hashed::HashMap;
 use crate::machine::Moment;
+use crate::repeats::Answers;
 use crate::settings::Settings;
 use crate::unsettled::{FromStore, Unsettled};
 
@@ -65,6 +66,7 @@ impl Partition {
             unannounced: true,
             clients: HashMap::default(),
             unsettled: Unsettled::default(),
+            answers: Answers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,

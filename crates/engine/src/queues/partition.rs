@@ -22,24 +22,21 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use jobs::Jobs;
-use records::{
-    AliasKey, AnswerKey, Batch, DeadJob, JobId, KeptAnswer, Op, ParkedJob, PartitionHead, QueueKey,
-    QueueSettings,
-};
+use records::{AliasKey, Batch, DeadJob, JobId, Op, ParkedJob, PartitionHead, QueueKey, QueueSettings};
 use store::StoreError;
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
 use super::input::QueueCall;
-use super::recent::Recent;
 use super::{QueueInput, QueueName};
 use crate::effect::Effect;
 use crate::hashed::HashMap;
 use crate::machine::{Machine, Moment, Step};
 use crate::partition::{STEP_BYTES_MAX, answered};
+use crate::recent::Recent;
+use crate::repeats::Answers;
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use lifetime::Sweep;
 use oldest::Oldest;
-use repeats::ANSWERS_KEPT;
 use waiting::Waiting;
 
 pub use dead::DeadView;
@@ -78,14 +75,12 @@ pub struct QueuePartition {
     ageing: BTreeSet<(Timestamp, QueueKey)>,
     /// Queues with more dead letters than they may keep.
     overfull: BTreeSet<QueueKey>,
-    /// When the oldest kept answer was given, or earlier.
-    oldest_answer: Option<Timestamp>,
     bodies: Unsettled,
     parked: Recent<JobId, ParkedJob>,
     parked_aliases: Recent<(QueueKey, AliasKey), JobId>,
     dead: Recent<(QueueKey, u64), DeadJob>,
     oldest_dead: Oldest,
-    answers: Recent<AnswerKey, KeptAnswer>,
+    answers: Answers,
     /// Dead letters of all queues.
     dead_total: u64,
     /// How it stood after the step before.
@@ -235,7 +230,7 @@ impl Machine for QueuePartition {
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let lingering = self.lingering.front().map(|(at, _)| *at);
         let ageing = self.ageing.first().map(|(at, _)| *at);
-        let answers = self.oldest_answer.map(|at| at.after(ANSWERS_KEPT));
+        let answers = self.answers.next_wakeup();
         let sweep = self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)).then_some(now);
         let wall = self.jobs.wait_on_wall().then_some(now.after(WALL_LOOKED_AT_EVERY));
         let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
@@ -341,7 +336,7 @@ impl QueuePartition {
                 break;
             }
         }
-        more |= self.forget_answers(turn)?;
+        more |= self.answers.forget(repeats::within(turn))?;
         more |= self.age_dead(turn)?;
         more |= self.drop_more_surplus(turn)?;
         more |= self.sweep(turn)?;

@@ -111,10 +111,12 @@ impl Traffic {
         }
         self.move_kept_from();
         let mut ops = Vec::new();
+        let partition = self.partition;
         for _ in 0..self.below(changes) + 1 {
-            match self.partition {
+            match partition {
+                _ if partition.queues_index().is_none() && self.below(16) == 0 => self.answer(&mut ops),
                 PartitionId::REGISTRY => self.registry(&mut ops),
-                partition if partition.queues_index().is_some() => self.change_of_queues(&mut ops),
+                _ if partition.queues_index().is_some() => self.change_of_queues(&mut ops),
                 _ => self.change(&mut ops),
             }
         }

@@ -16,7 +16,8 @@ use crate::hashed::HashMap;
 use crate::machine::Moment;
 use crate::queues::QueueName;
 use crate::queues::effect::Standing;
-use crate::queues::recent::Recent;
+use crate::recent::Recent;
+use crate::repeats::Answers;
 use crate::unsettled::Unsettled;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
@@ -59,13 +60,12 @@ impl QueuePartition {
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
-            oldest_answer: None,
             bodies: Unsettled::default(),
             parked: Recent::default(),
             parked_aliases: Recent::default(),
             dead: Recent::default(),
             oldest_dead: Oldest::default(),
-            answers: Recent::default(),
+            answers: Answers::load(&*store.view(id)?)?,
             dead_total: 0,
             stood: Standing::default(),
             settled: head.seq,
@@ -78,8 +78,6 @@ impl QueuePartition {
             partition.load_queue(&queue, counts, now);
         }
         partition.load_jobs(&jobs, now);
-        let answers = store.view(id)?.answers_before(Timestamp::MAX, 1)?;
-        partition.oldest_answer = answers.first().map(|(at, _)| *at);
         Ok(partition)
     }
 

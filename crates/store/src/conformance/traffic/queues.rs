@@ -291,7 +291,7 @@ impl Traffic {
         }
     }
 
-    fn answer(&mut self, ops: &mut Vec<Op>) {
+    pub(super) fn answer(&mut self, ops: &mut Vec<Op>) {
         if self.below(3) == 0 {
             let kept = self.take(|all| &mut all.answers);
             ops.extend(kept.map(|(key, at)| Op::DeleteAnswer(key, at)));

@@ -17,7 +17,7 @@ use crate::embedded::change::places;
 use crate::embedded::tables::Table;
 
 /// Tables that only partitions of queues have rows in.
-pub(super) const OF_QUEUES: [Table; 10] = [
+pub(super) const OF_QUEUES: [Table; 8] = [
     Table::Queues,
     Table::QueueCounts,
     Table::ParkedJobs,
@@ -26,12 +26,11 @@ pub(super) const OF_QUEUES: [Table; 10] = [
     Table::ParkedAliases,
     Table::Dead,
     Table::DeadIds,
-    Table::Answers,
-    Table::AnswersByTime,
 ];
 
 /// Tables that partitions of queues have rows in as others do.
-const SHARED: [Table; 4] = [Table::Directory, Table::Heads, Table::JobHeads, Table::JobBodies];
+const SHARED: [Table; 6] =
+    [Table::Directory, Table::Heads, Table::JobHeads, Table::JobBodies, Table::Answers, Table::AnswersByTime];
 
 /// What is known of a partition's queues from one table to the next.
 #[derive(Default)]
@@ -177,7 +176,8 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn answers(&mut self, within: &Within) {
+    /// What requests were answered, in any partition.
+    pub(super) fn answers(&mut self, within: &Within) {
         let partition = within.partition;
         self.records(Table::Answers, partition, |check, key, answer: KeptAnswer| {
             same_key(key, &key::answer(answer.key))?;

@@ -60,6 +60,7 @@ impl RowCheck<'_, '_> {
         self.records(Table::Quarantine, within.partition, |_, key, report: Quarantined| {
             same_key(key, &key::moment(QuarantineKey::from(report.id)))
         });
+        self.answers(within);
         self.rows(Table::Deleted, within.partition, |_, key, _| {
             let slot = slot_in(key)?;
             within.was_given(slot)?;
