@@ -143,7 +143,7 @@ impl Registry {
                 turn.effects.push(Effect::Client(reply, answer));
             }
             RegistryInput::Repeatable { act, form, reply } => {
-                let answer = self.repeatable(act, form, turn)?;
+                let answer = self.repeatable(act, &form, turn)?;
                 turn.effects.push(Effect::Written(reply, answer));
             }
             RegistryInput::Patch { id, patch, reply } => {
@@ -185,7 +185,7 @@ impl Registry {
     fn repeatable(
         &mut self,
         act: RepeatableOfClients,
-        form: Form<Client>,
+        form: &Form<Client>,
         turn: &mut Turn<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         if let Some(once) = form.once {

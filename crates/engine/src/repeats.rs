@@ -21,7 +21,7 @@ const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 const FORGOTTEN_MAX: usize = 1_000;
 
 /// In what form a request is answered, and whether it may come again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Form<T> {
     /// The request's key, if it has one.
     pub once: Option<Once>,

@@ -18,10 +18,10 @@ impl Partition {
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         match act {
             Repeatable::CreateDevice(device, form) => {
-                self.once(form, turn, |partition, turn| Ok(partition.create_device(*device, turn)?))
+                self.once(&form, turn, |partition, turn| Ok(partition.create_device(*device, turn)?))
             }
             Repeatable::RetryDelivery(id, form) => {
-                self.once(form, turn, |partition, turn| partition.retry_delivery(id, turn))
+                self.once(&form, turn, |partition, turn| partition.retry_delivery(id, turn))
             }
         }
     }
@@ -29,7 +29,7 @@ impl Partition {
     /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then that is the answer.
     fn once<T>(
         &mut self,
-        form: Form<T>,
+        form: &Form<T>,
         turn: &mut Turn<'_>,
         act: impl FnOnce(&mut Self, &mut Turn<'_>) -> Result<T, Stop>,
     ) -> Result<Result<Arc<[u8]>, Problem>, StoreError> {
