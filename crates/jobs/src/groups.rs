@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use base::{Timestamp, hash};
 use hashbrown::HashTable;
-use records::{GroupKey, QueueOrder};
+use records::{GroupKey, JobClock, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::{Jobs, Turn};
@@ -114,13 +114,14 @@ impl Groups {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
 
-    /// Whether a group that is resident as far as this has no active job because its first one is not.
-    pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Horizon) -> bool {
-        let is_resident = |group: &Group| {
-            let first = group.behind.first_key_value();
-            first.is_some_and(|(order, _)| !line.is_before(*order, QueueOrder::Fifo))
-        };
-        self.get(queue, key).is_some_and(|group| group.active.is_none() && !is_resident(group))
+    /// Whether a group that is resident as far as this, or all of it, has no active job because its first one was not when that was
+    /// last looked at.
+    pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> bool {
+        let Some(group) = self.get(queue, key).filter(|group| group.active.is_none()) else { return false };
+        match (line, group.behind.first_key_value()) {
+            (Some(line), Some((first, _))) => line.is_before(*first, QueueOrder::Fifo),
+            (line, first) => line.is_some() || first.is_some(),
+        }
     }
 
     #[cfg(test)]
@@ -192,6 +193,16 @@ impl Jobs {
             }
         }
         self.watch_line(queue, Some(key));
+    }
+
+    /// A job was loaded by which its group is known, if others of that are parked. Where it waits for the wall clock, its time had
+    /// come before if the clock has gone back since, and the others do not wait for it to come again.
+    pub(crate) fn know_group(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+        let entry = &self.table.entries[job];
+        let (queue, clock) = (entry.queue, entry.clock_of_wait());
+        if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {
+            self.regroup(queue, group, turn);
+        }
     }
 
     fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {

@@ -452,9 +452,8 @@ impl Jobs {
     fn has_headless_group(&self, queue: Handle<Queue>) -> bool {
         let key = self.queues[queue].key;
         let groups = (key, Some(GroupKey(u64::MIN)))..=(key, Some(GroupKey(u64::MAX)));
-        let short = self.lot.short.range(groups).filter_map(|(_, group)| *group);
-        let mut lines = short.filter_map(|group| Some((group, self.line(queue, Some(group))?)));
-        lines.any(|(group, line)| self.groups.is_headless(queue, group, line))
+        let mut short = self.lot.short.range(groups).filter_map(|(_, group)| *group);
+        short.any(|group| self.groups.is_headless(queue, group, self.line(queue, Some(group))))
     }
 
     /// Notes that a line has a job which waits until others are read.

@@ -162,8 +162,7 @@ impl Jobs {
         match group {
             Some(group) => {
                 let line = self.line(queue, Some(group));
-                let is_headless = line.is_some_and(|line| self.groups.is_headless(queue, group, line));
-                is_headless || self.groups.is_short(queue, group, low)
+                self.groups.is_headless(queue, group, line) || self.groups.is_short(queue, group, low)
             }
             None => {
                 let first = self.queues[queue].ready.first();

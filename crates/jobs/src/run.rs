@@ -145,6 +145,7 @@ impl Jobs {
             }
             JobState::Reserved { .. } | JobState::Waiting => {
                 self.file(job, &mut turn);
+                self.know_group(job, &mut turn);
                 Loaded::Kept
             }
         }

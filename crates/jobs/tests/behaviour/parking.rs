@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry, Want};
-use records::{GroupKey, JobClock, JobId, Parking, QueueOrder, Terms};
+use records::{GroupKey, JobClock, JobId, Parking, Process, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -179,6 +179,30 @@ fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
         order.extend(rig.drain());
     }
     assert_eq!(order, [1, 2, 3, 4].map(id));
+}
+
+#[test]
+fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() {
+    let mut rig = Rig::new();
+    rig.see_wall(50);
+    rig.at(100);
+    let by = |clock| Terms { group: Some(GroupKey(4)), clock, ..Terms::default() };
+    for number in 1..=2 {
+        rig.publish(NewJob { terms: by(JobClock::Wall), ..job_at(number, 50) });
+    }
+    for number in 3..=4 {
+        rig.publish(NewJob { terms: by(JobClock::Engine), ..job_at(number, 60) });
+    }
+    rig.shrink();
+    assert_eq!(parked(&rig), [(3, Parking::Worker), (4, Parking::Worker)]);
+    rig.restart(Process(2));
+    rig.see_wall(10);
+    rig.read_in();
+    rig.at(100);
+    assert_eq!(drained(&mut rig), [3, 4].map(id), "the others do not wait for the wall clock");
+    rig.see_wall(50);
+    rig.at(101);
+    assert_eq!(rig.drain(), [1, 2].map(id));
 }
 
 #[test]

@@ -213,6 +213,8 @@ impl Rig {
         let numbers = self.jobs.numbers();
         self.process = process;
         self.jobs = Jobs::new(process, numbers);
+        let of = |parking| self.parked.values().filter(|parked| parked.parking == parking).count() as u64;
+        self.jobs.load_counts(QUEUE, of(Parking::Time), of(Parking::Worker));
         let (now, heads) = (self.now, self.stored.values().cloned().collect::<Vec<_>>());
         self.wakes.clear();
         self.call(|jobs, batch, _| heads.iter().map(|head| jobs.load(now, head, batch)).collect())

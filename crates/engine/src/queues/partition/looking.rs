@@ -98,13 +98,19 @@ impl QueuePartition {
         let head = match job {
             JobRef::Id(id) => match self.jobs.get(*id) {
                 Some(head) => Some(head),
-                None => self.parked_job(*id, turn)?.map(|parked| parked.head),
+                None => {
+                    let parked = self.parked_job(*id, turn)?;
+                    self.parked_now(parked, turn)?
+                }
             },
             JobRef::Alias(alias) => {
                 let alias = checks::alias_key(alias);
                 match self.jobs.by_alias(queue, alias) {
                     Some(head) => Some(head),
-                    None => self.parked_under(queue, alias, turn)?.map(|parked| parked.head),
+                    None => {
+                        let parked = self.parked_under(queue, alias, turn)?;
+                        self.parked_now(parked, turn)?
+                    }
                 }
             }
         };

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{Horizon, Want};
-use records::{AliasKey, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+use records::{AliasKey, GroupKey, JobClock, JobHead, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 use store::{StoreError, StoredJob, parked_time};
 
 use super::{QueuePartition, Turn};
@@ -52,6 +52,25 @@ impl QueuePartition {
                 Some(StoredJob::Parked(parked)) => Ok(Some(parked)),
                 Some(StoredJob::Resident(_)) | None => Ok(None),
             },
+        }
+    }
+
+    /// A parked job for whoever asks for it: one that has expired is gone, or makes its next run, before anybody sees it.
+    pub(super) fn parked_now(
+        &mut self,
+        parked: Option<ParkedJob>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<JobHead>, StoreError> {
+        let Some(parked) = parked else { return Ok(None) };
+        let id = parked.head.id;
+        if parked.head.terms.expires_at.is_none_or(|at| at > turn.now) {
+            return Ok(Some(parked.head));
+        }
+        self.unpark(&parked, turn);
+        while self.advance_jobs(turn)? {}
+        match self.jobs.get(id) {
+            Some(head) => Ok(Some(head)),
+            None => Ok(self.parked_job(id, turn)?.map(|parked| parked.head)),
         }
     }
 
