@@ -49,13 +49,8 @@ impl Plan {
         machine.steps = (STEPS / 2 + random.below(STEPS)) as usize;
         machine.partitions = 1 + random.below(2) as u16;
         let few_are_resident = random.chance(1, 3);
-        let few = 24 + random.below(40) as usize;
-        let resident_max = asked_for().unwrap_or(if few_are_resident { few } else { ENOUGH_RESIDENT });
-        let few_are_resident = resident_max < ENOUGH_RESIDENT;
-        if few_are_resident {
-            // Whether a job is still due after the wall clock went back depends on whether it was parked meanwhile.
-            machine.weights.wall = 0;
-        }
+        let few = 5 + random.below(59) as usize;
+        let resident_max = if few_are_resident { few } else { ENOUGH_RESIDENT };
         let count = 1 + random.below(4);
         Self {
             machine,
@@ -71,6 +66,11 @@ impl Plan {
     /// Whether memory is too small for the jobs.
     pub(crate) fn is_parking(&self) -> bool {
         self.resident_max < ENOUGH_RESIDENT
+    }
+
+    /// So many jobs may be resident.
+    pub(crate) fn with_resident(self, resident_max: usize) -> Self {
+        Self { resident_max, ..self }
     }
 
     /// Nobody looks at the store before the end: only what is answered can show that something is wrong.
@@ -92,11 +92,6 @@ impl Plan {
         self.machine.weights.storage_fault = 0;
         self
     }
-}
-
-/// What the environment asks for, to see a run with less memory than those of CI have.
-fn asked_for() -> Option<usize> {
-    std::env::var("SIM_RESIDENT_MAX").ok()?.parse().ok()
 }
 
 fn name(number: u64) -> QueueName {

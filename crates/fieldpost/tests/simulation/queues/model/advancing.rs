@@ -13,6 +13,10 @@ impl Partition {
     pub(super) fn advance(&mut self, evidence: &mut Evidence) -> Checked {
         let names: Vec<QueueName> = self.queues.keys().cloned().collect();
         for name in names {
+            if self.is_parking {
+                let (now, wall) = (self.now, self.wall);
+                self.queue(&name).jobs.iter_mut().for_each(|job| job.look_again(now, wall));
+            }
             while self.advance_one(&name, evidence)? {}
         }
         Ok(())
@@ -20,13 +24,14 @@ impl Partition {
 
     /// The first thing that is due in a queue. Whether there was any: what expires, then by the engine clock, then by the wall clock.
     fn advance_one(&mut self, name: &QueueName, evidence: &mut Evidence) -> Checked<bool> {
-        let (now, wall) = (self.now, self.wall);
+        let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);
         let jobs = &self.queue(name).jobs;
         let first = |is: &dyn Fn(&Job) -> bool, order: &dyn Fn(&Job) -> (base::Timestamp, u64)| {
             let found = (0..jobs.len()).filter(|place| is(&jobs[*place]));
             found.min_by_key(|place| order(&jobs[*place]))
         };
-        let expires = |job: &Job| !job.is_reserved() && job.has_expired(now);
+        let is_noticed = |job: &Job| !is_parking || evidence.has_left(job);
+        let expires = |job: &Job| !job.is_reserved() && job.has_expired(now) && is_noticed(job);
         let by_expiry = |job: &Job| (job.expires_at.unwrap_or(base::Timestamp::MAX), job.number);
         if let Some(place) = first(&expires, &by_expiry) {
             self.counts.expired += 1;
@@ -35,7 +40,7 @@ impl Partition {
             }
             return Ok(true);
         }
-        let waits = |job: &Job| !job.is_due() && job.is_time(now, wall);
+        let waits = |job: &Job| !job.is_due() && job.is_time(now, wall) && !job.has_expired_waiting(now);
         let engine = |job: &Job| waits(job) && !job.waits_by_wall();
         let by_wall = |job: &Job| waits(job) && job.waits_by_wall();
         let Some(place) = first(&engine, &Job::order).or_else(|| first(&by_wall, &Job::order)) else {

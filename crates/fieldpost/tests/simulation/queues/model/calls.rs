@@ -7,7 +7,7 @@ use engine::queues::{JobRef, JobState, QueueName};
 use records::QueueOrder;
 
 use super::Partition;
-use super::expected::{ShownFigures, ShownJob};
+use super::expected::{Expected, ShownFigures, ShownJob};
 use super::job::{Job, Next, Stands};
 
 impl Partition {
@@ -57,6 +57,8 @@ impl Partition {
             QueueOrder::Lifo if is_parking => queue.ready().collect(),
             QueueOrder::Lifo | QueueOrder::Fifo => queue.first().into_iter().collect(),
         };
+        let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, queue.first()));
+        let places = places.into_iter().chain(may_be).collect::<Vec<_>>();
         places.into_iter().map(|place| shown(&queue.jobs[place], now, wall)).collect()
     }
 
@@ -71,7 +73,7 @@ impl Partition {
         Ok(())
     }
 
-    pub(super) fn figures(&mut self, name: &QueueName) -> ShownFigures {
+    fn figures(&mut self, name: &QueueName) -> ShownFigures {
         let (now, is_parking) = (self.now, self.is_parking);
         let ahead = self.wall.0 - now.0;
         let queue = self.queue(name);
@@ -85,7 +87,9 @@ impl Partition {
         };
         ShownFigures {
             name: name.clone(),
-            scheduled: count(&|stands| matches!(stands, Stands::Scheduled | Stands::PassedOver)),
+            scheduled: count(&|stands| {
+                matches!(stands, Stands::Scheduled | Stands::MayBeDue | Stands::PassedOver)
+            }),
             ready: count(&|stands| matches!(stands, Stands::Due)),
             reserved: count(&|stands| matches!(stands, Stands::Reserved(_))),
             dead: queue.dead.len() as u64,
@@ -96,11 +100,22 @@ impl Partition {
         }
     }
 
-    pub(super) fn list(&mut self, namespace: Option<&str>) -> Vec<ShownFigures> {
+    pub(super) fn figures_of(&mut self, names: Vec<QueueName>) -> Expected {
+        let shown = names.iter().map(|name| self.figures(name)).collect();
+        let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
+        Expected::Figures { shown, is_sure: jobs.all(|job| job.stands != Stands::MayBeDue) }
+    }
+
+    /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its time comes.
+    pub(crate) fn keeps_expired(&self) -> bool {
+        let is_late = |job: &Job| job.has_expired_waiting(self.now) && job.is_time(self.now, self.wall);
+        self.queues.values().any(|queue| queue.jobs.iter().any(is_late))
+    }
+
+    /// The queues that have something.
+    pub(super) fn list(&self, namespace: Option<&str>) -> Vec<QueueName> {
         let there = self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(name, _)| name.clone());
-        let names: Vec<_> =
-            there.filter(|name| namespace.is_none_or(|namespace| name.namespace() == namespace)).collect();
-        names.iter().map(|name| self.figures(name)).collect()
+        there.filter(|name| namespace.is_none_or(|namespace| name.namespace() == namespace)).collect()
     }
 
     /// A queue with all that it has is gone; whoever waits goes on waiting.

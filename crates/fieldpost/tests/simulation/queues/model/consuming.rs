@@ -39,9 +39,7 @@ impl Partition {
     ) -> Checked<Vec<ShownLease>> {
         let mut leased = Vec::new();
         while leased.len() < asked.max {
-            let Some(first) = self.next_to_lease(name) else { break };
-            let place = if self.is_parking { self.if_it_was_read(name, first, evidence) } else { Some(first) };
-            let Some(place) = place else { break };
+            let Some(place) = self.next_for(name, asked, evidence) else { break };
             let job = self.queue(name).jobs[place].clone();
             if !evidence.takes_lease(job.id) {
                 let detail = format!(
@@ -59,19 +57,31 @@ impl Partition {
         Ok(leased)
     }
 
+    /// The job that whoever asks so gets.
+    fn next_for(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
+        if self.is_parking {
+            self.next_that_was_read(name, asked, evidence)
+        } else {
+            self.next_to_lease(name)
+        }
+    }
+
     /// Where jobs are parked, the first may have to be read yet, and nobody is leased another meanwhile. Only where the newest goes
     /// first it may be any that is ready: those whose time has come count once they are read.
-    fn if_it_was_read(&mut self, name: &QueueName, first: usize, evidence: &Evidence) -> Option<usize> {
+    fn next_that_was_read(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);
-        if queue.settings.order == QueueOrder::Fifo {
-            return evidence.leases_of(queue.jobs[first].id).then_some(first);
-        }
-        evidence.open_leases().find_map(|leased| {
-            queue
-                .ready()
-                .find(|place| queue.jobs[*place].id == leased && !queue.jobs[*place].has_expired(now))
-        })
+        let first = queue.first();
+        let may_go = |place: &usize| match queue.settings.order {
+            QueueOrder::Fifo => first == Some(*place) || queue.may_go_before(*place, first),
+            QueueOrder::Lifo => {
+                queue.ready().any(|ready| ready == *place) || queue.may_go_before(*place, None)
+            }
+        };
+        let found = evidence
+            .open_leases_until(now.after(asked.ttr))
+            .find_map(|leased| queue.place_of(leased).filter(may_go));
+        found.filter(|_| queue.allows(now))
     }
 
     /// The job that may be leased now. What has expired is passed over.
@@ -138,7 +148,7 @@ impl Partition {
             if step.gone.contains(&call) {
                 continue;
             }
-            let next = self.next_to_lease(name);
+            let next = self.next_for(name, &asked, evidence);
             let id = next.map(|place| self.queue(name).jobs[place].id);
             // Somebody who waits for several queues may have been told, and decides first.
             let waits_for_others =

@@ -200,8 +200,9 @@ impl Partition {
                 self.wait_again(name, place, now, Cost::NeverLast);
             }
         }
+        let is_parking = self.is_parking;
         for job in &mut self.queue(name).jobs {
-            job.not_due_yet();
+            job.not_due_yet(is_parking);
         }
     }
 }

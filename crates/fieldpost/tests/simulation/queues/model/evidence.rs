@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use base::Timestamp;
 use engine::queues::Payload;
-use records::{Batch, DeadJob, JobId, JobState, Op};
+use records::{Batch, DeadJob, JobHead, JobId, JobState, Op};
 
-use super::job::Job;
+use super::job::{Again, Job};
 use crate::violation::{Checked, Invariant};
 
 /// How a payload of the workload begins and ends; between is its number.
@@ -19,8 +20,14 @@ pub(crate) struct Evidence {
     bodies: BTreeMap<u64, Vec<JobId>>,
     /// Leases that were made, by number.
     leases: BTreeMap<u64, JobId>,
+    /// When each of them ends, as it was made.
+    until: BTreeMap<u64, Timestamp>,
     dead: VecDeque<DeadJob>,
     dead_gone: BTreeSet<JobId>,
+    /// Jobs that are gone.
+    gone: BTreeSet<JobId>,
+    /// The latest runs of recurring jobs.
+    runs: BTreeMap<JobId, u64>,
     /// Jobs that were parked.
     pub(crate) parked: u64,
 }
@@ -36,17 +43,36 @@ impl Evidence {
                     }
                 }
                 Op::PutJob(head) => {
+                    evidence.saw_run(&head);
                     if let JobState::Reserved { lease, .. } = head.state {
                         evidence.leases.insert(lease, head.id);
+                        evidence.until.entry(lease).or_insert(head.visible_at);
                     }
                 }
                 Op::PutDead(dead) => evidence.dead.push_back(*dead),
                 Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
-                Op::ParkJob(_) => evidence.parked += 1,
+                Op::ParkJob(parked) => {
+                    evidence.saw_run(&parked.head);
+                    evidence.parked += 1;
+                }
+                Op::DeleteJob(id) => drop(evidence.gone.insert(id)),
                 _ => {}
             }
         }
         evidence
+    }
+
+    fn saw_run(&mut self, head: &JobHead) {
+        if let Some(recurrence) = head.terms.recurrence {
+            self.runs.insert(head.id, recurrence.run);
+        }
+    }
+
+    /// Whether a job that waited, or its run, is over.
+    pub(super) fn has_left(&self, job: &Job) -> bool {
+        let latest = self.runs.get(&job.id);
+        let is_over = |again: &Again| latest.is_some_and(|latest| *latest > again.run);
+        self.gone.contains(&job.id) || job.again.as_ref().is_some_and(is_over)
     }
 
     /// Leases up to this one were made before.
@@ -96,6 +122,12 @@ impl Evidence {
     /// The jobs that were leased, in that order, and that the model does not know yet to whom.
     pub(super) fn open_leases(&self) -> impl Iterator<Item = JobId> {
         self.leases.values().copied().filter(|job| *job != TAKEN)
+    }
+
+    /// Those of them that were made until then: who asked is known by how long it asked for.
+    pub(super) fn open_leases_until(&self, until: Timestamp) -> impl Iterator<Item = JobId> {
+        let open = self.leases.iter().filter(|(_, job)| **job != TAKEN);
+        open.filter(move |(number, _)| self.until.get(number) == Some(&until)).map(|(_, job)| *job)
     }
 
     pub(super) fn no_death_is_left(&self) -> Checked {

@@ -18,7 +18,11 @@ pub(crate) enum Expected {
     Seen(Result<ShownJob, &'static str>),
     /// One of these, or none if there is none.
     Peeked(Vec<ShownJob>),
-    Figures(Vec<ShownFigures>),
+    /// These; where it is not sure, of jobs that are parked nobody knows whether they are ready.
+    Figures {
+        shown: Vec<ShownFigures>,
+        is_sure: bool,
+    },
     Dead(Vec<ShownDead>),
     Count(Result<usize, &'static str>),
 }

@@ -39,6 +39,9 @@ pub(crate) enum Stands {
     Scheduled,
     /// Its time has come.
     Due,
+    /// Its time had come by the wall clock, which has gone back since. It stays due, unless it was resident at a start, or was to be
+    /// read: which of these it was, the model does not know.
+    MayBeDue,
     /// Its time had come, and it had expired when a consumer would have got it; that is noticed soon.
     PassedOver,
     /// With a consumer until `visible_at`.
@@ -107,11 +110,33 @@ impl Job {
         self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// After a start, nothing is due before somebody looks.
-    pub(crate) fn not_due_yet(&mut self) {
+    /// After a start, nothing is due before somebody looks; but what was parked is.
+    pub(crate) fn not_due_yet(&mut self, is_parking: bool) {
+        let waits_by_wall = self.waits_by_wall();
         match &mut self.stands {
             Stands::Reserved(lease) => lease.stood_at = None,
+            stands @ (Stands::Due | Stands::MayBeDue) if is_parking && waits_by_wall => {
+                *stands = Stands::MayBeDue
+            }
             stands => *stands = Stands::Scheduled,
+        }
+    }
+
+    /// Whether it has expired and nobody has noticed.
+    pub(crate) fn has_expired_waiting(&self, now: Timestamp) -> bool {
+        !self.is_reserved() && self.has_expired(now)
+    }
+
+    /// Where jobs are parked, one that has expired is gone when that is noticed, and nobody gets it until then; and what the wall clock
+    /// says counts or does not when it has gone back.
+    pub(crate) fn look_again(&mut self, now: Timestamp, wall: Timestamp) {
+        if self.is_reserved() {
+            return;
+        }
+        if self.has_expired(now) {
+            self.stands = Stands::Scheduled;
+        } else if self.is_due() && self.waits_by_wall() && self.visible_at > wall {
+            self.stands = Stands::MayBeDue;
         }
     }
 

@@ -128,13 +128,14 @@ impl Partition {
         self.now = now.max(self.now);
         self.wall = wall;
         let names: Vec<QueueName> = self.queues.keys().cloned().collect();
+        let is_parking = self.is_parking;
         for name in names {
             let queue = self.queue(&name);
             queue.line.clear();
             queue.is_watched = false;
             queue.fill_bucket(now);
             for job in &mut queue.jobs {
-                job.not_due_yet();
+                job.not_due_yet(is_parking);
             }
             self.cut_off(&name, process);
         }
@@ -179,8 +180,8 @@ impl Partition {
                 (call, Expected::Seen(self.change(queue, job, payload.as_ref(), *due)))
             }
             Meant::Cancel { call, queue, job } => (call, Expected::Done(self.cancel(queue, job))),
-            Meant::Figures { call, queue } => (call, Expected::Figures(vec![self.figures(queue)])),
-            Meant::List { call, namespace } => (call, Expected::Figures(self.list(namespace.as_deref()))),
+            Meant::Figures { call, queue } => (call, self.figures_of(vec![queue.clone()])),
+            Meant::List { call, namespace } => (call, self.figures_of(self.list(namespace.as_deref()))),
             Meant::Set { call, queue, settings } => {
                 let now = self.now;
                 self.queue(queue).set(*settings, now);

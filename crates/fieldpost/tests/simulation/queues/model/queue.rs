@@ -70,6 +70,13 @@ impl Queue {
         (0..self.jobs.len()).filter(|place| self.jobs[*place].is_due() && self.is_its_turn(*place))
     }
 
+    /// Whether a job that may be due may go, before the first that surely is.
+    pub(crate) fn may_go_before(&self, place: usize, first: Option<usize>) -> bool {
+        let job = &self.jobs[place];
+        let is_before = first.is_none_or(|first| job.order() < self.jobs[first].order());
+        job.stands == Stands::MayBeDue && is_before && self.is_its_turn(place)
+    }
+
     /// Whether nothing of its group is before a job that is due.
     fn is_its_turn(&self, place: usize) -> bool {
         let job = &self.jobs[place];
@@ -80,7 +87,7 @@ impl Queue {
         }
         // What was passed over has not left yet.
         let there = members().filter(|other| matches!(other.stands, Stands::Due | Stands::PassedOver));
-        there.map(Job::order_in_group).min() == Some(job.order_in_group())
+        there.map(Job::order_in_group).min().is_none_or(|first| job.order_in_group() <= first)
     }
 
     /// The promise that is broken when a job is leased now.

@@ -168,13 +168,6 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
     fn coded<T, U>(result: &Result<T, Problem>, map: impl FnOnce(&T) -> U) -> Result<U, &'static str> {
         result.as_ref().map(map).map_err(|problem| problem.code)
     }
-    // Of what has come due, and was not read yet, no figure knows that it is ready.
-    let seen = |figures: &ShownFigures| match parking {
-        Parking::MayLag => {
-            ShownFigures { scheduled: figures.scheduled + figures.ready, ready: 0, ..figures.clone() }
-        }
-        Parking::Nothing | Parking::Settled => figures.clone(),
-    };
     let found = match answer {
         Answer::Published(jobs) => Expected::Published(coded(jobs, Clone::clone)),
         Answer::Leased(jobs, _) => Expected::Leased(jobs.iter().map(ShownLease::of).collect()),
@@ -186,23 +179,33 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
         }
         Answer::Seen(seen) => Expected::Seen(coded(seen, |seen| ShownJob::of(seen))),
         Answer::Figures(figures) => {
-            let knows_oldest = parking == Parking::Nothing;
-            let shown = |figures: &Figures| {
-                let shown = ShownFigures::of(figures);
-                seen(&ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| knows_oldest), ..shown })
-            };
-            let found: Vec<_> = figures.iter().map(shown).collect();
-            let Expected::Figures(expected) = expected else {
-                return Err(Invariant::AsTheModel.broken(format!("call {call} is answered {found:?}")));
-            };
-            let expected: Vec<_> = expected.iter().map(seen).collect();
-            return Invariant::FiguresAreRight.same(format_args!("answer to call {call}"), &found, &expected);
+            return check_figures(call, figures, expected, parking);
         }
         Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
         Answer::Count(count) => Expected::Count(coded(count, |count| *count)),
         Answer::Told => return Ok(()),
     };
     Invariant::AsTheModel.same(format_args!("answer to call {call}"), &found, expected)
+}
+
+fn check_figures(call: CallId, found: &[Figures], expected: &Expected, parking: Parking) -> Checked {
+    let Expected::Figures { shown: expected, is_sure } = expected else {
+        return Err(Invariant::AsTheModel.broken(format!("call {call} is answered {found:?}")));
+    };
+    let is_exact = parking == Parking::Nothing || (parking == Parking::Settled && *is_sure);
+    let seen = |shown: ShownFigures| {
+        let shown = if is_exact {
+            shown
+        } else {
+            // Of what has come due, and was not read yet, no figure knows that it is ready.
+            ShownFigures { scheduled: shown.scheduled + shown.ready, ready: 0, ..shown }
+        };
+        let knows_oldest = parking == Parking::Nothing;
+        ShownFigures { oldest_ready: shown.oldest_ready.filter(|_| knows_oldest), ..shown }
+    };
+    let found: Vec<_> = found.iter().map(ShownFigures::of).map(seen).collect();
+    let expected: Vec<_> = expected.iter().cloned().map(seen).collect();
+    Invariant::FiguresAreRight.same(format_args!("answer to call {call}"), &found, &expected)
 }
 
 fn check_peeked(
@@ -213,9 +216,7 @@ fn check_peeked(
 ) -> Checked {
     let is_right = match seen {
         Ok(seen) => may_be.contains(&ShownJob::of(seen)),
-        Err(problem) => {
-            problem.code == "unknown_job" && (may_be.is_empty() || parking == Parking::MayLag)
-        }
+        Err(problem) => problem.code == "unknown_job" && (may_be.is_empty() || parking == Parking::MayLag),
     };
     Invariant::AsTheModel
         .check(is_right, || format!("call {call} is shown {seen:?}, and it should be one of {may_be:?}"))

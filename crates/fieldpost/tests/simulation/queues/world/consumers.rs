@@ -149,7 +149,7 @@ impl World {
         several.into_iter().for_each(|several| self.pass_on(several.told));
     }
 
-    fn pass_on(&mut self, queues: Vec<QueueName>) {
+    pub(super) fn pass_on(&mut self, queues: Vec<QueueName>) {
         if self.closing {
             // Nobody takes it any more.
             return;

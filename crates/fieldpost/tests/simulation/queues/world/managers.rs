@@ -183,8 +183,7 @@ impl World {
 
     fn respawn(&mut self, queue: &QueueName) {
         let which = self.any_dead(queue);
-        let ttl = (!self.plan.is_parking() && self.random.chance(1, 3))
-            .then(|| Duration::from_secs(1 + self.random.below(1_000)));
+        let ttl = self.random.chance(1, 3).then(|| Duration::from_secs(1 + self.random.below(1_000)));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Respawn { queue: queue.clone(), which: which.clone(), ttl, reply };
         let meant = Meant::Respawn { call, queue: queue.clone(), which, ttl };

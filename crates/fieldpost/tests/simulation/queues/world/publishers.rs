@@ -148,11 +148,7 @@ impl World {
         }
     }
 
-    /// None where jobs are parked: what has expired in the store goes when it is read, which is later than the model says.
     fn any_ttl(&mut self) -> Option<Duration> {
-        if self.plan.is_parking() {
-            return None;
-        }
         match self.random.below(8) {
             0 => Some(Duration::from_millis(1 + self.random.below(5_000))),
             1 => Some(Duration::from_secs(1 + self.random.below(10_000))),

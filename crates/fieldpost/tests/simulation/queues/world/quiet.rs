@@ -31,6 +31,8 @@ impl World {
         // A clock that is slewed runs away from the timers by a tenth.
         self.clock.step_wall(-self.clock.wall_ahead());
         self.trace.note(format_args!("quiet from now on"));
+        // Nobody is told that the wall clock was set: something has all partitions look at it.
+        self.pass_on(self.plan.queues.clone());
         self.settle()?;
         self.is_quiet = true;
         self.audit_all()?;
@@ -162,6 +164,8 @@ impl World {
             })?;
             Invariant::Bounded
                 .check(!model.keeps_old_dead(), || "dead letters are kept for too long".to_owned())?;
+            Invariant::Bounded
+                .check(!model.keeps_expired(), || "jobs are there that have expired".to_owned())?;
         }
         Ok(())
     }
