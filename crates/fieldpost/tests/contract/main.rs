@@ -18,6 +18,5 @@ mod reports;
 mod rig;
 mod silence;
 mod told;
-#[path = "../wire/mod.rs"]
 #[allow(dead_code, reason = "shared with another test")]
 mod wire;

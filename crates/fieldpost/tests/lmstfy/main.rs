@@ -9,6 +9,6 @@ mod endpoints;
 mod life;
 mod page;
 mod rig;
-#[path = "../wire/mod.rs"]
+#[path = "../contract/wire.rs"]
 #[allow(dead_code, reason = "shared with another test")]
 mod wire;
