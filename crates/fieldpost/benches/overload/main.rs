@@ -47,6 +47,7 @@ async fn run() -> Result<(), Failure> {
     let mut report = Report::open()?;
     machine::describe(&mut report)?;
     idle::mqtt_connections(&mut report).await?;
+    idle::waiting_consumers(&mut report).await?;
     floods::slow_callers(&mut report).await?;
     floods::connection_storm(&mut report).await?;
     floods::a_million_wrong_requests(&mut report).await?;

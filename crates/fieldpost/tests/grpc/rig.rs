@@ -84,9 +84,8 @@ impl Rig {
     pub(crate) async fn narrow_channel(&self) -> Channel {
         const WINDOW_BYTES: u32 = 64 * 1_024;
         let endpoint = Endpoint::from_shared(format!("http://{}", self.address())).expect("an address");
-        let endpoint = endpoint
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES);
+        let endpoint =
+            endpoint.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
         endpoint.connect().await.expect("it listens")
     }
 
