@@ -113,7 +113,9 @@ impl Jobs {
         let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let job = self.enter_parked(parked, &mut turn);
+        let queue = self.table.entries[job].queue;
         self.stay(job, parked.parking, &mut turn);
+        self.let_go(queue, &mut turn);
     }
 
     /// Makes a parked job resident that was read because it was wanted; one that has come due behind its line stays parked, in
@@ -128,10 +130,20 @@ impl Jobs {
         let wall = self.see_wall(now);
         let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let job = self.enter_parked(parked, &mut turn);
+        let queue = self.table.entries[job].queue;
         let joins_line = parked.parking == Parking::Time && self.is_due(job, &turn);
         match self.parking_of(job, &turn).filter(|_| joins_line) {
             Some(parking) => self.park(job, parking, turn.batch),
             None => self.stay(job, parked.parking, &mut turn),
+        }
+        self.let_go(queue, &mut turn);
+    }
+
+    /// Looks again at what waited for jobs of this queue to be read, if none of them is left that could be missed.
+    fn let_go(&mut self, queue: Handle<Queue>, turn: &mut Turn<'_>) {
+        let is_missed = self.queues[queue].parked.as_ref().is_some_and(|parked| parked.scheduled > 0);
+        if !is_missed && !self.lot.held_up.is_empty() {
+            self.review_held_up(turn);
         }
     }
 

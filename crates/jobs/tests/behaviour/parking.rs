@@ -206,6 +206,22 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
 }
 
 #[test]
+fn a_group_that_waited_for_what_was_parked_goes_on_as_soon_as_nothing_is() {
+    let mut rig = Rig::new();
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    rig.publish(NewJob { terms, ..job_at(1, FAR) });
+    rig.publish(job_at(2, FAR));
+    rig.publish(job_at(3, 2 * FAR));
+    rig.shrink();
+    rig.unpark(id(1));
+    rig.unpark(id(2));
+    rig.at(FAR + 10);
+    assert_eq!(rig.lease(), None, "what is parked may go before");
+    rig.unpark(id(3));
+    assert_eq!(rig.drain(), [1, 2].map(id));
+}
+
+#[test]
 fn a_call_about_a_parked_job_makes_it_resident_wherever_it_is() {
     let mut rig = Rig::new();
     for number in 1..=3 {
