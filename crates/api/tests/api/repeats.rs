@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use base::{ClientId, PartitionId};
-use store::Planned;
+use base::{ClientId, PartitionId, Timestamp};
+use store::{Planned, Store};
 
 use crate::rig::{Answer, Server, check_form, request};
 
@@ -133,6 +133,23 @@ async fn a_key_is_forgotten_after_a_day() {
     server.clock.advance(Duration::from_secs(1));
     send(&server, "POST /v1/clients", "k", CLIENT).await;
     assert_eq!(clients(&server).await, 2);
+}
+
+#[tokio::test]
+async fn answers_that_are_too_old_leave_the_partitions_of_what_they_are_about() {
+    let server = Server::start_with(1, Router::new()).await;
+    let client = send(&server, "POST /v1/clients", "k", CLIENT).await.json();
+    send(&server, "POST /v1/devices", "k", r#"{"id":"a"}"#).await;
+    let kept = |partition| {
+        let view = server.store.view(partition).expect("the store is there");
+        view.answers_before(Timestamp::MAX, 9).expect("the store is there").len()
+    };
+    assert_eq!([PartitionId::REGISTRY, PartitionId(0)].map(kept), [1, 1]);
+    server.clock.advance(Duration::from_secs(24 * 3_600));
+    let client = format!("DELETE /v1/clients/{}", client["id"].as_str().expect("an id"));
+    server.check(&client, "", 204, "").await;
+    server.check("DELETE /v1/devices/a", "", 204, "").await;
+    assert_eq!([PartitionId::REGISTRY, PartitionId(0)].map(kept), [0, 0]);
 }
 
 #[tokio::test]
