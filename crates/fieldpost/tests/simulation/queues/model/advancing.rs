@@ -50,6 +50,22 @@ impl Partition {
         Ok(true)
     }
 
+    /// Who holds an alias may have waited for too long, and who follows it too: also one that has started only now.
+    pub(super) fn settle_alias(&mut self, name: &QueueName, alias: &str) {
+        let now = self.now;
+        while let Some(place) = self.queue(name).holder_of(alias) {
+            let job = &mut self.queue(name).jobs[place];
+            if job.has_expired_waiting(now) {
+                self.counts.expired += 1;
+                if !self.comes_again(name, place) {
+                    self.end(name, place);
+                }
+            } else if job.next.take_if(|next| next.job.has_expired(now) && next.job.is_last_run()).is_none() {
+                return;
+            }
+        }
+    }
+
     fn come_due(&mut self, name: &QueueName, place: usize, evidence: &mut Evidence) -> Checked {
         let job = self.queue(name).jobs[place].clone();
         let Stands::Reserved(lease) = job.stands else {

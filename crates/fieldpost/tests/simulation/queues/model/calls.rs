@@ -8,20 +8,20 @@ use records::QueueOrder;
 
 use super::Partition;
 use super::expected::{Expected, ShownFigures, ShownJob};
-use super::job::{Job, Next, Stands};
+use super::job::{Job, Stands};
 
 impl Partition {
     /// The place of the job that is meant, and whether it is its successor.
     pub(super) fn find(&mut self, name: &QueueName, job: &JobRef) -> Option<(usize, bool)> {
         let now = self.now;
         let (place, of_successor) = self.find_as_it_was(name, job)?;
-        // Who waited to follow may have waited for too long.
-        let next = &mut self.queue(name).jobs[place].next;
-        let is_over = |next: &mut Box<Next>| next.job.has_expired(now) && next.job.is_last_run();
-        if of_successor && next.take_if(is_over).is_some() {
-            return self.find_as_it_was(name, job);
-        }
-        Some((place, of_successor))
+        let holder = &self.queue(name).jobs[place];
+        let meant = if of_successor { holder.meant() } else { holder };
+        let Some(alias) = meant.alias.clone().filter(|_| meant.has_expired_waiting(now)) else {
+            return Some((place, of_successor));
+        };
+        self.settle_alias(name, &alias);
+        self.find_as_it_was(name, job)
     }
 
     fn find_as_it_was(&mut self, name: &QueueName, job: &JobRef) -> Option<(usize, bool)> {

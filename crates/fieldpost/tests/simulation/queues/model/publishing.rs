@@ -48,13 +48,8 @@ impl Partition {
                 return Err("alias_repeated");
             }
         }
-        let now = self.now;
+        jobs.iter().filter_map(|job| job.alias.as_deref()).for_each(|alias| self.settle_alias(name, alias));
         let queue = self.queue(name);
-        // Who waited to follow may have waited for too long.
-        for place in jobs.iter().filter_map(|job| queue.holder_of(job.alias.as_deref()?)).collect::<Vec<_>>()
-        {
-            queue.jobs[place].next.take_if(|next| next.job.has_expired(now) && next.job.is_last_run());
-        }
         let most = queue.settings.jobs_max.unwrap_or(u64::MAX);
         let holder = |job: &NewJob| queue.holder_of(job.alias.as_deref()?);
         let added = jobs.iter().filter(|job| holder(job).is_none()).count();
