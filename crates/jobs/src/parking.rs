@@ -17,6 +17,7 @@ use crate::entry::{Entry, Next};
 use crate::groups::GroupLine;
 use crate::jobs::{Jobs, Turn};
 use crate::queues::Queue;
+use crate::shrink::Stuck;
 use crate::slab::Handle;
 
 /// Jobs that stay at the front of each line, if there is room for so many.
@@ -119,8 +120,10 @@ pub(crate) struct Lot {
     pub(crate) front: usize,
     /// Jobs that shrinking parks, the last first.
     pub(crate) leaving: Vec<(JobId, Parking)>,
-    /// Shrinking found nothing to park when so many were resident.
-    pub(crate) stuck_at: usize,
+    /// Of all that are resident.
+    pub(crate) stuck: Stuck,
+    /// Of those that wait for their time.
+    pub(crate) scheduled_stuck: Stuck,
 }
 
 impl Default for Lot {
@@ -139,7 +142,8 @@ impl Default for Lot {
             changed: Vec::new(),
             front: FRONT,
             leaving: Vec::new(),
-            stuck_at: 0,
+            stuck: Stuck::default(),
+            scheduled_stuck: Stuck::default(),
         }
     }
 }

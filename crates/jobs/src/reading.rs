@@ -55,11 +55,12 @@ impl Jobs {
         if self.lot.is_empty() || !self.lot.leaving.is_empty() || self.must_shrink_first() {
             return None;
         }
-        let (is_roomy, wall) = (self.is_roomy(), self.see_wall(now));
+        // Of both clocks together, because together they are too many.
+        let is_short = self.counts().scheduled < (self.lot.resident_max / 8).max(1) && self.is_roomy();
+        let wall = self.see_wall(now);
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
             let Some(horizon) = self.lot.horizon(clock) else { continue };
-            let is_short = self.timers.len(clock) < (self.lot.resident_max / 8).max(1);
-            if horizon.is_near(time) || (is_short && is_roomy) {
+            if horizon.is_near(time) || is_short {
                 self.lot.drawn_in = None;
                 return Some(Want::Time { clock, from: horizon.at });
             }
@@ -70,7 +71,7 @@ impl Jobs {
     /// Whether so many are resident that some are to be parked before more are read in, and can be.
     fn must_shrink_first(&self) -> bool {
         let most = self.lot.resident_max.saturating_add(self.lot.resident_max / 4);
-        self.table.entries.len() > most && self.lot.stuck_at == 0
+        self.table.entries.len() > most && !self.lot.stuck.is_stuck()
     }
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.

@@ -18,9 +18,32 @@ const PARKED_AT_A_TIME: usize = 1_000;
 /// A job in the order of its line or clock.
 type Placed = ((Timestamp, u64), JobId);
 
+/// How many there were when too few of them could be parked; 0 if that is not so.
+#[derive(Default)]
+pub(crate) struct Stuck(usize);
+
+impl Stuck {
+    /// Whether looking for some to park is worth it: there are more than the most, and many more than when none was found.
+    fn is_over(&mut self, count: usize, most: usize) -> bool {
+        if count <= most {
+            self.0 = 0;
+        }
+        count > most.max(self.0)
+    }
+
+    fn note(&mut self, is_stuck: bool, count: usize) {
+        self.0 = if is_stuck { count + count / 4 } else { 0 };
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.0 > 0
+    }
+}
+
 impl Jobs {
-    /// Parks some jobs if more than the most are resident, and goes on until a quarter of these is left: first those whose
-    /// time comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
+    /// Parks some jobs if too many are resident: of all, the most that may be, and goes on until a quarter of these is left;
+    /// of those that wait for their time, and are of no use to consumers yet, a quarter of it. First those leave whose time
+    /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
         if self.lot.leaving.is_empty() && !self.plan(now) {
             return false;
@@ -31,33 +54,50 @@ impl Jobs {
             self.park_if_behind(now, id, parking, batch);
         }
         let resident = self.table.entries.len();
-        if self.lot.leaving.is_empty() && resident == before {
-            self.lot.stuck_at = resident + resident / 4;
+        if !self.lot.leaving.is_empty() {
+            return true;
         }
-        !self.lot.leaving.is_empty() || (resident > self.lot.resident_max && self.lot.stuck_at == 0)
+        if resident == before {
+            self.lot.stuck.note(true, resident);
+            self.lot.scheduled_stuck.note(true, self.counts().scheduled);
+        }
+        resident > self.lot.resident_max && !self.lot.stuck.is_stuck()
     }
 
     /// Chooses what leaves: whether anything does.
     fn plan(&mut self, now: Timestamp) -> bool {
-        let resident = self.table.entries.len();
-        if resident <= self.lot.resident_max {
-            self.lot.stuck_at = 0;
-        }
-        if resident <= self.lot.resident_max.max(self.lot.stuck_at) {
-            return false;
-        }
-        let excess = resident - self.lot.resident_max / 4;
-        // The last of the list leaves first.
-        let mut leaving = self.plan_scheduled(now, excess);
-        if leaving.len() < excess {
-            let mut of_lines = self.plan_lines(now, excess - leaving.len());
-            of_lines.append(&mut leaving);
-            leaving = of_lines;
-        }
-        // With nothing to park, looking again is worth it only when there are many more.
-        self.lot.stuck_at = if leaving.len() <= excess / 4 { resident + resident / 4 } else { 0 };
-        self.lot.leaving = leaving;
+        let (resident, most) = (self.table.entries.len(), self.lot.resident_max);
+        self.lot.leaving = if self.lot.stuck.is_over(resident, most) {
+            self.plan_all(now, resident - most / 4)
+        } else {
+            self.plan_crowd(now)
+        };
         !self.lot.leaving.is_empty()
+    }
+
+    /// Parks `excess` jobs, if there are so many that can be; the last of the list leaves first.
+    fn plan_all(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
+        let scheduled = self.plan_scheduled(now, excess);
+        let mut leaving = match excess - scheduled.len() {
+            0 => Vec::new(),
+            rest => self.plan_lines(now, rest),
+        };
+        leaving.extend(scheduled);
+        self.lot.stuck.note(leaving.len() <= excess / 4, self.table.entries.len());
+        leaving
+    }
+
+    /// Parks jobs that wait for their time where these are too many among all.
+    fn plan_crowd(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
+        let (scheduled, most) = (self.counts().scheduled, self.lot.resident_max / 4);
+        if !self.lot.scheduled_stuck.is_over(scheduled, most) {
+            return Vec::new();
+        }
+        // More stay than there are once few have been, and some were read in.
+        let excess = scheduled - most / 4 * 3;
+        let leaving = self.plan_scheduled(now, excess);
+        self.lot.scheduled_stuck.note(leaving.len() <= excess / 4, scheduled);
+        leaving
     }
 
     /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many.
@@ -70,6 +110,7 @@ impl Jobs {
                 && entry.visible_at > soon
                 && self.can_be_parked(job)
                 && self.outlives_its_wait(job)
+                && !self.expires_soon(job, now)
             {
                 scheduled.push(((entry.order(), entry.id), entry.clock));
             }
