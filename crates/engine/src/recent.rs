@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+/// Changes that there stays room for when all are durable.
+const ROOM_KEPT: usize = 1_024;
+
 /// Changed records by key, until their batch is durable.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
@@ -22,12 +25,15 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
         self.records.insert(key, (seq, value));
     }
 
-    /// Forgets what is durable.
+    /// Forgets what is durable. The room of a burst goes with it.
     pub(super) fn settle(&mut self, seq: u64) {
         while let Some((written, key)) = self.order.pop_front_if(|(written, _)| *written <= seq) {
             if self.records.get(&key).is_some_and(|(latest, _)| *latest == written) {
                 self.records.remove(&key);
             }
+        }
+        if self.order.is_empty() {
+            self.order.shrink_to(ROOM_KEPT);
         }
     }
 

@@ -119,6 +119,9 @@ fn newest<K>() -> Page<K> {
     Page { from: Timestamp(i64::MIN), to: Timestamp::MAX, ascending: false, after: None, limit: 1 }
 }
 
+/// Records that there stays room for when all are durable.
+const ROOM_KEPT: usize = 1_024;
+
 /// What was written by batches that are not durable yet; `None` for what they deleted.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
@@ -133,12 +136,15 @@ impl Unsettled {
         self.records.insert(key, (seq, record));
     }
 
-    /// Forgets what is durable.
+    /// Forgets what is durable. The room of a burst goes with it.
     pub(crate) fn settle(&mut self, seq: u64) {
         while let Some((written, key)) = self.order.pop_front_if(|(written, _)| *written <= seq) {
             if self.records.get(&key).is_some_and(|(latest, _)| *latest == written) {
                 self.records.remove(&key);
             }
+        }
+        if self.order.is_empty() && self.order.capacity() > ROOM_KEPT {
+            *self = Self::default();
         }
     }
 

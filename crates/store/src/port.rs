@@ -181,6 +181,8 @@ pub struct Whose {
 /// One partition at one moment. Cheap to open, short-lived: one page of a list each. What is older than the head's
 /// [`records::KeptFrom`] is not shown; a reading is as old as the later of its `ts` and its receipt, and may be shown for some days more.
 pub trait View: Send {
+    /// The head of the partition's latest durable batch; a default one if nothing was ever committed.
+    fn head(&self) -> &PartitionHead;
     /// A device's profile.
     ///
     /// # Errors

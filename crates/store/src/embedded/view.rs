@@ -39,10 +39,6 @@ impl EmbeddedView {
         Self { moment, health }
     }
 
-    pub(super) fn head(&self) -> &PartitionHead {
-        &self.moment.head
-    }
-
     fn kept(&self) -> KeptFrom {
         self.moment.head.kept_from
     }
@@ -240,6 +236,10 @@ impl EmbeddedView {
 }
 
 impl View for EmbeddedView {
+    fn head(&self) -> &PartitionHead {
+        &self.moment.head
+    }
+
     fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError> {
         self.reported(self.record(Table::Devices, &key::device(id)))
     }

@@ -7,7 +7,7 @@ use base::{ClientId, DeviceId, Incarnation, Kind, Timestamp};
 use records::{
     AliasKey, AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey, DeviceProfile,
     DeviceSlot, DeviceState, Event, EventKey, GroupKey, JobClock, JobHead, JobId, KeptAnswer, KeptFrom,
-    ParkedJob, QuarantineKey, Quarantined, QueueKey, Reading, Seen,
+    ParkedJob, PartitionHead, QuarantineKey, Quarantined, QueueKey, Reading, Seen,
 };
 
 use super::partition::{FeedKey, MemoryPartition};
@@ -57,6 +57,10 @@ fn after<K: Clone>(key: Option<&K>) -> (Bound<K>, Bound<K>) {
 }
 
 impl View for MemoryView {
+    fn head(&self) -> &PartitionHead {
+        &self.0.head
+    }
+
     fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError> {
         Ok(self.0.devices.get(id).cloned())
     }

@@ -36,12 +36,8 @@ impl QueuePartition {
         process: Process,
         moment: Moment,
     ) -> Result<Self, StoreError> {
-        let (mut queues, mut jobs) = (Vec::new(), Vec::new());
-        let head = store.load(id, &mut |resident| match resident {
-            Resident::Queue(queue, counts) => queues.push((queue, counts)),
-            Resident::Job(head) => jobs.push(*head),
-            _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
-        })?;
+        let view = store.view(id)?;
+        let head = view.head().clone();
         let next_lease = if head.seq == 0 { 0 } else { head.next_lease.saturating_add(LEASES_SKIPPED) };
         let numbers = Numbers { next_job: head.next_job, next_lease };
         let mut rules_of_jobs = Jobs::new(process, numbers).keeping_dead_letters();
@@ -65,7 +61,7 @@ impl QueuePartition {
             parked_aliases: Recent::default(),
             dead: Recent::default(),
             oldest_dead: Oldest::default(),
-            answers: Answers::load(&*store.view(id)?)?,
+            answers: Answers::load(&*view)?,
             dead_total: 0,
             stood: Standing::default(),
             settled: head.seq,
@@ -74,10 +70,14 @@ impl QueuePartition {
             head,
         };
         let now = moment.now.max(partition.head.now);
-        for (queue, counts) in queues {
-            partition.load_queue(&queue, counts, now);
-        }
-        partition.load_jobs(&jobs, now);
+        let mut batch = Batch::new(id);
+        // One after the other: all at once take more memory than what they are loaded into.
+        store.load(id, &mut |resident| match resident {
+            Resident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
+            Resident::Job(head) => partition.load_job(&head, now, &mut batch),
+            _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
+        })?;
+        partition.opening = batch.ops;
         Ok(partition)
     }
 
@@ -107,18 +107,12 @@ impl QueuePartition {
         self.watch_age(key, now);
     }
 
-    fn load_jobs(&mut self, jobs: &[JobHead], now: Timestamp) {
-        let mut batch = Batch::new(self.id);
-        for head in jobs {
-            self.jobs.load(now, head, &mut batch);
+    fn load_job(&mut self, head: &JobHead, now: Timestamp, batch: &mut Batch) {
+        self.jobs.load(now, head, batch);
+        let is_known = self.queues.contains_key(&head.queue) || self.sweeps.contains_key(&head.queue);
+        debug_assert!(is_known, "a job's queue is there, or is being swept");
+        if !is_known {
+            self.sweeps.insert(head.queue, Sweep::from(0, 0));
         }
-        self.opening = batch.ops;
-        let unknown: BTreeSet<QueueKey> = jobs
-            .iter()
-            .map(|head| head.queue)
-            .filter(|key| !self.queues.contains_key(key) && !self.sweeps.contains_key(key))
-            .collect();
-        debug_assert!(unknown.is_empty(), "a job's queue is there, or is being swept");
-        self.sweeps.extend(unknown.into_iter().map(|key| (key, Sweep::from(0, 0))));
     }
 }
