@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, Numbers};
-use records::{Batch, JobHead, Process, QueueCounts, QueueKey};
+use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
 use super::lifetime::{Sweep, rules};
