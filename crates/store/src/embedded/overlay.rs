@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use base::Timestamp;
+use base::{PartitionId, Timestamp};
 use blocklog::Position;
 use records::{DeviceSlot, PartitionHead};
 
+use super::CHECKPOINT_QUEUES_PART;
 use super::change::{Change, Prepared, SlotSign};
 use super::key_range::KeyRange;
 use super::locks::{locked, reading, writing};
@@ -35,9 +36,38 @@ pub(super) struct Overlay {
     memory: Arc<OverlayMemory>,
 }
 
-/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them.
+/// About how many bytes of memory overlays take, as long as anybody reads them.
 #[derive(Debug, Default)]
-pub(super) struct OverlayMemory(AtomicUsize);
+pub(super) struct OverlayMemory {
+    bytes: AtomicUsize,
+    /// So many have checkpoints begin.
+    due_at: usize,
+}
+
+/// The memory of all overlays, of devices and of queues apart.
+#[derive(Debug)]
+pub(super) struct OverlayMemories {
+    devices: Arc<OverlayMemory>,
+    queues: Arc<OverlayMemory>,
+}
+
+impl OverlayMemories {
+    /// Checkpoints are due at so many bytes of devices, and at a part of it of queues.
+    pub(super) fn new(due_at: usize) -> Self {
+        let of = |due_at| Arc::new(OverlayMemory { bytes: AtomicUsize::new(0), due_at });
+        Self { devices: of(due_at), queues: of(due_at / CHECKPOINT_QUEUES_PART) }
+    }
+
+    /// Its load where it is highest.
+    pub(super) fn load(&self) -> f64 {
+        self.devices.load().max(self.queues.load())
+    }
+
+    /// That to which a partition's overlays count.
+    pub(super) fn of(&self, partition: PartitionId) -> &Arc<OverlayMemory> {
+        if partition.queues_index().is_some() { &self.queues } else { &self.devices }
+    }
+}
 
 /// The changes.
 #[derive(Debug, Default)]
@@ -70,15 +100,20 @@ impl Below<'_> {
 }
 
 impl OverlayMemory {
-    pub(super) fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+    /// In multiples of what has checkpoints begin.
+    pub(super) fn load(&self) -> f64 {
+        self.bytes() as f64 / self.due_at.max(1) as f64
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Overlay {
     fn drop(&mut self) {
         let bytes = reading(&self.data).memory_bytes();
-        self.memory.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -99,8 +134,8 @@ impl Overlay {
             data.change(change, &versions, below);
         }
         let after = data.memory_bytes();
-        self.memory.0.fetch_add(after, Ordering::Relaxed);
-        self.memory.0.fetch_sub(before, Ordering::Relaxed);
+        self.memory.bytes.fetch_add(after, Ordering::Relaxed);
+        self.memory.bytes.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Notes that a view reads as of batch `seq` until it is closed.

@@ -10,9 +10,13 @@ const START: Timestamp = Timestamp(1_800_000_000_000);
 const PARTITION: PartitionId = PartitionId(0);
 
 fn commit(store: &EmbeddedStore, head: &mut PartitionHead, ops: Vec<Op>) {
+    commit_to(store, PARTITION, head, ops);
+}
+
+fn commit_to(store: &EmbeddedStore, partition: PartitionId, head: &mut PartitionHead, ops: Vec<Op>) {
     head.seq += 1;
     head.now = START;
-    let outcome = give(store, Batch { partition: PARTITION, head: head.clone(), ops });
+    let outcome = give(store, Batch { partition, head: head.clone(), ops });
     settle(store);
     assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
 }
@@ -198,4 +202,23 @@ fn a_checkpoint_is_due_for_memory_before_the_log_is_long() {
     assert_eq!(store.checkpoint_step(START), Progress::Worked);
     assert_eq!(store.checkpoint_step(START), Progress::Idle, "what was written takes no memory");
     assert_eq!(jobs(&store), 2_000);
+}
+
+#[test]
+fn queues_have_a_part_of_the_memory_that_devices_have() {
+    let disk = SimulatedDisk::new(1);
+    let options =
+        EmbeddedOptions { checkpoint_memory_bytes: 1_000_000, checkpoint_log_bytes: 1 << 30, ..small() };
+    let store = EmbeddedStore::open(Arc::new(disk) as Arc<dyn Disk>, options).expect("opens");
+    let (mut devices, mut queues) = (PartitionHead::default(), PartitionHead::default());
+    commit(&store, &mut devices, put_jobs(0..2_500));
+    assert_eq!(store.checkpoint_step(START), Progress::Idle, "devices may have more");
+    commit_to(&store, PartitionId::of_queues(0), &mut queues, put_jobs(0..2_500));
+    assert_eq!(store.checkpoint_step(START), Progress::Worked);
+    assert_eq!(store.checkpoint_step(START), Progress::Idle, "devices still may");
+    assert_eq!(
+        store.next_checkpoint(),
+        Some(START.after(CHECKPOINT_AGE)),
+        "what is of devices is not written"
+    );
 }
