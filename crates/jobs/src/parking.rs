@@ -36,7 +36,8 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    const LEAST: Self = Self { at: Timestamp(i64::MIN), number: 0 };
+    /// Before everything.
+    pub const LEAST: Self = Self { at: Timestamp(i64::MIN), number: 0 };
     const GREATEST: Self = Self { at: Timestamp::MAX, number: u64::MAX };
 
     /// Just before everything: nothing is known to be resident.

@@ -11,6 +11,8 @@ use crate::queues::id;
 /// Most jobs that are read in at once by their time, and of a line.
 pub(super) const TIMED_AT_ONCE_MAX: usize = 4_000;
 pub(super) const LINED_AT_ONCE_MAX: usize = 1_000;
+/// After a start it is not known how far the jobs that are resident reach: few are read to see it.
+const TIMED_AT_FIRST_MAX: usize = 64;
 
 impl QueuePartition {
     /// Notes what this step has parked and taken out so far: a view does not show it yet.
@@ -152,7 +154,8 @@ impl QueuePartition {
         turn: &Turn<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         // Of the first moment some may be there still that were taken out since the view's moment.
-        let asked = self.timed_at_once + self.parked.len();
+        let page = if from == Horizon::LEAST.at { TIMED_AT_FIRST_MAX } else { TIMED_AT_ONCE_MAX };
+        let asked = page.min(self.timed_at_once) + self.parked.len();
         let after = (Timestamp(from.0.saturating_sub(1)), JobId([u8::MAX; 16]));
         let stored = turn.fetch.view()?.parked_soonest(clock, Some(after), asked)?;
         let last = stored.last().filter(|_| stored.len() == asked);
