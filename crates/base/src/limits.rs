@@ -1,5 +1,7 @@
 //! Every limit that more than one crate keeps, with its unit and its reason.
 
+use std::time::Duration;
+
 /// Longest device id, in characters; the setting `devices.id_max_len` may ask for less.
 pub const DEVICE_ID_CHARS_MAX: usize = 64;
 /// Longest client id, in characters.
@@ -50,6 +52,10 @@ pub const QUEUE_NAME_CHARS_MAX: usize = 255;
 pub const JOB_PAYLOAD_BYTES_MAX: usize = 1_024 * 1_024;
 /// Most jobs that one call publishes or consumes.
 pub const JOBS_PER_CALL_MAX: usize = 1_000;
+/// How long a consumer may wait for jobs in one call: longer than that, things between it and the server break the connection.
+pub const CONSUME_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long a job is reserved when `ttr` is not given.
+pub const TTR_DEFAULT: Duration = Duration::from_secs(120);
 /// Longest alias and group of a job, in bytes.
 pub const JOB_NAME_BYTES_MAX: usize = 255;
 /// Longest error that a worker may give for a job, in bytes; a longer one is cut.

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use base::Problem;
+use base::limits::TTR_DEFAULT;
 use engine::queues::{Held, JobRef, QueueName, id_from_text};
 
 use crate::time::read_span;
-
-/// How long a job is reserved if it is not said: the same over HTTP.
-const TTR: Duration = Duration::from_secs(120);
 
 /// The queues of a namespace, in the order of their names as given.
 pub(crate) fn queues(namespace: &str, names: &[String]) -> Result<Vec<QueueName>, Problem> {
@@ -17,7 +15,7 @@ pub(crate) fn queues(namespace: &str, names: &[String]) -> Result<Vec<QueueName>
 
 /// How long jobs are reserved.
 pub(crate) fn ttr(given: Option<&prost_types::Duration>) -> Result<Duration, Problem> {
-    given.map_or(Ok(TTR), |ttr| read_span("ttr", ttr))
+    given.map_or(Ok(TTR_DEFAULT), |ttr| read_span("ttr", ttr))
 }
 
 /// The job that is named by either of these.

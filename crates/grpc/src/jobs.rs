@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::limits::JOBS_PER_CALL_MAX;
+use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
 use engine::Engine;
@@ -20,9 +20,6 @@ use crate::status::status;
 use crate::stopping::Stop;
 use crate::time::{moment, read_span};
 use crate::{asked, publish, shape, work};
-
-/// How long a consumer may wait in one call; the same over HTTP.
-const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// The calls about jobs.
 pub(crate) struct Jobs {
@@ -64,8 +61,8 @@ impl Jobs {
         caller.may(Asked::Work { namespace: &request.namespace })?;
         let names = asked::queues(&request.namespace, &request.queues)?;
         let wait = request.wait.map_or(Ok(Duration::ZERO), |wait| read_span("wait", &wait))?;
-        if wait > WAIT_MAX {
-            let detail = format!("wait must be at most {}", base::duration::format(WAIT_MAX));
+        if wait > CONSUME_WAIT_MAX {
+            let detail = format!("wait must be at most {}", base::duration::format(CONSUME_WAIT_MAX));
             return Err(Problem::not_allowed("invalid_duration", detail));
         }
         let max = request.max.map_or(1, |max| max as usize);

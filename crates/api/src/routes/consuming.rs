@@ -1,12 +1,10 @@
 //! Consuming: taking jobs, and telling what became of them.
 
-use std::time::Duration;
-
 use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
-use base::limits::JOBS_PER_CALL_MAX;
+use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
 use engine::queues::{Held, QueueName, Retry, Want};
 use engine::records::JobId;
@@ -24,11 +22,6 @@ use crate::openapi::{Call, words};
 use crate::path::{JobInPath, QueueInPath, QueuesInPath};
 use crate::problem::{Refused, quoted};
 use crate::shape::{AckedShape, ConsumedShape};
-
-/// How long a job is reserved if nothing is said.
-const TTR: Duration = Duration::from_secs(120);
-/// How long a consumer may wait in one call: longer than that, things between it and the server break the connection.
-const WAIT_MAX: Duration = Duration::from_secs(300);
 
 pub(super) fn routes() -> Routes {
     let consumed = Call::new("Takes jobs of queues, of the first ones first, and waits for the first job")
@@ -114,12 +107,12 @@ async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Res
 fn want(body: &str) -> Result<Want, Problem> {
     let fields = or_nothing(body, &["max", "ttr", "wait"])?;
     let wait = fields.optional("wait", duration)?.unwrap_or_default();
-    if wait > WAIT_MAX {
-        let detail = format!("wait must be at most {}", base::duration::format(WAIT_MAX));
+    if wait > CONSUME_WAIT_MAX {
+        let detail = format!("wait must be at most {}", base::duration::format(CONSUME_WAIT_MAX));
         return Err(Problem::not_allowed("invalid_duration", detail));
     }
     let max = fields.optional("max", count)?.map_or(1, |max| max as usize);
-    Ok(Want { max, ttr: fields.optional("ttr", duration)?.unwrap_or(TTR), wait, process: None })
+    Ok(Want { max, ttr: fields.optional("ttr", duration)?.unwrap_or(TTR_DEFAULT), wait, process: None })
 }
 
 async fn ack(
