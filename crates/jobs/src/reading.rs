@@ -56,7 +56,7 @@ impl Jobs {
             return None;
         }
         // Of both clocks together, because together they are too many.
-        let is_short = self.counts().scheduled < (self.lot.resident_max / 8).max(1) && self.is_roomy();
+        let is_short = self.counts().scheduled < (self.lot.resident_max / 16).max(1) && self.is_roomy();
         let wall = self.see_wall(now);
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
             let Some(horizon) = self.lot.horizon(clock) else { continue };

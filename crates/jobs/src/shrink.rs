@@ -42,7 +42,7 @@ impl Stuck {
 
 impl Jobs {
     /// Parks some jobs if too many are resident: of all, the most that may be, and goes on until a quarter of these is left;
-    /// of those that wait for their time, and are of no use to consumers yet, a quarter of it. First those leave whose time
+    /// of those that wait for their time, and are of no use to consumers yet, an eighth of it. First those leave whose time
     /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
         if self.lot.leaving.is_empty() && !self.plan(now) {
@@ -89,7 +89,7 @@ impl Jobs {
 
     /// Parks jobs that wait for their time where these are too many among all.
     fn plan_crowd(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
-        let (scheduled, most) = (self.counts().scheduled, self.lot.resident_max / 4);
+        let (scheduled, most) = (self.counts().scheduled, self.lot.resident_max / 8);
         if !self.lot.scheduled_stuck.is_over(scheduled, most) {
             return Vec::new();
         }

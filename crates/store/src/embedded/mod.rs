@@ -71,7 +71,7 @@ pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
 pub const CHECKPOINT_MEMORY_BYTES: usize = 32 << 20;
 /// The part of it that is for queues: what they write lies together in the tables, so that writing less of it at a time costs no
 /// more, while rows of devices lie all over.
-pub const CHECKPOINT_QUEUES_PART: usize = 4;
+pub const CHECKPOINT_QUEUES_PART: usize = 6;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
 /// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints. They are

@@ -47,7 +47,7 @@ impl QueuePartition {
             id,
             lineage: store.lineage(),
             jobs: rules_of_jobs,
-            timed_at_once: TIMED_AT_ONCE_MAX.min(resident_max / 16).max(1),
+            timed_at_once: TIMED_AT_ONCE_MAX.min(resident_max / 32).max(1),
             lined_at_once: LINED_AT_ONCE_MAX.min(resident_max / 8).max(1),
             names: BTreeMap::new(),
             queues: HashMap::default(),

@@ -100,7 +100,7 @@ impl Partition {
         }
     }
 
-    pub(super) fn figures_of(&mut self, names: Vec<QueueName>) -> Expected {
+    pub(super) fn figures_of(&mut self, names: &[QueueName]) -> Expected {
         let shown = names.iter().map(|name| self.figures(name)).collect();
         let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
         Expected::Figures { shown, is_sure: jobs.all(|job| job.stands != Stands::MayBeDue) }

@@ -116,7 +116,7 @@ impl Job {
         match &mut self.stands {
             Stands::Reserved(lease) => lease.stood_at = None,
             stands @ (Stands::Due | Stands::MayBeDue) if is_parking && waits_by_wall => {
-                *stands = Stands::MayBeDue
+                *stands = Stands::MayBeDue;
             }
             stands => *stands = Stands::Scheduled,
         }
