@@ -29,6 +29,39 @@ fn who_comes_due_last_is_parked_and_whoever_is_published_behind() {
 }
 
 #[test]
+fn an_eighth_of_the_room_is_for_jobs_that_wait_for_their_time() {
+    let mut rig = Rig::new();
+    for number in 1..=9 {
+        rig.publish(job_at(number, FAR + i64::from(number)));
+    }
+    rig.shrink_to(72);
+    assert_eq!(parked(&rig), [], "an eighth may stay");
+    rig.shrink_to(64);
+    assert_eq!(parked(&rig), [(7, Parking::Time), (8, Parking::Time), (9, Parking::Time)]);
+    assert_eq!(rig.read_in(), [], "what stays is enough");
+    for number in 101..=160 {
+        rig.publish(job(number));
+    }
+    rig.shrink_to(72);
+    assert_eq!(parked(&rig).len(), 3, "consumers can take these at once");
+}
+
+#[test]
+fn jobs_of_one_clock_do_not_make_way_for_those_of_the_other() {
+    let mut rig = Rig::new();
+    for number in 1..=9 {
+        let clock = if number < 9 { JobClock::Engine } else { JobClock::Wall };
+        rig.publish(NewJob {
+            terms: Terms { clock, ..Terms::default() },
+            ..job_at(number, FAR + i64::from(number))
+        });
+    }
+    rig.shrink_to(64);
+    assert!(parked(&rig).contains(&(9, Parking::Time)));
+    assert_eq!(rig.read_in(), [], "none of that clock is in memory, but enough of the other");
+}
+
+#[test]
 fn a_parked_job_is_read_in_before_its_time_and_comes_due_at_it() {
     let mut rig = Rig::new();
     for number in 1..=3 {

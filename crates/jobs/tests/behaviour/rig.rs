@@ -178,8 +178,13 @@ impl Rig {
 
     /// Parks as many jobs as can be, one at most being resident by right.
     pub(crate) fn shrink(&mut self) {
+        self.shrink_to(1);
+    }
+
+    /// Parks what need not be resident where so many jobs may be.
+    pub(crate) fn shrink_to(&mut self, resident_max: usize) {
         let now = self.now;
-        self.jobs.set_resident_max(1);
+        self.jobs.set_resident_max(resident_max);
         while self.call(|jobs, batch, _| jobs.shrink(now, batch)) {}
     }
 
