@@ -1,6 +1,7 @@
 //! Makes room: parks what is needed last.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base::Timestamp;
 use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
@@ -14,6 +15,9 @@ use crate::table::Found;
 
 /// Jobs parked at once.
 const PARKED_AT_A_TIME: usize = 1_000;
+
+/// What comes due within this time is not worth parking while there is room.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A job in the order of its line or clock.
 type Placed = ((Timestamp, u64), JobId);
@@ -42,7 +46,7 @@ impl Stuck {
 
 impl Jobs {
     /// Parks some jobs if too many are resident: of all, the most that may be, and goes on until a quarter of these is left;
-    /// of those that wait for their time, and are of no use to consumers yet, an eighth of it. First those leave whose time
+    /// of those that wait for their time, and are of no use to consumers yet, an eighth of it, if it is long until then. First those leave whose time
     /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
         if self.lot.leaving.is_empty() && !self.plan(now) {
@@ -77,7 +81,7 @@ impl Jobs {
 
     /// Parks `excess` jobs, if there are so many that can be; the last of the list leaves first.
     fn plan_all(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
-        let scheduled = self.plan_scheduled(now, excess);
+        let scheduled = self.plan_scheduled(now, AHEAD, excess);
         let mut leaving = match excess - scheduled.len() {
             0 => Vec::new(),
             rest => self.plan_lines(now, rest),
@@ -87,7 +91,7 @@ impl Jobs {
         leaving
     }
 
-    /// Parks jobs that wait for their time where these are too many among all.
+    /// Parks jobs that wait long for their time where those that do are too many among all.
     fn plan_crowd(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
         let (scheduled, most) = (self.counts().scheduled, self.lot.resident_max / 8);
         if !self.lot.scheduled_stuck.is_over(scheduled, most) {
@@ -95,14 +99,14 @@ impl Jobs {
         }
         // More stay than there are once few have been, and some were read in.
         let excess = scheduled - most / 4 * 3;
-        let leaving = self.plan_scheduled(now, excess);
+        let leaving = self.plan_scheduled(now, SOON, excess);
         self.lot.scheduled_stuck.note(leaving.len() <= excess / 4, scheduled);
         leaving
     }
 
-    /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many.
-    fn plan_scheduled(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
-        let (engine, wall) = (now.after(AHEAD), self.see_wall(now).after(AHEAD));
+    /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many that come due later than `ahead`.
+    fn plan_scheduled(&mut self, now: Timestamp, ahead: Duration, excess: usize) -> Vec<(JobId, Parking)> {
+        let (engine, wall) = (now.after(ahead), self.see_wall(now).after(ahead));
         let mut scheduled: Vec<(Placed, JobClock)> = Vec::new();
         for (job, entry) in self.table.entries.iter() {
             let soon = if entry.clock == JobClock::Engine { engine } else { wall };

@@ -98,7 +98,7 @@ impl EmbeddedStore {
 
     /// Whether a checkpoint is due for what a start would have to read, or for the memory that it takes.
     pub(super) fn is_laden(&self) -> bool {
-        self.log_is_long() || self.overlay_memory.load() >= 1.0
+        self.log_is_long() || self.overlay_memory.bytes() >= self.options.checkpoint_memory_bytes
     }
 
     fn log_is_long(&self) -> bool {
@@ -109,13 +109,13 @@ impl EmbeddedStore {
         let dirty =
             |(index, partition): (usize, &Partition)| partition.dirty_since().map(|since| (index, since));
         let dirty: Vec<_> = self.partitions.iter().enumerate().filter_map(dirty).collect();
-        let is_log_long = self.log_is_long();
-        let is_laden = |id: PartitionId| is_log_long || self.overlay_memory.of(id).load() >= 1.0;
-        let laden = dirty.iter().filter(|(index, _)| is_laden(self.partitions[*index].id));
-        if let Some((index, _)) = laden.min_by_key(|(index, _)| checkpointer.covered[*index]) {
-            return Some(Due::Partition(*index));
+        if self.is_laden() {
+            let waited_for = dirty.iter().min_by_key(|(index, _)| checkpointer.covered[*index]);
+            if let Some((index, _)) = waited_for {
+                return Some(Due::Partition(*index));
+            }
         }
-        if is_log_long && !self.clean(checkpointer).is_empty() {
+        if self.log_is_long() && !self.clean(checkpointer).is_empty() {
             return Some(Due::Positions);
         }
         let oldest = dirty.iter().min_by_key(|(_, since)| *since);

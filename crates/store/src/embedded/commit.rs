@@ -196,7 +196,8 @@ impl EmbeddedStore {
         let of = |is: f64, begins_checkpoints: f64| is / begins_checkpoints.max(1.0);
         let log_bytes = self.log_bytes.load(Ordering::Acquire);
         let log = of(log_bytes as f64, self.options.checkpoint_log_bytes as f64);
-        pacing::pause(worked, log.max(self.overlay_memory.load()))
+        let memory = of(self.overlay_memory.bytes() as f64, self.options.checkpoint_memory_bytes as f64);
+        pacing::pause(worked, log.max(memory))
     }
 
     fn log_is_full(&self) -> bool {

@@ -53,7 +53,7 @@ use directory::Directory;
 use figures::Counters;
 use health::Health;
 use inbox::{Inbox, Waiting};
-use overlay::OverlayMemories;
+use overlay::OverlayMemory;
 use partition::Partition;
 use sabotage::Sabotage;
 use tables::Tables;
@@ -67,11 +67,9 @@ pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
-/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log.
+/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log. That of parked
+/// jobs counts eight times.
 pub const CHECKPOINT_MEMORY_BYTES: usize = 32 << 20;
-/// The part of it that is for queues: what they write lies together in the tables, so that writing less of it at a time costs no
-/// more, while rows of devices lie all over.
-pub const CHECKPOINT_QUEUES_PART: usize = 6;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
 /// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints. They are
@@ -101,8 +99,7 @@ pub struct EmbeddedOptions {
     pub table_cache_bytes: usize,
     /// Bytes of log after which checkpoints begin.
     pub checkpoint_log_bytes: u64,
-    /// Bytes of memory for what no checkpoint has written of devices, after which checkpoints begin; of queues it is a
-    /// [part](CHECKPOINT_QUEUES_PART) of that.
+    /// Bytes of memory for what no checkpoint has written, after which checkpoints begin.
     pub checkpoint_memory_bytes: usize,
     /// Age of a change after which its partition is checkpointed.
     pub checkpoint_age: Duration,
@@ -167,7 +164,7 @@ pub struct EmbeddedStore {
     covered: AtomicU64,
     /// Bytes of the log after it.
     log_bytes: AtomicU64,
-    overlay_memory: OverlayMemories,
+    overlay_memory: Arc<OverlayMemory>,
     sabotage: Sabotage,
     /// Released last.
     _lock: Box<dyn Send + Sync>,

@@ -21,7 +21,7 @@ use super::figures::Counters;
 use super::health::Health;
 use super::inbox::Inbox;
 use super::key_range::KeyRange;
-use super::overlay::OverlayMemories;
+use super::overlay::OverlayMemory;
 use super::partition::Partition;
 use super::sabotage::Sabotage;
 use super::tables::{Snapshot, Table, Tables};
@@ -56,8 +56,7 @@ impl EmbeddedStore {
             tables.write(|writer| writer.put_directory(&directory.to_row()))?;
         }
         let covered = read_covered(&snapshot, &directory)?;
-        let (overlay_memory, counters) =
-            (OverlayMemories::new(options.checkpoint_memory_bytes), Counters::default());
+        let (overlay_memory, counters) = (Arc::default(), Counters::default());
         counters.merging.hold(&snapshot)?;
         let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
         let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
@@ -212,12 +211,12 @@ fn read_covered(
 fn partitions(
     snapshot: &Arc<Snapshot>,
     covered: &[(PartitionId, Covered)],
-    memory: &OverlayMemories,
+    memory: &Arc<OverlayMemory>,
 ) -> Result<Vec<Partition>, StoreError> {
     let open = |(id, covered): &(PartitionId, Covered)| {
         let presence = presence_of(snapshot, *id, &covered.head)?;
         let head = covered.head.clone();
-        Ok(Partition::new(*id, Arc::clone(snapshot), head, presence, Arc::clone(memory.of(*id))))
+        Ok(Partition::new(*id, Arc::clone(snapshot), head, presence, Arc::clone(memory)))
     };
     covered.iter().map(open).collect()
 }

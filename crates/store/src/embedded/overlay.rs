@@ -13,11 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use base::{PartitionId, Timestamp};
+use base::Timestamp;
 use blocklog::Position;
 use records::{DeviceSlot, PartitionHead};
 
-use super::CHECKPOINT_QUEUES_PART;
 use super::change::{Change, Prepared, SlotSign};
 use super::key_range::KeyRange;
 use super::locks::{locked, reading, writing};
@@ -36,38 +35,10 @@ pub(super) struct Overlay {
     memory: Arc<OverlayMemory>,
 }
 
-/// About how many bytes of memory overlays take, as long as anybody reads them.
+/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them; those of some tables weigh
+/// more.
 #[derive(Debug, Default)]
-pub(super) struct OverlayMemory {
-    bytes: AtomicUsize,
-    /// So many have checkpoints begin.
-    due_at: usize,
-}
-
-/// The memory of all overlays, of devices and of queues apart.
-#[derive(Debug)]
-pub(super) struct OverlayMemories {
-    devices: Arc<OverlayMemory>,
-    queues: Arc<OverlayMemory>,
-}
-
-impl OverlayMemories {
-    /// Checkpoints are due at so many bytes of devices, and at a part of it of queues.
-    pub(super) fn new(due_at: usize) -> Self {
-        let of = |due_at| Arc::new(OverlayMemory { bytes: AtomicUsize::new(0), due_at });
-        Self { devices: of(due_at), queues: of(due_at / CHECKPOINT_QUEUES_PART) }
-    }
-
-    /// Its load where it is highest.
-    pub(super) fn load(&self) -> f64 {
-        self.devices.load().max(self.queues.load())
-    }
-
-    /// That to which a partition's overlays count.
-    pub(super) fn of(&self, partition: PartitionId) -> &Arc<OverlayMemory> {
-        if partition.queues_index().is_some() { &self.queues } else { &self.devices }
-    }
-}
+pub(super) struct OverlayMemory(AtomicUsize);
 
 /// The changes.
 #[derive(Debug, Default)]
@@ -100,20 +71,15 @@ impl Below<'_> {
 }
 
 impl OverlayMemory {
-    /// In multiples of what has checkpoints begin.
-    pub(super) fn load(&self) -> f64 {
-        self.bytes() as f64 / self.due_at.max(1) as f64
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let bytes = reading(&self.data).memory_bytes();
-        self.memory.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let bytes = reading(&self.data).weight();
+        self.memory.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -129,13 +95,13 @@ impl Overlay {
         data.position = position;
         data.since.get_or_insert(batch.head.now);
         data.head = batch.head;
-        let before = data.memory_bytes();
+        let before = data.weight();
         for change in batch.changes {
             data.change(change, &versions, below);
         }
-        let after = data.memory_bytes();
-        self.memory.bytes.fetch_add(after, Ordering::Relaxed);
-        self.memory.bytes.fetch_sub(before, Ordering::Relaxed);
+        let after = data.weight();
+        self.memory.0.fetch_add(after, Ordering::Relaxed);
+        self.memory.0.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Notes that a view reads as of batch `seq` until it is closed.
@@ -179,9 +145,10 @@ impl Data {
         self.rows.iter().map(Rows::len).sum()
     }
 
-    /// About how many bytes of memory everything takes.
-    fn memory_bytes(&self) -> usize {
-        self.rows.iter().map(Rows::memory_bytes).sum::<usize>() + self.slices_bytes
+    /// About how many bytes of memory everything takes, by the [weight](Table::weight) of its table.
+    fn weight(&self) -> usize {
+        let rows = Table::ALL.iter().zip(&self.rows);
+        rows.map(|(table, rows)| table.weight() * rows.memory_bytes()).sum::<usize>() + self.slices_bytes
     }
 
     /// Bytes of memory that readings take.

@@ -116,6 +116,15 @@ impl Table {
         Self::AnswersByTime,
     ];
 
+    /// How many times the memory of a row counts for when checkpoints are due. What is parked is not needed for a while; other rows may
+    /// be gone before any checkpoint has to write them.
+    pub(super) fn weight(self) -> usize {
+        match self {
+            Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 8,
+            _ => 1,
+        }
+    }
+
     /// Its name in the file, and in a backup.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use super::{QueuePartition, Turn};
 use crate::queues::id;
 
 /// Most jobs that are read in at once by their time, and of a line.
-pub(super) const TIMED_AT_ONCE_MAX: usize = 4_000;
+pub(super) const TIMED_AT_ONCE_MAX: usize = 500;
 pub(super) const LINED_AT_ONCE_MAX: usize = 1_000;
 /// After a start it is not known how far the jobs that are resident reach: few are read to see it.
 const TIMED_AT_FIRST_MAX: usize = 64;
