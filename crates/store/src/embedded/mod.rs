@@ -67,8 +67,8 @@ pub use restore::restore;
 
 /// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
-/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log. That of parked
-/// jobs counts eight times.
+/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log. That of jobs
+/// counts half, that of parked ones eight times.
 pub const CHECKPOINT_MEMORY_BYTES: usize = 32 << 20;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);

@@ -35,8 +35,8 @@ pub(super) struct Overlay {
     memory: Arc<OverlayMemory>,
 }
 
-/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them; those of some tables weigh
-/// more.
+/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them; those of jobs weigh
+/// less, those of parked ones more.
 #[derive(Debug, Default)]
 pub(super) struct OverlayMemory(AtomicUsize);
 
@@ -145,10 +145,11 @@ impl Data {
         self.rows.iter().map(Rows::len).sum()
     }
 
-    /// About how many bytes of memory everything takes, by the [weight](Table::weight) of its table.
+    /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of its table.
     fn weight(&self) -> usize {
         let rows = Table::ALL.iter().zip(&self.rows);
-        rows.map(|(table, rows)| table.weight() * rows.memory_bytes()).sum::<usize>() + self.slices_bytes
+        rows.map(|(table, rows)| table.weight_in_halves() * rows.memory_bytes() / 2).sum::<usize>()
+            + self.slices_bytes
     }
 
     /// Bytes of memory that readings take.

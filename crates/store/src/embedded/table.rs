@@ -116,12 +116,13 @@ impl Table {
         Self::AnswersByTime,
     ];
 
-    /// How many times the memory of a row counts for when checkpoints are due. What is parked is not needed for a while; other rows may
-    /// be gone before any checkpoint has to write them.
-    pub(super) fn weight(self) -> usize {
+    /// How many halves of a row's memory count for when checkpoints are due. A job that is resident may be done before a checkpoint
+    /// has to write it, and take it out again with the next; one that is parked is not needed for a while.
+    pub(super) fn weight_in_halves(self) -> usize {
         match self {
-            Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 8,
-            _ => 1,
+            Self::JobHeads | Self::JobBodies => 1,
+            Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
+            _ => 2,
         }
     }
 
