@@ -15,7 +15,6 @@ use crate::table::Found;
 
 /// Jobs parked at once.
 const PARKED_AT_A_TIME: usize = 1_000;
-
 /// What comes due within this time is not worth parking while there is room.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -45,8 +44,8 @@ impl Stuck {
 }
 
 impl Jobs {
-    /// Parks some jobs if too many are resident: of all, the most that may be, and goes on until a quarter of these is left;
-    /// of those that wait for their time, and are of no use to consumers yet, an eighth of it, if it is long until then. First those leave whose time
+    /// Parks some jobs if too many are resident: if there are more than the most, until a quarter of these is left; and of those
+    /// that come due in more than a minute, of which consumers have no use yet, until an eighth is. First those leave whose time
     /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
         if self.lot.leaving.is_empty() && !self.plan(now) {
