@@ -155,17 +155,25 @@ impl QueuePartition {
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         // Of the first moment some may be there still that were taken out since the view's moment.
         let page = if from == Horizon::LEAST.at { TIMED_AT_FIRST_MAX } else { TIMED_AT_ONCE_MAX };
-        let asked = page.min(self.timed_at_once) + self.parked.len();
+        let page = page.min(self.timed_at_once);
+        let asked = page + self.parked.len();
         let after = (Timestamp(from.0.saturating_sub(1)), JobId([u8::MAX; 16]));
         let stored = turn.fetch.view()?.parked_soonest(clock, Some(after), asked)?;
         let last = stored.last().filter(|_| stored.len() == asked);
-        let to = last.and_then(|last| Some((time_of(last, clock)?, last.head.id)));
+        let place = |parked: &ParkedJob| time_of(parked, clock).map(|at| (at, parked.head.id));
+        let mut to = last.and_then(place);
         let within = |parked: &ParkedJob| match (time_of(parked, clock), to) {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(at), Some(to)) => (at, parked.head.id) <= to,
         };
-        let jobs = self.as_they_are(stored, within);
+        let mut jobs = self.as_they_are(stored, within);
+        // Those that were parked a moment ago come on top: with them there may be so many that they are parked again.
+        if jobs.len() > page {
+            jobs.sort_by_key(place);
+            jobs.truncate(page);
+            to = jobs.last().and_then(place);
+        }
         // Of the jobs of the last moment those are there whose id, and so whose number, is not above the last one's.
         let next = self.jobs.numbers().next_job;
         let to = to.map(|(at, id)| Horizon { at, number: id::number_before(id, next) });
