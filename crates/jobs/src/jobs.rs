@@ -232,7 +232,7 @@ impl Jobs {
     /// forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {
-        self.timers.len(JobClock::Wall) > 0 || self.lot.horizon(JobClock::Wall).is_some()
+        self.timers.wait_on_wall() || self.lot.horizon(JobClock::Wall).is_some()
     }
 
     /// When [`Jobs::advance`] has something to do, on the engine clock.

@@ -59,12 +59,9 @@ impl Timers {
         [first(&self.engine), by_wall, expiry, refill].into_iter().flatten().min()
     }
 
-    /// How many jobs wait for a time of a clock, the ends of leases included.
-    pub(crate) fn len(&self, clock: JobClock) -> usize {
-        match clock {
-            JobClock::Engine => self.engine.len(),
-            JobClock::Wall => self.wall.len(),
-        }
+    /// Whether a job waits for a time of the wall clock.
+    pub(crate) fn wait_on_wall(&self) -> bool {
+        self.wall.first().is_some()
     }
 
     /// Has a job wait for its `visible_at`.
