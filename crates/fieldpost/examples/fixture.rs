@@ -4,11 +4,11 @@
 //! A server is filled over its API, asked for a backup, which writes everything to its tables, told a little more, and killed while it sweeps
 //! a queue that was deleted: what comes of that is packed, with what the server showed last of all others beside it.
 
-#[path = "../tests/directories/contents.rs"]
+#[path = "../tests/black_box/directories/contents.rs"]
 mod contents;
-#[path = "../tests/directories/queues.rs"]
+#[path = "../tests/black_box/directories/queues.rs"]
 mod queues;
-#[path = "../tests/directories/story.rs"]
+#[path = "../tests/black_box/directories/story.rs"]
 mod story;
 
 use std::error::Error;

@@ -7,7 +7,7 @@
 #[path = "../main_job/machine.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod machine;
-#[path = "../../tests/overload/raw.rs"]
+#[path = "../../tests/black_box/overload/raw.rs"]
 #[allow(dead_code, reason = "shared with the test of the same name")]
 mod raw;
 #[path = "../main_job/report.rs"]

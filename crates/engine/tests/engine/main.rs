@@ -1,0 +1,4 @@
+//! The engine as the edges hold it.
+
+mod queues;
+mod whole;

@@ -1,0 +1,20 @@
+//! What the pages about the server promise, asked of the built program over its sockets and its command line.
+//!
+//! Rows of requests and what is to come of them. How the parts inside do it is tested beside them; what is here holds whatever they
+//! become.
+
+mod access;
+mod breaker;
+mod document;
+mod fleets;
+mod habits;
+mod history;
+mod intervals;
+mod jobs;
+mod program;
+mod quarantine;
+mod registry;
+mod reports;
+mod rig;
+mod silence;
+mod told;

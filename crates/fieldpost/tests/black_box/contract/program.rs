@@ -1,0 +1,109 @@
+//! The program itself: its settings, its ready file, its exit codes and what it says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::contract::rig::{BINARY, Rig};
+
+/// Runs the program to its end, without any setting of whoever runs the test.
+fn run(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(BINARY);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIELDPOST_"))
+    {
+        command.env_remove(name);
+    }
+    command.args(arguments).envs(settings.iter().copied()).output().expect("it runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
+}
+
+#[test]
+fn a_config_file_is_checked_with_line_and_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("f.toml");
+    let path = file.to_str().expect("text");
+    for (text, code, parts) in [
+        ("", 0, vec!["ok"]),
+        ("[notify]\nretry_base = \"1m30s\"\n", 0, vec!["ok"]),
+        ("[http]\nlitsen = \"x\"\n", 2, vec![":2:", "http.litsen", "http.listen"]),
+        ("\n[nothing]\n", 2, vec![":2:", "nothing"]),
+        (
+            "[notify]\nmax_attempts = 0\ntimeout = 10\n",
+            2,
+            vec![":2:", "notify.max_attempts", ":3:", "notify.timeout"],
+        ),
+        ("[devices]\nunknown = \"maybe\"\n", 2, vec![":2:", "devices.unknown", "register"]),
+        ("[http\n", 2, vec![":1:"]),
+    ] {
+        fs::write(&file, text).expect("written");
+        let output = run(&["check-config", path], &[]);
+        assert_eq!(output.status.code(), Some(code), "{text}: {}", said(&output));
+        for part in parts {
+            assert!(said(&output).contains(part), "{part} is not in {}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn a_wrong_setting_ends_the_start_before_anything_is_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    for (name, value, part) in [
+        ("FIELDPOST_NOTHING__X", "1", "FIELDPOST_NOTHING__X"),
+        ("FIELDPOST_HTTP__NOTHING", "1", "http.nothing"),
+        ("FIELDPOST_HTTP__LISTEN", "here", "http.listen"),
+        ("FIELDPOST_HTTP__LISTEN", "0.0.0.0:0", "loopback"),
+        ("FIELDPOST_MQTT__LISTEN", "[::]:0", "loopback"),
+        ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "yes", "notify.allow_private"),
+        ("FIELDPOST_DURABILITY__SYNC", "sometimes", "durability.sync"),
+        ("FIELDPOST_AMQP__URL", "http://127.0.0.1/", "amqp.url"),
+        ("FIELDPOST_DATA_DIR", "", "data_dir"),
+    ] {
+        let output = run(&["serve", "--data-dir", data.to_str().expect("text")], &[(name, value)]);
+        assert_eq!(output.status.code(), Some(2), "{name}={value}: {}", said(&output));
+        assert!(said(&output).contains(part), "{part} is not in {}", said(&output));
+        assert!(!data.exists(), "{name}={value}");
+    }
+}
+
+#[tokio::test]
+async fn the_ready_file_names_only_the_listeners_that_are_on() {
+    let rig = Rig::start(&[("FIELDPOST_SOMETHING", "ignored"), ("FIELDPOST_GRPC__LISTEN", "")]).await;
+    let text = fs::read(rig.site.log_path().with_file_name("ready.json")).expect("it was written");
+    let ready: Value = serde_json::from_slice(&text).expect("one JSON object");
+    let names: BTreeSet<&str> = ready.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(names, BTreeSet::from(["http", "mqtt"]));
+    assert_eq!(ready["http"], rig.site.http.address().await.to_string());
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_ends_the_start_and_is_named() {
+    let rig = Rig::start(&[]).await;
+    let taken = rig.site.http.address().await.to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run(
+        &["serve", "--log-format", "json", "--data-dir", folder.path().to_str().expect("text")],
+        &[("FIELDPOST_HTTP__LISTEN", &taken), ("FIELDPOST_MQTT__LISTEN", "127.0.0.1:0")],
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains(&taken), "{}", said(&output));
+    assert!(output.stdout.is_empty(), "log lines go to stderr");
+    for line in said(&output).lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(line["level"].is_string(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn asked_to_stop_with_connections_open_it_ends_in_good_time() {
+    let rig = Rig::start(&[]).await;
+    let http = tokio::net::TcpStream::connect(rig.site.http.address().await).await.expect("it listens");
+    let mqtt = tokio::net::TcpStream::connect(rig.site.mqtt.address().await).await.expect("it listens");
+    assert!(rig.stop().await.success());
+    drop((http, mqtt));
+}

@@ -1,0 +1,177 @@
+//! Who may call: the tokens of the HTTP API, over TLS too.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use grpc::proto::jobs_client::JobsClient;
+use grpc::proto::reports_client::ReportsClient;
+use grpc::proto::work_request::Open;
+use grpc::proto::{GetRequest, SendRequest, WorkRequest, get_request};
+use rustls::pki_types::ServerName;
+use simulator::server::{Server, Site};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::grpc::rig::{BINARY, NS, PATIENCE, QUEUE, Rig, numbered, publish, refused};
+
+/// Each token is called like its name.
+const TOKENS: [(&str, &str); 5] = [
+    ("admin", "admin"),
+    ("reader", "read"),
+    ("sender", "report"),
+    ("mailer", "jobs:mail"),
+    ("printer", "jobs:print"),
+];
+
+struct Guarded {
+    site: Site,
+    _server: Server,
+    _folder: tempfile::TempDir,
+}
+
+impl Guarded {
+    async fn start() -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), "").await
+    }
+
+    /// With these lines in the file before the tokens.
+    async fn start_in(folder: tempfile::TempDir, lines: &str) -> Self {
+        let config = folder.path().join("f.toml");
+        let tokens = TOKENS.map(|(name, scope)| {
+            let digest: String = {
+                use sha2::Digest;
+                sha2::Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect()
+            };
+            format!("[[auth.tokens]]\nname = \"{name}\"\nsha256 = \"{digest}\"\nscopes = [\"{scope}\"]\n")
+        });
+        fs::write(&config, format!("{lines}\n{}", tokens.concat())).expect("written");
+        let mut site = Site::new(Path::new(BINARY), &[]).expect("a directory");
+        // The program gets its arguments behind these, and the last thing that it is told is the file.
+        let script = format!("exec \"$@\" --config {}", config.display());
+        site.start_through(["sh", "-c", &script, "sh"]);
+        let server = site.start(PATIENCE).await.expect("a server");
+        Self { site, _server: server, _folder: folder }
+    }
+
+    fn address(&self) -> String {
+        let text = fs::read(self.site.log_path().with_file_name("ready.json")).expect("it was written");
+        let ready: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        ready["grpc"].as_str().expect("gRPC is on").to_owned()
+    }
+
+    async fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address())).expect("an address");
+        endpoint.connect().await.expect("it listens")
+    }
+}
+
+fn by<T>(token: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if !token.is_empty() {
+        let value = format!("Bearer {token}").parse().expect("printable");
+        request.metadata_mut().insert("authorization", value);
+    }
+    request
+}
+
+#[tokio::test]
+async fn a_token_reaches_as_far_as_over_http() {
+    let server = Guarded::start().await;
+    let channel = server.channel().await;
+    let mut jobs = JobsClient::new(channel.clone());
+    let look = || GetRequest {
+        namespace: NS.to_owned(),
+        queue: QUEUE.to_owned(),
+        job: Some(get_request::Job::Alias("none".to_owned())),
+    };
+    let denied = (Code::PermissionDenied, "forbidden".to_owned());
+    let unknown = (Code::Unauthenticated, "unauthorized".to_owned());
+    for (token, publishes, looks) in [
+        ("admin", true, true),
+        ("mailer", true, true),
+        ("reader", false, true),
+        ("printer", false, false),
+        ("sender", false, false),
+    ] {
+        let published = jobs.publish(by(token, publish(vec![numbered(1)]))).await;
+        if publishes {
+            assert_eq!(published.expect(token).into_inner().jobs.len(), 1);
+        } else {
+            assert_eq!(refused(published), denied, "{token}");
+        }
+        let looked = refused(jobs.get(by(token, look())).await);
+        let expect = if looks { (Code::NotFound, "unknown_job".to_owned()) } else { denied.clone() };
+        assert_eq!(looked, expect, "{token}");
+    }
+    for token in ["", "nobody"] {
+        assert_eq!(refused(jobs.get(by(token, look())).await), unknown, "{token}");
+    }
+    let mut reports = ReportsClient::new(channel.clone());
+    let batches = || futures_util::stream::iter([SendRequest::default()]);
+    assert!(reports.send(by("sender", batches())).await.is_ok());
+    assert_eq!(refused(reports.send(by("mailer", batches())).await), denied);
+    let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
+    assert!(health.is_ok(), "health is told to anybody");
+}
+
+#[tokio::test]
+async fn a_stream_works_only_where_its_token_reaches() {
+    let server = Guarded::start().await;
+    let mut jobs = JobsClient::new(server.channel().await);
+    let open = Open { namespace: NS.to_owned(), queues: vec![QUEUE.to_owned()], ttr: None };
+    let first = WorkRequest { open: Some(open), credits: 1, ..WorkRequest::default() };
+    for (token, expect) in [("printer", Code::PermissionDenied), ("reader", Code::PermissionDenied)] {
+        let stream = jobs.work(by(token, futures_util::stream::iter([first.clone()]))).await;
+        let heard = stream.expect("it answers").into_inner().message().await;
+        assert_eq!(refused(heard).0, expect, "{token}");
+    }
+    let stream = jobs.work(by("mailer", futures_util::stream::iter([first]))).await;
+    assert_eq!(stream.expect("it answers").into_inner().message().await.expect("no refusal"), None);
+}
+
+#[tokio::test]
+async fn what_is_no_method_and_what_is_no_grpc_is_told_so() {
+    let rig = Rig::start().await;
+    let mut inner = tonic::client::Grpc::new(rig.channel().await);
+    inner.ready().await.expect("connected");
+    let codec = tonic_prost::ProstCodec::<SendRequest, SendRequest>::default();
+    let path = "/fieldpost.v1.Jobs/Nothing".parse().expect("a path");
+    let answer = inner.unary(Request::new(SendRequest::default()), path, codec).await;
+    assert_eq!(answer.expect_err("there is none").code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn over_tls_it_is_agreed_to_speak_http_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    fs::write(folder.path().join("cert.pem"), cert.pem()).expect("written");
+    fs::write(folder.path().join("key.pem"), signing_key.serialize_pem()).expect("written");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let lines = format!("[tls]\ncert = \"{}\"\nkey = \"{}\"\n", file("cert.pem"), file("key.pem"));
+    let server = Guarded::start_in(folder, &lines).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(cert.der().clone()).expect("a root");
+    for (offers, expect) in [(&[&b"h2"[..], b"http/1.1"][..], Some(&b"h2"[..])), (&[], None)] {
+        let mut config =
+            rustls::ClientConfig::builder().with_root_certificates(roots.clone()).with_no_client_auth();
+        config.alpn_protocols = offers.iter().map(|offer| offer.to_vec()).collect();
+        let stream = TcpStream::connect(server.address()).await.expect("it listens");
+        let name = ServerName::try_from("localhost").expect("a name");
+        let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+        let mut stream = connected.expect("agreed");
+        assert_eq!(stream.get_ref().1.alpn_protocol(), expect);
+        // The preface and an empty SETTINGS frame; the server's first frame is its SETTINGS.
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        stream.write_all(preface).await.expect("sent");
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.expect("a frame");
+        assert_eq!((head[3], &head[5..]), (4, &[0, 0, 0, 0][..]));
+    }
+}

@@ -1,0 +1,21 @@
+//! The built program from outside: its command line, its listeners, its data directories, and what becomes of them in trouble.
+//!
+//! One binary for all of it: what it links is large, and tests that wait for one another's servers leave no core idle.
+
+mod amqp;
+mod cli;
+mod client;
+mod contract;
+mod directories;
+mod faults;
+mod fuzzed_api;
+mod grpc;
+mod life;
+mod lmstfy;
+mod mqtt_clients;
+mod overload;
+mod pages;
+mod python;
+mod rabbitmq;
+mod simulate;
+mod wire;

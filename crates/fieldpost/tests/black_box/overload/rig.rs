@@ -1,0 +1,103 @@
+//! A server of its own for each test, and what it takes of this machine's memory.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simulator::api_client::Api;
+use simulator::server::{Server, Site};
+
+/// Nothing here takes longer, even on a machine that is busy with other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A running server.
+pub(crate) struct Rig {
+    pub(crate) api: Api,
+    pub(crate) site: Site,
+    pub(crate) http: SocketAddr,
+    pub(crate) mqtt: SocketAddr,
+    server: Server,
+    /// What it took when it had started, in MiB.
+    at_first_mib: u64,
+}
+
+impl Rig {
+    /// Devices register by reporting, unless the settings say otherwise; webhooks may go to this machine.
+    pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
+        Self::start_with("", settings).await
+    }
+
+    /// With these lines in a config file.
+    pub(crate) async fn start_with(config: &str, settings: &[(&str, &str)]) -> Self {
+        rlimit::increase_nofile_limit(u64::MAX).expect("a limit of open files");
+        let usual = [("FIELDPOST_DEVICES__UNKNOWN", "register"), ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true")];
+        let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &[&usual, settings].concat());
+        let mut site = site.expect("a directory");
+        let file = site.log_path().with_file_name("fieldpost.toml");
+        fs::write(&file, config).expect("written");
+        let with_config = format!("exec \"$@\" --config '{}'", file.display());
+        site.start_through(["sh", "-c", &with_config, "sh"]);
+        let server = site.start(PATIENCE).await.expect("a server");
+        let api = Api::new(site.http.clone(), PATIENCE);
+        let (http, mqtt) = (site.http.address().await, site.mqtt.address().await);
+        let at_first_mib = resident_mib(&server);
+        Self { api, site, http, mqtt, server, at_first_mib }
+    }
+
+    /// At most the server took so much memory beyond what it had taken at first, in MiB.
+    pub(crate) fn has_grown_less_than(&self, mib: u64) {
+        let grown = status_mib(&self.server, "VmHWM:").saturating_sub(self.at_first_mib);
+        eprintln!("the server grew by {grown} MiB at most");
+        assert!(grown < mib, "{grown} MiB");
+    }
+
+    /// A figure that `/metrics` shows: the sum over all labels.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let metrics = self.api.any(hyper::Method::GET, "/metrics", None).await.expect("metrics");
+        let text = String::from_utf8_lossy(&metrics.body).into_owned();
+        let of_it = text
+            .lines()
+            .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
+        let values = of_it.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>() as u64
+    }
+
+    /// Everything works as it does on an idle server: a device over either way in, and who asks for it.
+    pub(crate) async fn is_well(&self, device: &str) {
+        let mut mqtt = crate::overload::raw::Mqtt::open(self.mqtt).await.expect("accepted");
+        assert_eq!(mqtt.connect(device).await.expect("answered"), 0);
+        mqtt.report(device, 1).await.expect("acknowledged");
+        let report = json!({"device_id": device, "data": 0});
+        let tally: Value = self.api.post("/v1/reports", &report).await.expect("taken");
+        assert_eq!(tally["accepted"], 1);
+        assert_eq!(self.readings(device).await, [json!(1), json!(0)]);
+    }
+
+    /// The values that the device's last readings have, oldest first.
+    pub(crate) async fn readings(&self, device: &str) -> Vec<Value> {
+        let path = format!("/v1/devices/{device}/readings?order=asc&limit=1000");
+        let list: Value = self.api.get(&path).await.expect("readings");
+        let items = list["items"].as_array().expect("items");
+        items.iter().map(|reading| reading["data"].clone()).collect()
+    }
+
+    /// SIGTERM; it has to end well.
+    pub(crate) async fn stop(self) {
+        let status = self.server.stop(PATIENCE).await.expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+}
+
+fn resident_mib(server: &Server) -> u64 {
+    status_mib(server, "VmRSS:")
+}
+
+fn status_mib(server: &Server, field: &str) -> u64 {
+    let process = server.process_id().expect("it runs");
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+    let kib: u64 = line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number");
+    kib / 1_024
+}

@@ -1,0 +1,8 @@
+//! The rules of the house that a machine can check, one file for each thing that they are about.
+
+mod dependencies;
+mod licences;
+mod operations;
+mod prose;
+mod sources;
+mod testing;
