@@ -19,12 +19,13 @@ setup: ## install what building, tests and benchmarks need (Debian packages, onl
 build: ## build the optimised binary, target/release/fieldpost
 	@scripts/setup build
 	$(CARGO) build $(LOCKED) --release --package fieldpost
+	@scripts/split-debug target/release/fieldpost
 
 run: build ## run a server with the default settings in ./fieldpost-data
-	$(CARGO) run --quiet $(LOCKED) --release --package fieldpost -- serve
+	target/release/fieldpost serve
 
 demo: build ## watch the main job for half a minute: locks, receivers, a SIGKILL in the middle
-	$(CARGO) run --quiet $(LOCKED) --release --package fieldpost -- demo
+	target/release/fieldpost demo
 
 test: ## format check, clippy, every test (what CI runs)
 	@scripts/setup build test
