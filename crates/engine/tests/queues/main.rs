@@ -5,6 +5,7 @@ mod floods;
 mod keeping;
 mod leaving;
 mod rig;
+mod several;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
