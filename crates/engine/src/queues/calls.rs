@@ -245,6 +245,15 @@ impl Queues {
         self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
 
+    /// Drops the jobs of a queue that are ready. Those that wait for their time, those that consumers have, dead letters and
+    /// settings stay, and so does what is published after the call. A recurring job that is ready does not come again.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`]; then some of them may be gone.
+    pub async fn drop_ready(&self, queue: &QueueName) -> Result<(), Problem> {
+        self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?
+    }
+
     /// Dead letters, oldest first.
     ///
     /// # Errors
