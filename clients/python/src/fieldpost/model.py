@@ -177,6 +177,14 @@ class JobView:
     tries: int
     alias: str | None = None
     group: str | None = None
+    #: It comes again this long after it was due before, such as ``"1h30m"``.
+    every: str | None = None
+    #: It comes again by this cron expression.
+    cron: str | None = None
+    #: The time zone of ``cron``; UTC if there is none.
+    tz: str | None = None
+    #: Runs that are left, the present one included; ``None`` if there is no end to them, or only one.
+    executions_left: int | None = None
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> JobView:
@@ -192,6 +200,10 @@ class JobView:
             tries=item["tries"],
             alias=item.get("alias"),
             group=item.get("group"),
+            every=item.get("every"),
+            cron=item.get("cron"),
+            tz=item.get("tz"),
+            executions_left=item.get("executions_left"),
         )
 
 

@@ -6,14 +6,14 @@ use std::time::Duration;
 use base::limits::JOBS_PER_CALL_MAX;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use records::{JobId, QueueSettings};
+use records::{JobId, QueueSettings, Recurrence, Rule};
 
 use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
 use super::input::{Dead, QueueCall, Seen};
 use super::partition::{DeadView, Figures};
 use super::{
-    Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName, Retry, body,
-    id,
+    Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName, Recurs,
+    Retry, body, id,
 };
 use crate::Engine;
 use crate::effect::Reply;
@@ -363,6 +363,7 @@ impl Queues {
 pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
     let Seen { head, state, body } = seen;
     let body = body::read(&body)?;
+    let recurs = recurs(head.terms.recurrence.as_ref(), body.cron);
     Ok(JobView {
         id: head.id,
         state,
@@ -374,6 +375,19 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
         tries: head.tries,
         alias: body.alias,
         group: body.group,
+        recurs,
         attributes: body.attributes,
     })
+}
+
+/// How a job comes again. What a calendar is, its body says.
+fn recurs(recurrence: Option<&Recurrence>, cron: Option<body::Cron>) -> Option<Recurs> {
+    let Recurrence { rule, left: executions, .. } = *recurrence?;
+    match (rule, cron) {
+        (Rule::Every(ms), _) => Some(Recurs::Every { interval: Duration::from_millis(ms), executions }),
+        (Rule::Calendar, Some(body::Cron { expression, zone })) => {
+            Some(Recurs::Cron { expression, zone, executions })
+        }
+        (Rule::Calendar, None) => None,
+    }
 }

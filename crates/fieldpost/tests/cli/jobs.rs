@@ -77,6 +77,25 @@ async fn a_waiting_job_is_shown_changed_listed_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_recurring_job_shows_its_schedule() {
+    let rig = Rig::start(&[]).await;
+    for (schedule, expect) in [
+        (
+            &["--cron", "0 9 * * 1", "--tz", "Europe/Berlin", "--executions", "3"][..],
+            "cron        0 9 * * 1\nzone        Europe/Berlin\nexecutions  3 left\n",
+        ),
+        (&["--every", "90m"], "every       1h30m\nexecutions  no end\n"),
+    ] {
+        let publish: Vec<_> = ADD.split(' ').chain(schedule.iter().copied()).collect();
+        let published = words(&rig, &publish);
+        assert_eq!(published.code, Some(0), "{published:?}");
+        let id = published.out.split(' ').next().expect("an id");
+        let shown = rig.out(&format!("job show shop mail {id}"));
+        assert!(shown.ends_with(expect), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn one_key_publishes_one_job() {
     let rig = Rig::start(&[]).await;
     let first = publish(&rig, "--payload 1 --idempotency-key k1");
