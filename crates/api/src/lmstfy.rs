@@ -46,6 +46,7 @@ mod limit;
 mod look;
 mod publish;
 mod query;
+mod refusals;
 mod request_id;
 mod route;
 mod sizes;
@@ -59,6 +60,7 @@ pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 use answer::Answer;
 use calls::TakenIn;
 use figures::Figures;
+use refusals::RefusalLog;
 use request_id::RequestIds;
 
 /// The one pool that there is: the real server spreads namespaces over several of them.
@@ -78,6 +80,7 @@ struct Shared {
     api: ApiState,
     /// Tokens that nobody knows.
     guesses: Guesses,
+    refusals: RefusalLog,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
     large_bodies: LargeBodies,
@@ -101,6 +104,7 @@ impl Lmstfy {
             tokens,
             api,
             guesses: Guesses::new(DefaultClock::default()),
+            refusals: RefusalLog::new(DefaultClock::default()),
             metrics,
             figures,
             large_bodies: LargeBodies::default(),

@@ -16,9 +16,10 @@ use tracing::field::display;
 use tracing::{error, info};
 
 use super::answer::{Answer, set_out};
-use super::guard::{in_parts, is_pool, peer, shown};
+use super::guard::{in_parts, is_pool, peer};
 use super::limit::Limit;
 use super::query::Query;
+use super::refusals::shown;
 use super::route::is_plain;
 use super::tokens::Unchanged;
 use super::{POOL, Shared, calls, decoding, exposition, sizes};
@@ -118,8 +119,8 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer
         Err(refused) => return refused,
     };
     if let Some((change, namespace)) = change {
-        let (peer, namespace) = (peer(parts).map(display), namespace.map(shown));
-        info!(way = "lmstfy_admin", change, namespace, by = administrator.name, peer, "changed");
+        let (caller, peer, namespace) = (administrator.name, peer(parts).map(display), namespace.map(shown));
+        info!(way = "lmstfy_admin", caller, peer, change, namespace, "changed through the API");
     }
     answer.during(administrator.under_way)
 }

@@ -12,18 +12,14 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use tracing::field::display;
-use tracing::info;
 
 use super::answer::Answer;
 use super::limit::{Reached, Taken};
 use super::query::Query;
+use super::refusals::{Reason, Refusal};
 use super::route::Target;
 use super::{POOL, Shared};
 use crate::access::{Holder, Scope, UnderWay};
-
-/// Most of a name that the log shows, in characters.
-const SHOWN_CHARS_MAX: usize = 64;
 
 /// The pool and the token of `[pool:]token`.
 pub(super) fn in_parts(token: &str) -> (&str, &str) {
@@ -38,11 +34,6 @@ pub(super) fn is_pool(name: &str) -> bool {
 /// The address that a request came from, if the listener told it.
 pub(super) fn peer(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer)
-}
-
-/// The beginning of a name, which its caller may have made up.
-pub(super) fn shown(name: &str) -> String {
-    name.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
 /// A call that was let through.
@@ -60,30 +51,6 @@ pub(super) struct Administrator<'a> {
     /// The name of the token; `None` where none is asked for.
     pub(super) name: Option<&'a str>,
     pub(super) under_way: Option<UnderWay>,
-}
-
-/// Why somebody is not let in: the word for it in figures and in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    Missing,
-    Malformed,
-    Unknown,
-    /// Known, but not for this.
-    Forbidden,
-    /// Unknown, and more of them wait for their answer than may.
-    TooMany,
-}
-
-impl Reason {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Malformed => "malformed",
-            Self::Unknown => "unknown",
-            Self::Forbidden => "forbidden",
-            Self::TooMany => "too_many",
-        }
-    }
 }
 
 impl Shared {
@@ -113,9 +80,9 @@ impl Shared {
             None
         } else {
             let held = self.held(token, |scope| may_use(scope, namespace)).await;
-            let holder = held.map_err(|why| {
-                self.note_refused("lmstfy", why, Some(namespace), parts);
-                not_let_in(why)
+            let holder = held.map_err(|refusal| {
+                self.note_refused("lmstfy", refusal, Some(namespace), parts);
+                not_let_in(refusal.why)
             })?;
             Some(admitted(holder)?)
         };
@@ -147,35 +114,34 @@ impl Shared {
         let suffices = |scope: &Scope| *scope == Scope::Admin || (*scope == Scope::Read && !changes);
         let held = match password(parts) {
             Ok(token) => self.held(&token, suffices).await,
-            Err(why) => Err(why),
+            Err(why) => Err(why.into()),
         };
-        let holder = held.map_err(|why| {
-            self.note_refused("lmstfy_admin", why, None, parts);
-            if why == Reason::TooMany { not_let_in(why) } else { Answer::password_wanted() }
+        let holder = held.map_err(|refusal| {
+            self.note_refused("lmstfy_admin", refusal, None, parts);
+            if refusal.why == Reason::TooMany { not_let_in(refusal.why) } else { Answer::password_wanted() }
         })?;
         Ok(Administrator { name: Some(holder.name()), under_way: Some(admitted(holder)?) })
     }
 
     /// Who shows a token of the REST API that suffices. Who guesses waits.
-    async fn held(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> Result<Holder<'_>, Reason> {
+    async fn held(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> Result<Holder<'_>, Refusal<'_>> {
         if token.is_empty() {
-            return Err(Reason::Missing);
+            return Err(Reason::Missing.into());
         }
         match self.access().holder(token.as_bytes()) {
             Some(holder) if holder.scopes().iter().any(suffices) => Ok(holder),
             Some(holder) => {
                 holder.is_forbidden();
-                Err(Reason::Forbidden)
+                Err(Refusal { why: Reason::Forbidden, login: Some(holder.name()) })
             }
-            None if self.guesses.wait().await.is_ok() => Err(Reason::Unknown),
-            None => Err(Reason::TooMany),
+            None if self.guesses.wait().await.is_ok() => Err(Reason::Unknown.into()),
+            None => Err(Reason::TooMany.into()),
         }
     }
 
-    fn note_refused(&self, way: &'static str, why: Reason, namespace: Option<&str>, parts: &Parts) {
-        let (code, peer, namespace) = (why.as_str(), peer(parts).map(display), namespace.map(shown));
-        self.figures.unauthorized(code);
-        info!(way, code, peer, namespace, "a caller was not let in");
+    fn note_refused(&self, way: &'static str, refusal: Refusal<'_>, namespace: Option<&str>, parts: &Parts) {
+        self.figures.unauthorized(refusal.why.as_str());
+        self.refusals.write(way, refusal, namespace, peer(parts));
     }
 }
 
@@ -260,10 +226,5 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 4_711));
         parts.extensions.insert(ConnectInfo(address));
         assert_eq!(peer(&parts), Some(address));
-    }
-
-    #[test]
-    fn a_name_in_the_log_is_cut() {
-        assert_eq!(shown(&"\u{20ac}".repeat(200)).chars().count(), SHOWN_CHARS_MAX);
     }
 }

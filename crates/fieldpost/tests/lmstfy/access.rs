@@ -26,11 +26,12 @@ async fn whoever_is_not_let_in_leaves_a_line() {
         assert_eq!(wire::send(address, &head, b"").await.status, 401, "{path}{header}");
     }
     for code in ["missing", "unknown", "forbidden"] {
-        line(&rig, &["a caller was not let in", "way=\"lmstfy\"", &format!("code=\"{code}\""), "shop"]);
-        line(&rig, &["a caller was not let in", "way=\"lmstfy_admin\"", &format!("code=\"{code}\"")]);
+        line(&rig, &["refused a caller", "way=\"lmstfy\"", &format!("code=\"{code}\""), "shop"]);
+        line(&rig, &["refused a caller", "way=\"lmstfy_admin\"", &format!("code=\"{code}\"")]);
     }
     line(&rig, &["way=\"lmstfy_admin\"", "code=\"malformed\""]);
-    assert!(!rig.site.log().contains("-secret"), "{}", rig.site.log());
+    line(&rig, &["way=\"lmstfy_admin\"", "login=\"read-secret\"", "code=\"forbidden\""]);
+    assert!(!rig.site.log().contains("guessed-secret"), "{}", rig.site.log());
     let head = "GET /metrics HTTP/1.1\nHost: localhost\nAuthorization: Bearer ops-secret";
     let metrics = wire::send(rig.admin, head, b"").await;
     assert!(
