@@ -7,6 +7,7 @@ import inspect
 import os
 import time
 import unittest
+import urllib.request
 import uuid
 from typing import Any, Callable
 
@@ -30,6 +31,14 @@ def until(what: str, holds: Callable[[], bool]) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {PATIENCE} s: {what}")
+
+
+def waiting_consumers() -> int:
+    """How many questions for jobs the server has not answered yet."""
+    with urllib.request.urlopen(f"{server_url()}/metrics", timeout=PATIENCE) as answer:
+        lines = answer.read().decode().splitlines()
+    [count] = [line.split()[1] for line in lines if line.startswith("fieldpost_engine_waiting_consumers ")]
+    return int(count)
 
 
 class Awaited:

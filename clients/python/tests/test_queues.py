@@ -125,6 +125,8 @@ class Queues(Base):
 
     def test_a_recurring_job_comes_again_under_its_id(self) -> None:
         published = self.queue.publish("again", every="1s", executions=2, delay=0, alias="tick")
+        seen = self.queue.get(published.id)
+        self.assertEqual((seen.every, seen.cron, seen.tz, seen.executions_left), ("1s", None, None, 2))
         for run in (1, 2):
             job = self.queue.consume(wait=PATIENCE)[0]
             self.assertEqual((job.id, job.alias, job.attempt), (published.id, "tick", 1), run)

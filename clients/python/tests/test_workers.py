@@ -14,7 +14,7 @@ from typing import Any, Callable
 import fieldpost
 from fieldpost import Job, NewJob, Retry
 
-from .live import PATIENCE, Live, server_url, until
+from .live import PATIENCE, Live, server_url, until, waiting_consumers
 from .scripted import HANG_UP, Scripted, answer
 
 AT_ONCE = timedelta(milliseconds=20)
@@ -174,6 +174,14 @@ class Workers(Live):
         go_on.set()
         self.end(worker)
         self.assertEqual([job.payload for job in self.queue.jobs()], [2])
+
+    def test_a_worker_that_waits_for_jobs_stops_at_once(self) -> None:
+        worker = self.start(lambda _: None, wait=10 * timedelta(seconds=PATIENCE))
+        until("it waits", lambda: waiting_consumers() == 1)
+        self.end(worker)
+        until("the server knows that it has gone", lambda: waiting_consumers() == 0)
+        self.queue.publish(1)
+        self.assertEqual([job.attempt for job in self.queue.consume()], [1], "it took nothing along")
 
     def test_a_stop_gives_back_what_takes_too_long(self) -> None:
         started, go_on = threading.Event(), threading.Event()
@@ -387,6 +395,21 @@ class AsyncWorkers(unittest.IsolatedAsyncioTestCase):
         go_on.set()
         await self.end(worker)
         self.assertEqual([job.payload async for job in self.queue.jobs()], [2])
+
+    async def test_a_worker_that_waits_for_jobs_stops_at_once(self) -> None:
+        async def handle(_: Job) -> None:
+            pass
+
+        async def until_waiting(count: int) -> None:
+            while await asyncio.to_thread(waiting_consumers) != count:
+                pass
+
+        worker = self.start(handle, wait=10 * timedelta(seconds=PATIENCE))
+        await asyncio.wait_for(until_waiting(1), PATIENCE)
+        await self.end(worker)
+        await asyncio.wait_for(until_waiting(0), PATIENCE)
+        await self.queue.publish(1)
+        self.assertEqual([job.attempt for job in await self.queue.consume()], [1], "it took nothing along")
 
     async def test_a_stop_gives_back_what_takes_too_long(self) -> None:
         started = asyncio.Event()

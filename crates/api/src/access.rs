@@ -13,7 +13,7 @@ mod own;
 mod scope;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod token;
 
 use prometheus_client::registry::Registry;
@@ -23,7 +23,9 @@ pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 
 pub(crate) use caller::Caller;
-pub(crate) use guard::KeepsOut;
+pub(crate) use guard::{Holder, KeepsOut};
+pub(crate) use guesses::Guesses;
+pub(crate) use limits::UnderWay;
 
 /// Whether callers have to show who they are.
 #[derive(Debug)]

@@ -21,11 +21,13 @@ use engine::Engine;
 use engine::queues::Queues;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use governor::clock::DefaultClock;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::access::Token;
+use crate::ApiState;
+use crate::access::{Access, Guesses};
 use crate::body::LargeBodies;
 use crate::leftover::Leftovers;
 
@@ -36,6 +38,7 @@ mod calls;
 mod consume;
 mod dead;
 mod decoding;
+mod exposition;
 mod figures;
 mod guard;
 mod job;
@@ -43,9 +46,12 @@ mod limit;
 mod look;
 mod publish;
 mod query;
+mod refusals;
 mod request_id;
 mod route;
 mod sizes;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 pub use limit::Limit;
@@ -54,6 +60,7 @@ pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 use answer::Answer;
 use calls::TakenIn;
 use figures::Figures;
+use refusals::RefusalLog;
 use request_id::RequestIds;
 
 /// The one pool that there is: the real server spreads namespaces over several of them.
@@ -69,8 +76,11 @@ struct Shared {
     engine: Engine,
     queues: Queues,
     tokens: Tokens,
-    /// Tokens of the REST API, which are good here too.
-    owners: Vec<Token>,
+    /// The REST API, whose tokens are good here too.
+    api: ApiState,
+    /// Tokens that nobody knows.
+    guesses: Guesses,
+    refusals: RefusalLog,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
     large_bodies: LargeBodies,
@@ -81,23 +91,20 @@ struct Shared {
 }
 
 impl Lmstfy {
-    /// Both APIs over `engine`, for whoever has one of `tokens`, or one of the REST API's, `owners`. Its own figures go into
-    /// `metrics`, and the admin API shows all that is there. Consumers stop waiting when `stop` is true.
+    /// Both APIs over the engine of `api`, for whoever has one of `tokens`, or one of the REST API's. Its own figures go to those
+    /// of `api`, and the admin API shows all that are there. Consumers stop waiting when `stop` is true.
     #[must_use]
-    pub fn new(
-        engine: Engine,
-        tokens: Tokens,
-        owners: Vec<Token>,
-        metrics: Arc<Mutex<Registry>>,
-        stop: watch::Receiver<bool>,
-    ) -> Self {
+    pub fn new(api: ApiState, tokens: Tokens, stop: watch::Receiver<bool>) -> Self {
+        let (engine, metrics) = (api.shared.engine.clone(), Arc::clone(&api.shared.metrics));
         let figures = Figures::default();
         figures.register(&mut metrics.lock().unwrap_or_else(PoisonError::into_inner));
         let shared = Shared {
             queues: engine.queues(),
             engine,
             tokens,
-            owners,
+            api,
+            guesses: Guesses::new(DefaultClock::default()),
+            refusals: RefusalLog::new(DefaultClock::default()),
             metrics,
             figures,
             large_bodies: LargeBodies::default(),
@@ -142,15 +149,16 @@ impl Handler<(), Arc<Shared>> for Api {
     fn call(self, request: Request, shared: Arc<Shared>) -> Self::Future {
         let began = Instant::now();
         let (parts, body) = shared.leftovers.watching(request).into_parts();
-        let noted = shared.note(&parts);
+        let noted = shared.note(&parts, str::to_owned);
         let taken_in = calls::take_in(Arc::clone(&shared), parts, body).boxed();
         async move {
-            let (call, answer) = match taken_in.await {
+            let (taken_in, under_way) = taken_in.await;
+            let (call, answer) = match taken_in {
                 TakenIn::Answered(call, answer) => (call, answer),
                 TakenIn::Consumes(consumer) => ("consume", consumer.answer(&shared).await),
             };
             shared.figures.answered(call, answer.status, began);
-            shared.finish(noted, answer, began)
+            shared.finish(noted, answer.during(under_way), began)
         }
         .boxed()
     }
@@ -159,7 +167,7 @@ impl Handler<(), Arc<Shared>> for Api {
 async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let began = Instant::now();
     let (parts, body) = shared.leftovers.watching(request).into_parts();
-    let noted = shared.note(&parts);
+    let noted = shared.note(&parts, admin::without_token);
     let answer = admin::answer(&shared, &parts, body).await;
     shared.finish(noted, answer, began)
 }
@@ -168,21 +176,26 @@ async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 type Noted = Option<Box<(Method, String)>>;
 
 impl Shared {
+    fn access(&self) -> &Access {
+        &self.api.shared.access
+    }
+
     fn now(&self) -> Timestamp {
         self.engine.clock().now()
     }
 
-    /// What the log is to say, if it is to say anything. The query is not logged: there may be a token in it.
-    fn note(&self, parts: &Parts) -> Noted {
+    /// What the log is to say, if it is to say anything. Tokens are not logged: neither the query, where one may be, nor those in
+    /// paths, which `path` leaves out.
+    fn note(&self, parts: &Parts, path: fn(&str) -> String) -> Noted {
         let is_logged = self.access_log.load(Ordering::Relaxed);
-        is_logged.then(|| Box::new((parts.method.clone(), parts.uri.path().to_owned())))
+        is_logged.then(|| Box::new((parts.method.clone(), path(parts.uri.path()))))
     }
 
     fn finish(&self, noted: Noted, answer: Answer, began: Instant) -> Response {
         let id = self.request_ids.next(self.now());
         if let Some(noted) = noted {
             let ((method, path), code) = (&*noted, answer.status.as_u16());
-            info!(%method, path, code, latency = ?began.elapsed(), req_id = id, "lmstfy request");
+            info!(%method, ?path, code, latency = ?began.elapsed(), req_id = id, "lmstfy request");
         }
         answer.into_response(Some(id))
     }

@@ -60,6 +60,8 @@ pub const TTR_DEFAULT: Duration = Duration::from_secs(120);
 pub const JOB_NAME_BYTES_MAX: usize = 255;
 /// Longest error that a worker may give for a job, in bytes; a longer one is cut.
 pub const JOB_ERROR_BYTES_MAX: usize = 1_024;
+/// Dead letters that a queue keeps when its users set nothing: what nobody looks at has a bound too.
+pub const DEAD_LETTERS_DEFAULT: u64 = 1_000_000;
 /// Most tries of a job.
 pub const JOB_TRIES_MAX: u32 = 1_000_000;
 /// Most queues that one consumer asks in one call.

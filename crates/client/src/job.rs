@@ -1,7 +1,7 @@
 //! Jobs as they come: what a consumer gets, and what one sees who only looks.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::span::moment;
+use crate::span::{maybe_span, moment};
 
 /// A job's id: in the order of publishing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
@@ -230,6 +230,14 @@ pub struct Seen {
     pub alias: Option<String>,
     /// The jobs among which it keeps its order.
     pub group: Option<String>,
+    /// It comes again this long after it was due before.
+    pub every: Option<Duration>,
+    /// It comes again by this cron expression.
+    pub cron: Option<String>,
+    /// The time zone of `cron`; UTC where there is none.
+    pub tz: Option<String>,
+    /// Runs that are left, the present one included; `None` where there is no end to them, or only one.
+    pub executions_left: Option<u32>,
 }
 
 impl<'de> Deserialize<'de> for Seen {
@@ -253,6 +261,14 @@ impl<'de> Deserialize<'de> for Seen {
             alias: Option<String>,
             #[serde(default)]
             group: Option<String>,
+            #[serde(default, with = "maybe_span")]
+            every: Option<Duration>,
+            #[serde(default)]
+            cron: Option<String>,
+            #[serde(default)]
+            tz: Option<String>,
+            #[serde(default)]
+            executions_left: Option<u32>,
         }
         let wire = Wire::deserialize(deserializer)?;
         let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
@@ -267,6 +283,10 @@ impl<'de> Deserialize<'de> for Seen {
             tries: wire.tries,
             alias: wire.alias,
             group: wire.group,
+            every: wire.every,
+            cron: wire.cron,
+            tz: wire.tz,
+            executions_left: wire.executions_left,
         })
     }
 }

@@ -14,6 +14,7 @@ mod effect;
 mod id;
 mod input;
 mod job;
+mod leasing;
 mod name;
 pub mod partition;
 mod told;

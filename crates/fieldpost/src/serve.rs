@@ -187,8 +187,8 @@ async fn open_doors(
     let reports = gateway::http::routes(engine, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let ground = Ground { settings, tls: tls.as_ref(), shares: &shares, metrics: &metrics, stop };
-    lmstfy::open(&ground, engine, addresses, doors).await?;
     let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    lmstfy::open(&ground, &api, addresses, doors).await?;
     grpc::open(&ground, engine, &api, addresses, doors).await?;
     let api = api.testing_with(move |client| {
         let tester = tester.clone();

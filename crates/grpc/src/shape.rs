@@ -1,10 +1,10 @@
 //! Jobs as they are shown.
 
-use engine::queues::{Consumed, JobState, JobView, PublishedJob, id_text};
+use engine::queues::{Consumed, JobState, JobView, PublishedJob, Recurs, id_text};
 
 use crate::payload::{Carried, carried};
 use crate::proto::{self, job, job_view};
-use crate::time::moment;
+use crate::time::{moment, span};
 
 /// A job that was published.
 pub(crate) fn published(job: &PublishedJob) -> proto::PublishedJob {
@@ -41,6 +41,7 @@ pub(crate) fn view(job: JobView, queue: &str) -> proto::JobView {
         JobState::Ready => proto::JobState::Ready,
         JobState::Reserved => proto::JobState::Reserved,
     };
+    let (recurs, executions_left) = job.recurs.map_or((None, None), recurs);
     proto::JobView {
         id: id_text(job.id),
         queue: queue.to_owned(),
@@ -53,5 +54,18 @@ pub(crate) fn view(job: JobView, queue: &str) -> proto::JobView {
         tries: job.tries,
         alias: job.alias.map(Into::into),
         group: job.group.map(Into::into),
+        recurs,
+        executions_left,
+    }
+}
+
+fn recurs(recurs: Recurs) -> (Option<job_view::Recurs>, Option<u32>) {
+    match recurs {
+        Recurs::Every { interval, executions } => (Some(job_view::Recurs::Every(span(interval))), executions),
+        Recurs::Cron { expression, zone, executions } => {
+            let cron =
+                proto::Cron { expression: expression.into(), tz: zone.map(Into::into).unwrap_or_default() };
+            (Some(job_view::Recurs::Cron(cron)), executions)
+        }
     }
 }

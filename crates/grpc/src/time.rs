@@ -11,6 +11,12 @@ pub(crate) fn moment(at: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds, nanos: millis as i32 * 1_000_000 }
 }
 
+/// A duration as the protocol writes it.
+pub(crate) fn span(span: Duration) -> prost_types::Duration {
+    let seconds = i64::try_from(span.as_secs()).unwrap_or(i64::MAX);
+    prost_types::Duration { seconds, nanos: span.subsec_millis() as i32 * 1_000_000 }
+}
+
 /// Reads a moment; `field` is what the refusal calls it.
 pub(crate) fn read_moment(field: &str, at: &prost_types::Timestamp) -> Result<Timestamp, Problem> {
     /// The years 1 to 9999, which a timestamp of the protocol may name.

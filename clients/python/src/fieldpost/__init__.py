@@ -26,7 +26,7 @@ from .errors import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, PublishedJob, Settings
+from .model import Acked, DeadLetter, Figures, Job, JobView, NewJob, OnConflict, PublishedJob, Settings
 from .protocol import Retries
 from .worker import Worker
 from .working import Options, Retry, doubling
@@ -49,6 +49,7 @@ __all__ = [
     "JobView",
     "NewJob",
     "NotFoundError",
+    "OnConflict",
     "Options",
     "PublishedJob",
     "Queue",

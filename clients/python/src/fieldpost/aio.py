@@ -13,7 +13,7 @@ from .calls import Call, JobRef, Page, QueuePath
 from .errors import FieldpostError
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .protocol import Retries, Server, read_answer
-from .streams import Streams
+from .streams import HangUp, Streams
 from .times import Duration, Moment
 from .working import WorkerOptions
 
@@ -100,15 +100,15 @@ class AsyncClient:
         """Gives the job back, to be tried again after ``delay``; after its last try it is dead, with ``error``."""
         await self._run(calls.release(job, delay, error))
 
-    async def _run(self, call: Call[T]) -> T:
+    async def _run(self, call: Call[T], hang_up: HangUp | None = None) -> T:
         failed = 0
         while True:
             try:
-                return read_answer(call, await self._streams.exchange(call))
+                return read_answer(call, await self._streams.exchange(call, hang_up))
             except FieldpostError as error:
                 failed += 1
                 delay = self._retries.delay(failed, error, call.repeatable)
-                if delay is None:
+                if delay is None or (hang_up is not None and hang_up.is_done):
                     raise
             await asyncio.sleep(delay)
 

@@ -11,10 +11,22 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
+from . import calls
 from .errors import StaleReservationError
 from .model import Job
+from .streams import HangUp
 from .times import Duration
-from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, still_held, tell_stale
+from .working import (
+    HANG_UP_SECONDS_MAX,
+    Options,
+    WorkerOptions,
+    ask_again_after,
+    is_for_good,
+    log,
+    release_terms,
+    still_held,
+    tell_stale,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -52,6 +64,8 @@ class AsyncWorker:
         self._stopping = False
         # Something has ended, or is to end. Made in the loop that it is for.
         self._news: asyncio.Event | None = None
+        # The worker is to end.
+        self._stop: asyncio.Event | None = None
 
     async def run(self) -> None:
         """Works until :meth:`stop` is called, then finishes what it has begun.
@@ -59,7 +73,9 @@ class AsyncWorker:
         Raises what only a person can mend, such as a token that is refused; everything else is logged and tried again.
         When the task that this runs in is cancelled, handlers are cancelled too, and their jobs given back.
         """
-        self._news = asyncio.Event()
+        self._news, self._stop = asyncio.Event(), asyncio.Event()
+        if self._stopping:
+            self._stop.set()
         timeout = self._options.stop_timeout
         try:
             await self._take()
@@ -76,8 +92,9 @@ class AsyncWorker:
     def stop(self) -> None:
         """Takes no more jobs; :meth:`run` returns when those it has are settled. Also for signal handlers."""
         self._stopping = True
-        if self._news is not None:
-            self._news.set()
+        for event in (self._news, self._stop):
+            if event is not None:
+                event.set()
 
     async def _take(self) -> None:
         options, unanswered = self._options, 0
@@ -87,12 +104,13 @@ class AsyncWorker:
                 await self._hear(None)
                 continue
             try:
-                jobs = await self._client.consume(
-                    self._namespace, self._queues, max_jobs=free, ttr=options.ttr, wait=options.wait
-                )
+                jobs = await self._ask(free)
             except Exception as error:
                 if is_for_good(error):
                     raise
+                if self._stopping:
+                    # Taken back, as it was to be.
+                    return
                 unanswered += 1
                 log.warning("no jobs could be taken: %s", error)
                 await self._hear(ask_again_after(unanswered))
@@ -103,6 +121,23 @@ class AsyncWorker:
                 task = asyncio.ensure_future(self._work(job))
                 self._tasks.add(task)
                 task.add_done_callback(self._ended)
+
+    async def _ask(self, free: int) -> list[Job]:
+        """Asks for jobs; a stop takes the question back."""
+        assert self._stop is not None, "run has made it"
+        options, hang_up = self._options, HangUp()
+        call = calls.consume(self._namespace, self._queues, free, options.ttr, options.wait)
+        asking = asyncio.ensure_future(self._client._run(call, hang_up))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({asking, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done() and hang_up():
+                await asyncio.wait({asking}, timeout=HANG_UP_SECONDS_MAX)
+            return asking.result() if asking.done() else []
+        finally:
+            stopped.cancel()
+            asking.cancel()
+            await asyncio.gather(asking, stopped, return_exceptions=True)
 
     async def _hear(self, timeout: float | None) -> None:
         """Waits until a job has ended or the worker is stopped."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from . import calls
 from .calls import Call, JobRef, Page, QueuePath
-from .connections import Connections
+from .connections import Connections, HangUp
 from .errors import FieldpostError
 from .model import UNSET, Acked, DeadLetter, Figures, Job, JobTerms, JobView, NewJob, PublishedJob, Settings
 from .protocol import Retries, Server, read_answer
@@ -100,17 +100,22 @@ class Client:
         """Gives the job back, to be tried again after ``delay``; after its last try it is dead, with ``error``."""
         self._run(calls.release(job, delay, error))
 
-    def _run(self, call: Call[T]) -> T:
+    def _run(self, call: Call[T], hang_up: HangUp | None = None) -> T:
         failed = 0
         while True:
             try:
-                return read_answer(call, self._connections.exchange(call))
+                return read_answer(call, self._connections.exchange(call, hang_up))
             except FieldpostError as error:
                 failed += 1
                 delay = self._retries.delay(failed, error, call.repeatable)
                 if delay is None:
                     raise
-            time.sleep(delay)
+                if hang_up is None:
+                    time.sleep(delay)
+                    continue
+                hang_up.fails()
+                if hang_up.wait(delay):
+                    raise
 
     def _pages(self, page_at: Callable[[str | None], Call[Page[T]]]) -> Iterator[T]:
         cursor: str | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
 import time
 from typing import Any
@@ -20,6 +22,52 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 _PART_BYTES = 64 * 1024
 
 
+class HangUp:
+    """Takes a question back that is under way, from another thread.
+
+    Only the own side of the connection is closed: the server then gives back what it has not handed out, and what it
+    has still arrives.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_asked = False
+        self._done = threading.Event()
+
+    def __call__(self) -> bool:
+        """Hangs up; whether the question has been asked, so that an answer may be on its way, or here."""
+        with self._lock:
+            self._done.set()
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    # That of TLS would drop its state, and with it what still arrives.
+                    socket.socket.shutdown(self._socket, socket.SHUT_WR)
+            return self._is_asked
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long, or until it is hung up; whether it was."""
+        return self._done.wait(seconds)
+
+    def begin(self, connection: socket.socket) -> None:
+        """The question goes out on this connection. Raises where it was taken back before."""
+        with self._lock:
+            if self._done.is_set():
+                raise ConnectionAbortedError("the question was taken back")
+            self._socket, self._is_asked = connection, True
+
+    def fails(self) -> None:
+        """There is no answer; it may be asked again."""
+        with self._lock:
+            self._is_asked = False
+
+    def end(self) -> bool:
+        """The connection is not needed any more; whether it is still whole."""
+        with self._lock:
+            self._socket = None
+            return not self._done.is_set()
+
+
 class Connections:
     """Connections to one server, each used by one thread at a time."""
 
@@ -30,11 +78,22 @@ class Connections:
         self._lock = threading.Lock()
         self._closed = False
 
-    def exchange(self, call: Call[Any]) -> Answer:
+    def exchange(self, call: Call[Any], hang_up: HangUp | None = None) -> Answer:
         """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
         connection = self._take()
         try:
-            answer, reusable = self._exchange_on(connection, call)
+            if connection.sock is None:
+                connection.timeout = self._timeout
+                connection.connect()
+            if hang_up is None:
+                answer, reusable = self._exchange_on(connection, call)
+            else:
+                hang_up.begin(connection.sock)
+                try:
+                    answer, reusable = self._exchange_on(connection, call)
+                finally:
+                    is_whole = hang_up.end()
+                reusable = reusable and is_whole
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error
@@ -56,9 +115,6 @@ class Connections:
             connection.close()
 
     def _exchange_on(self, connection: http.client.HTTPConnection, call: Call[Any]) -> tuple[Answer, bool]:
-        if connection.sock is None:
-            connection.timeout = self._timeout
-            connection.connect()
         connection.sock.settimeout(self._timeout + call.patience)
         connection.request(call.method, self._server.prefix + call.path, call.body, self._server.headers(call))
         with connection.getresponse() as response:

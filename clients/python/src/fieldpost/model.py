@@ -6,12 +6,16 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from .times import Duration, Moment, duration_text, moment_text, read_moment
 
 #: Not given, where ``None`` would mean something.
 UNSET: Any = type("Unset", (), {"__repr__": lambda _: "UNSET", "__bool__": lambda _: False})()
+
+
+#: What to do when an alias is held by a waiting or reserved job.
+OnConflict = Literal["reject", "keep", "replace"]
 
 
 def put_payload(body: dict[str, Any], payload: Any) -> None:
@@ -37,7 +41,7 @@ class JobTerms(TypedDict, total=False):
     ttl: Duration | None
     tries: int | None
     alias: str | None
-    on_conflict: str | None
+    on_conflict: OnConflict | None
     group: str | None
     every: Duration | None
     cron: str | None
@@ -60,8 +64,8 @@ class NewJob:
     tries: int | None = None
     #: Your own id of it, unique among the waiting and reserved jobs of the queue.
     alias: str | None = None
-    #: What to do when the alias is held: ``"reject"``, ``"keep"`` or ``"replace"``.
-    on_conflict: str | None = None
+    #: What to do when the alias is held.
+    on_conflict: OnConflict | None = None
     #: Jobs of a group run one at a time, in order.
     group: str | None = None
     #: It comes again this long after it was due before.
@@ -173,6 +177,14 @@ class JobView:
     tries: int
     alias: str | None = None
     group: str | None = None
+    #: It comes again this long after it was due before, such as ``"1h30m"``.
+    every: str | None = None
+    #: It comes again by this cron expression.
+    cron: str | None = None
+    #: The time zone of ``cron``; UTC if there is none.
+    tz: str | None = None
+    #: Runs that are left, the present one included; ``None`` if there is no end to them, or only one.
+    executions_left: int | None = None
 
     @classmethod
     def read(cls, item: Mapping[str, Any]) -> JobView:
@@ -188,6 +200,10 @@ class JobView:
             tries=item["tries"],
             alias=item.get("alias"),
             group=item.get("group"),
+            every=item.get("every"),
+            cron=item.get("cron"),
+            tz=item.get("tz"),
+            executions_left=item.get("executions_left"),
         )
 
 

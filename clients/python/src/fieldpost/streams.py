@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import Any
 
@@ -52,6 +53,16 @@ class _Stream:
         self._writer.close()
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             await asyncio.wait_for(self._writer.wait_closed(), 1.0)
+
+    def end_sending(self) -> None:
+        """Closes the own side; what is on its way still arrives."""
+        transport = self._writer.transport
+        with contextlib.suppress(OSError, TypeError):
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:
+                # TLS cannot be closed on one side, but what is below it can.
+                transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
     def abort(self) -> None:
         """Closes without waiting."""
@@ -127,6 +138,42 @@ def _request(server: Server, call: Call[Any]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (call.body or b"")
 
 
+class HangUp:
+    """Takes a question back that is under way: as :class:`fieldpost.connections.HangUp`, for tasks."""
+
+    def __init__(self) -> None:
+        self._stream: _Stream | None = None
+        self._is_asked = False
+        self._is_done = False
+
+    def __call__(self) -> bool:
+        """Hangs up; whether the question has been asked, so that an answer may be on its way, or here."""
+        self._is_done = True
+        if self._stream is not None:
+            self._stream.end_sending()
+        return self._is_asked
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was hung up."""
+        return self._is_done
+
+    def begin(self, stream: _Stream) -> None:
+        """The question goes out on this connection. Raises where it was taken back before."""
+        if self._is_done:
+            raise ConnectionAbortedError("the question was taken back")
+        self._stream, self._is_asked = stream, True
+
+    def fails(self) -> None:
+        """There is no answer; it may be asked again."""
+        self._stream, self._is_asked = None, False
+
+    def end(self) -> bool:
+        """The connection is not needed any more; whether it is still whole."""
+        self._stream = None
+        return not self._is_done
+
+
 class Streams:
     """Connections to one server, each used by one task at a time."""
 
@@ -136,14 +183,20 @@ class Streams:
         self._idle: list[_Stream] = []
         self._closed = False
 
-    async def exchange(self, call: Call[Any]) -> Answer:
+    async def exchange(self, call: Call[Any], hang_up: HangUp | None = None) -> Answer:
         """Sends a call and reads its answer; raises :class:`ConnectionFailedError` when none comes."""
         stream: _Stream | None = None
         try:
             stream = await self._take()
             patience = self._timeout + call.patience
+            if hang_up is not None:
+                hang_up.begin(stream)
             answer, reusable = await asyncio.wait_for(stream.exchange(self._server, call), patience)
+            if hang_up is not None:
+                reusable = hang_up.end() and reusable
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
+            if hang_up is not None:
+                hang_up.fails()
             if stream is not None:
                 stream.abort()
             raise ConnectionFailedError(f"{call.method} {call.path}: {error!r}") from error

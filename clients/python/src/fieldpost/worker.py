@@ -15,10 +15,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
+from . import calls
+from .connections import HangUp
 from .errors import StaleReservationError
 from .model import Job
 from .times import Duration
-from .working import Options, WorkerOptions, ask_again_after, is_for_good, log, release_terms, still_held, tell_stale
+from .working import (
+    HANG_UP_SECONDS_MAX,
+    Options,
+    WorkerOptions,
+    ask_again_after,
+    is_for_good,
+    log,
+    release_terms,
+    still_held,
+    tell_stale,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,13 +61,15 @@ class _State:
 
     running: set[_Running] = field(default_factory=set)
     done: list[_Running] = field(default_factory=list)
-    asking: bool = False
+    asking: HangUp | None = None
     acking: bool = False
     ask_at: float = 0.0
     unanswered: int = 0
     ack_at: float = 0.0
     unacked: int = 0
     stop_by: float | None = None
+    #: Until when the answer to a question is waited for that was taken back.
+    answer_by: float = _NEVER
 
 
 class _Crew:
@@ -131,10 +145,12 @@ class Worker:
 
     def _order(self, state: _State, handlers: _Crew, callers: _Crew) -> None:
         now = time.monotonic()
+        if now >= state.answer_by:
+            state.asking = None
         free = self._options.concurrency - len(state.running)
-        if state.stop_by is None and not state.asking and free > 0 and now >= state.ask_at:
-            state.asking = True
-            callers.do(partial(self._ask, free, handlers))
+        if state.stop_by is None and state.asking is None and free > 0 and now >= state.ask_at:
+            state.asking = HangUp()
+            callers.do(partial(self._ask, free, handlers, state.asking))
         if state.done and not state.acking and now >= state.ack_at:
             state.acking = True
             done, state.done = state.done, []
@@ -153,8 +169,8 @@ class Worker:
             wake_at = min(wake_at, state.ack_at)
         if state.stop_by is not None:
             # When it has passed, only an answer is still waited for.
-            wake_at = wake_at if state.asking else min(wake_at, state.stop_by)
-        elif not state.asking and len(state.running) < self._options.concurrency:
+            wake_at = min(wake_at, state.stop_by if state.asking is None else state.answer_by)
+        elif state.asking is None and len(state.running) < self._options.concurrency:
             wake_at = min(wake_at, state.ask_at)
         try:
             timeout = None if wake_at == _NEVER else max(0.0, wake_at - time.monotonic())
@@ -175,7 +191,7 @@ class Worker:
     @staticmethod
     def _is_over(state: _State) -> bool:
         # An answer that is on its way may bring jobs, which nobody else would get until their leases end.
-        if state.stop_by is None or state.asking:
+        if state.stop_by is None or state.asking is not None:
             return False
         return not state.running or time.monotonic() >= state.stop_by
 
@@ -190,12 +206,11 @@ class Worker:
 
     # What the other threads do, each ending with a report.
 
-    def _ask(self, free: int, handlers: _Crew) -> None:
+    def _ask(self, free: int, handlers: _Crew, hang_up: HangUp) -> None:
         options = self._options
         try:
-            jobs = self._client.consume(
-                self._namespace, self._queues, max_jobs=free, ttr=options.ttr, wait=options.wait
-            )
+            call = calls.consume(self._namespace, self._queues, free, options.ttr, options.wait)
+            jobs = self._client._run(call, hang_up)
         except Exception as error:
             self._reports.put(partial(self._not_answered, error=error))
         else:
@@ -249,9 +264,13 @@ class Worker:
         if state.stop_by is None:
             timeout = self._options.stop_timeout
             state.stop_by = _NEVER if timeout is None else time.monotonic() + timeout.total_seconds()
+            state.answer_by = time.monotonic() + HANG_UP_SECONDS_MAX
+            if state.asking is not None and not state.asking():
+                # It was not asked yet, and will not be.
+                state.asking = None
 
     def _answered(self, state: _State, jobs: list[Job], handlers: _Crew) -> None:
-        state.asking, state.unanswered = False, 0
+        state.asking, state.unanswered = None, 0
         now = time.monotonic()
         for job in jobs:
             job.lease.ends_at = now + self._options.ttr.total_seconds()
@@ -262,9 +281,12 @@ class Worker:
 
     @staticmethod
     def _not_answered(state: _State, error: Exception) -> None:
-        state.asking = False
+        state.asking = None
         if is_for_good(error):
             raise error
+        if state.stop_by is not None:
+            # Taken back, as it was to be.
+            return
         state.unanswered += 1
         state.ask_at = time.monotonic() + ask_again_after(state.unanswered)
         log.warning("no jobs could be taken: %s", error)

@@ -19,6 +19,9 @@ log = logging.getLogger("fieldpost")
 #: The least and the most that passes before a worker asks again after it could not, in seconds.
 ASK_AGAIN_MIN = 0.5
 ASK_AGAIN_MAX = 15.0
+#: How long a stop waits for the answer to a question that it takes back, in seconds: a server that is there gives it at
+#: once.
+HANG_UP_SECONDS_MAX = 5.0
 #: A lease is extended when this part of it has passed, so that two extensions may fail before it ends.
 EXTENDED_AFTER = 1 / 3
 #: What the server keeps of an error, in characters that are certain to fit.
@@ -66,8 +69,7 @@ class Options:
     #: How long a job is reserved; its lease is extended each third of it. A worker that dies keeps its jobs from
     #: others for as long.
     ttr: timedelta = timedelta(minutes=1)
-    #: How long one question waits for jobs, which is also how long a stop may take when nothing is to do. A job is
-    #: given out at once in any case.
+    #: How long one question waits for jobs; a stop takes it back. A job is given out at once in any case.
     wait: timedelta = timedelta(seconds=5)
     #: How long a stop waits for handlers; ``None`` for as long as they take. Then their jobs are given back.
     stop_timeout: timedelta | None = timedelta(seconds=30)

@@ -26,8 +26,11 @@ use crate::ApiState;
 use crate::problem::Refused;
 
 mod elsewhere;
+mod holder;
 
 pub use elsewhere::{Admitted, Asked};
+
+pub(crate) use holder::Holder;
 
 /// The tokens that are let through, with what they have used up.
 #[derive(Debug)]
@@ -59,14 +62,17 @@ impl Guard {
     }
 
     fn recognise(&self, headers: &HeaderMap) -> Result<&Known, NotRecognised> {
-        let digest = Digest::of(bearer(headers)?);
+        self.find(bearer(headers)?).ok_or(NotRecognised::Unknown)
+    }
+
+    fn find(&self, token: &[u8]) -> Option<&Known> {
+        let digest = Digest::of(token);
         // All are compared, each whole, so that the time it takes says nothing of how near a guess was.
         let mut found = u64::MAX;
         for (index, known) in (0..).zip(&self.known) {
             found.conditional_assign(&index, known.caller.token().digest.ct_eq(&digest));
         }
-        let found = usize::try_from(found).ok().and_then(|index| self.known.get(index));
-        found.ok_or(NotRecognised::Unknown)
+        usize::try_from(found).ok().and_then(|index| self.known.get(index))
     }
 }
 

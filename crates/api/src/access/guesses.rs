@@ -22,18 +22,18 @@ const WAITING_MAX: usize = 256;
 
 /// What is known of wrong tokens.
 #[derive(Debug)]
-pub(super) struct Guesses<C: Clock = DefaultClock> {
+pub(crate) struct Guesses<C: Clock = DefaultClock> {
     pace: RateLimiter<NotKeyed, InMemoryState, C, NoOpMiddleware<C::Instant>>,
     waiting: Semaphore,
 }
 
 /// Too many wrong tokens wait already.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooMany;
+pub(crate) struct TooMany;
 
 impl<C: Clock> Guesses<C> {
     /// None yet.
-    pub(super) fn new(clock: C) -> Self {
+    pub(crate) fn new(clock: C) -> Self {
         let quota = Quota::per_second(PER_SECOND).allow_burst(AT_ONCE);
         Self { pace: RateLimiter::direct_with_clock(quota, clock), waiting: Semaphore::new(WAITING_MAX) }
     }
@@ -42,7 +42,7 @@ impl<C: Clock> Guesses<C> {
     ///
     /// # Errors
     /// When too many wait for that.
-    pub(super) async fn wait(&self) -> Result<(), TooMany> {
+    pub(crate) async fn wait(&self) -> Result<(), TooMany> {
         if self.pace.check().is_ok() {
             return Ok(());
         }

@@ -96,7 +96,7 @@ impl Places {
 
 /// A request that was taken in. Its place is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay {
+pub(crate) struct UnderWay {
     in_flight: Gauge,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -108,7 +108,7 @@ impl UnderWay {
     }
 
     /// Lasts from now on until the answer's body has left, or is given up.
-    pub(super) fn until_answered(self, response: Response) -> Response {
+    pub(crate) fn until_answered(self, response: Response) -> Response {
         response.map(|body| {
             if body.is_end_stream() {
                 return body;

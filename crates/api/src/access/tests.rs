@@ -34,7 +34,7 @@ struct Answer {
     json: Json,
 }
 
-fn token(name: &str, scopes: &[&str]) -> Token {
+pub(crate) fn token(name: &str, scopes: &[&str]) -> Token {
     let scopes = scopes.iter().map(|scope| Scope::parse(scope).expect("a scope"));
     Token {
         name: name.to_owned(),
@@ -332,7 +332,7 @@ async fn the_table_has_a_row_for_every_route_and_no_other() {
     );
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         device_id_chars_max: 16,
         unknown: UnknownDevice::Reject,

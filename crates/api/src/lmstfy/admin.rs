@@ -5,24 +5,26 @@ use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use base::limits::QUEUE_NAME_CHARS_MAX;
 use base::random::unguessable;
 use engine::queues::id_text;
 use engine::records::JobId;
 use serde::Serialize;
 use serde_json::json;
-use tracing::error;
+use tracing::field::display;
+use tracing::{error, info};
 
 use super::answer::{Answer, set_out};
-use super::guard::{in_parts, is_pool};
+use super::guard::{in_parts, is_pool, peer};
 use super::limit::Limit;
 use super::query::Query;
+use super::refusals::shown;
 use super::route::is_plain;
 use super::tokens::Unchanged;
-use super::{POOL, Shared, calls, decoding, sizes};
+use super::{POOL, Shared, calls, decoding, exposition, sizes};
 use crate::body::whole;
-use crate::figures::{self, METRICS_TYPE};
+use crate::figures;
 
 /// Largest form and largest limit.
 const BODY_BYTES_MAX: usize = 64 * 1_024;
@@ -78,16 +80,62 @@ fn call<'a>(method: &Method, path: &'a str) -> Option<Call<'a>> {
     Some(call)
 }
 
+impl<'a> Call<'a> {
+    /// What it changes, and of which namespace; `None` for one that only looks.
+    fn change(&self) -> Option<(&'static str, Option<&'a str>)> {
+        match *self {
+            Self::NewToken(namespace) => Some(("a token was made", Some(namespace))),
+            Self::DeleteToken(namespace, _) => Some(("a token was deleted", Some(namespace))),
+            Self::AddLimit(namespace, _) | Self::SetLimit(namespace, _) => {
+                Some(("a limit was set", Some(namespace)))
+            }
+            Self::DeleteLimit(namespace, _) => Some(("a limit was deleted", Some(namespace))),
+            Self::SetAccessLog => Some(("the access log was switched", None)),
+            Self::Info
+            | Self::Version
+            | Self::Metrics
+            | Self::Pools
+            | Self::Limits
+            | Self::Tokens(_)
+            | Self::LimitOf(..)
+            | Self::AccessLog => None,
+        }
+    }
+}
+
 /// The answer to a request.
 pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer {
     let path = decoding::path(parts.uri.path());
     let Some(call) = call(&parts.method, &path) else { return nothing_there(parts, &path) };
     // Tokens are secrets: whoever reads them may do what they may.
     let is_secret = matches!(call, Call::Tokens(_) | Call::Limits | Call::LimitOf(..));
-    if !shared.may_administer(parts, is_secret || parts.method != Method::GET) {
-        return Answer::password_wanted();
+    let change = call.change();
+    let administrator = match shared.may_administer(parts, is_secret || parts.method != Method::GET).await {
+        Ok(administrator) => administrator,
+        Err(refused) => return refused,
+    };
+    let answer = match answered(shared, call, parts, body).await {
+        Ok(answer) => answer,
+        Err(refused) => return refused,
+    };
+    if let Some((change, namespace)) = change {
+        let (caller, peer, namespace) = (administrator.name, peer(parts).map(display), namespace.map(shown));
+        info!(way = "lmstfy_admin", caller, peer, change, namespace, "changed through the API");
     }
-    answered(shared, call, Query::new(parts.uri.query()), body).await.unwrap_or_else(|refused| refused)
+    answer.during(administrator.under_way)
+}
+
+/// A path as the log may show it: a token in it is a secret.
+pub(super) fn without_token(path: &str) -> String {
+    let path = decoding::path(path);
+    let mut segments = path.split('/').skip(1);
+    let known: Vec<&str> = segments.by_ref().take(2).collect();
+    let mut shown = format!("/{}", known.join("/"));
+    if segments.next().is_some() {
+        shown.push_str("/*");
+        shown.push_str(if segments.next() == Some("limit") { "/limit" } else { "" });
+    }
+    shown
 }
 
 fn nothing_there(parts: &Parts, path: &str) -> Answer {
@@ -98,11 +146,12 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
     }
 }
 
-async fn answered(shared: &Shared, call: Call<'_>, query: Query<'_>, body: Body) -> Result<Answer, Answer> {
+async fn answered(shared: &Shared, call: Call<'_>, parts: &Parts, body: Body) -> Result<Answer, Answer> {
+    let query = Query::new(parts.uri.query());
     match call {
         Call::Info => info(shared, query).await,
         Call::Version => Ok(version()),
-        Call::Metrics => metrics(shared).await,
+        Call::Metrics => metrics(shared, &parts.headers).await,
         Call::Pools => Ok(Answer::indented(StatusCode::OK, &[POOL])),
         Call::Limits => Ok(Answer::of(StatusCode::OK, &shared.tokens.now().limits())),
         Call::Tokens(namespace) => tokens(shared, namespace, query),
@@ -132,10 +181,11 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
     Ok(Answer::text(StatusCode::OK, text))
 }
 
-async fn metrics(shared: &Shared) -> Result<Answer, Answer> {
+async fn metrics(shared: &Shared, headers: &HeaderMap) -> Result<Answer, Answer> {
     let mut text = figures::text(&shared.metrics).await?;
     sizes::add(&mut text, &shared.queues).await?;
-    Ok(Answer::text_of(METRICS_TYPE, text))
+    let (content_type, text) = exposition::accepted(headers, text);
+    Ok(Answer::text_of(content_type, text))
 }
 
 fn version() -> Answer {
@@ -329,4 +379,25 @@ fn set_access_log(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
     };
     shared.access_log.store(enabled, Ordering::Relaxed);
     Ok(access_log(shared))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_token_is_in_a_path_that_is_logged() {
+        for (path, expect) in [
+            ("/", "/"),
+            ("/info", "/info"),
+            ("/token/ns", "/token/ns"),
+            ("/token/ns/secret", "/token/ns/*"),
+            ("/token/ns/secret/limit", "/token/ns/*/limit"),
+            ("/token/ns/secret/secret/limit", "/token/ns/*"),
+            ("/%74oken/ns%2Fsecret", "/token/ns/*"),
+            ("/tokens/ns/secret", "/tokens/ns/*"),
+        ] {
+            assert_eq!(without_token(path), expect, "{path}");
+        }
+    }
 }

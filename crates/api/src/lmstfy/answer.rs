@@ -9,6 +9,7 @@ use engine::queues::HandOver;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
+use crate::access::UnderWay;
 use crate::hand_over;
 
 const JSON: &str = "application/json; charset=utf-8";
@@ -23,11 +24,12 @@ pub(super) struct Answer {
     content_type: Option<&'static str>,
     more: Option<Box<(HeaderName, HeaderValue)>>,
     hand_over: Option<HandOver>,
+    under_way: Option<UnderWay>,
 }
 
 impl Answer {
     fn new(status: StatusCode, content_type: Option<&'static str>, body: Bytes) -> Self {
-        Self { status, content_type, more: None, body, hand_over: None }
+        Self { status, content_type, more: None, body, hand_over: None, under_way: None }
     }
 
     /// JSON that is written already.
@@ -99,6 +101,12 @@ impl Answer {
         self
     }
 
+    /// The request is under way until the answer has left.
+    pub(super) fn during(mut self, under_way: Option<UnderWay>) -> Self {
+        self.under_way = under_way;
+        self
+    }
+
     pub(super) fn into_response(self, request_id: Option<String>) -> Response {
         let body = match self.hand_over {
             None => Body::from(self.body),
@@ -113,7 +121,10 @@ impl Answer {
         let id = request_id.and_then(|id| HeaderValue::from_maybe_shared(Bytes::from(id)).ok());
         headers.extend(id.map(|id| (REQUEST_ID, id)));
         headers.extend(self.more.map(|more| *more));
-        response
+        match self.under_way {
+            Some(under_way) => under_way.until_answered(response),
+            None => response,
+        }
     }
 }
 

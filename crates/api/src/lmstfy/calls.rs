@@ -8,9 +8,11 @@ use axum::http::{HeaderValue, Method, StatusCode};
 
 use super::answer::Answer;
 use super::consume::Consumer;
+use super::guard::LetIn;
 use super::query::Query;
 use super::route::{Call, Target, target};
 use super::{Shared, dead, decoding, look, publish};
+use crate::access::UnderWay;
 
 /// A request that was read.
 pub(super) enum TakenIn {
@@ -20,14 +22,14 @@ pub(super) enum TakenIn {
     Consumes(Consumer),
 }
 
-/// Reads a request, and answers it unless it may have to wait.
-pub(super) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> TakenIn {
+/// Reads a request, and answers it unless it may have to wait. It is under way until its answer has left.
+pub(super) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
     let path = decoding::path(parts.uri.path());
     let Some(target) = target(&parts.method, &path) else {
-        return TakenIn::Answered("none", nothing_there(&parts, &path));
+        return (TakenIn::Answered("none", nothing_there(&parts, &path)), None);
     };
     let taken_in = called(&shared, &target, &parts, body).await;
-    taken_in.unwrap_or_else(|refused| TakenIn::Answered(target.call.as_str(), refused))
+    taken_in.unwrap_or_else(|refused| (TakenIn::Answered(target.call.as_str(), refused), None))
 }
 
 /// A slash too many is taken off by asking the caller to come again, as the real server does.
@@ -51,12 +53,20 @@ pub(super) fn moved(method: &Method) -> StatusCode {
     if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT }
 }
 
-async fn called(shared: &Shared, target: &Target<'_>, parts: &Parts, body: Body) -> Result<TakenIn, Answer> {
+async fn called(
+    shared: &Shared,
+    target: &Target<'_>,
+    parts: &Parts,
+    body: Body,
+) -> Result<(TakenIn, Option<UnderWay>), Answer> {
     let names = target.names()?;
     let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
-    let taken = shared.let_in(target, headers, query)?;
+    let LetIn { taken, under_way } = shared.let_in(target, parts, query).await?;
     let answer = match (target.call, names.first()) {
-        (Call::Consume, _) => return Consumer::new(names, query, taken).map(TakenIn::Consumes),
+        (Call::Consume, _) => {
+            let consumer = Consumer::new(names, query, taken)?;
+            return Ok((TakenIn::Consumes(consumer), under_way));
+        }
         (_, None) => Err(Answer::bad("invalid queue name(s)")),
         (Call::Publish, Some(queue)) => publish::one(shared, queue, query, headers, body).await,
         (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, headers, body).await,
@@ -74,5 +84,5 @@ async fn called(shared: &Shared, target: &Target<'_>, parts: &Parts, body: Body)
     if let Some(taken) = taken {
         taken.counts();
     }
-    Ok(TakenIn::Answered(target.call.as_str(), answer))
+    Ok((TakenIn::Answered(target.call.as_str(), answer), under_way))
 }

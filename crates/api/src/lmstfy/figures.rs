@@ -21,6 +21,7 @@ pub(super) struct Figures {
     duration: Family<Called, Histogram>,
     jobs: Family<Moved, Counter>,
     limited: Family<Limited, Counter>,
+    unauthorized: Family<Unauthorized, Counter>,
     /// Consumers that wait for a job.
     pub(super) waiting: Gauge,
 }
@@ -46,6 +47,11 @@ struct Limited {
     action: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Unauthorized {
+    reason: &'static str,
+}
+
 impl Default for Figures {
     fn default() -> Self {
         Self {
@@ -53,6 +59,7 @@ impl Default for Figures {
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             jobs: Family::default(),
             limited: Family::default(),
+            unauthorized: Family::default(),
             waiting: Gauge::default(),
         }
     }
@@ -82,6 +89,11 @@ impl Figures {
             self.limited.clone(),
         );
         registry.register(
+            "fieldpost_lmstfy_unauthorized",
+            "Requests to lmstfy's API and admin API refused for want of a token that suffices, by reason: missing, malformed, unknown, forbidden, too_many",
+            self.unauthorized.clone(),
+        );
+        registry.register(
             "fieldpost_lmstfy_consumers_waiting",
             "Consumers that wait for a job over lmstfy's API",
             self.waiting.clone(),
@@ -95,6 +107,10 @@ impl Figures {
 
     pub(super) fn moved(&self, how: &'static str, jobs: usize) {
         self.jobs.get_or_create(&Moved { how }).inc_by(jobs as u64);
+    }
+
+    pub(super) fn unauthorized(&self, reason: &'static str) {
+        self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
     }
 
     pub(super) fn limited(&self, action: Action) {

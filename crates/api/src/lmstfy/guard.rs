@@ -1,20 +1,25 @@
 //! Who may call: the tokens of a namespace, and those of the REST API where they reach as far.
 //!
-//! A token is looked up as it is: it is long and random, and what a guess costs does not depend on how near it comes.
+//! A namespace's token is looked up as it is: it is long and random, and what a guess costs does not depend on how near it
+//! comes. One of the REST API has its limits here too. Tokens that nobody knows are answered later the more there are, and each
+//! one that is refused is a line in the log, without the token.
 
+use std::net::SocketAddr;
+
+use axum::extract::ConnectInfo;
+use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use subtle::ConstantTimeEq;
 
 use super::answer::Answer;
 use super::limit::{Reached, Taken};
 use super::query::Query;
+use super::refusals::{Reason, Refusal};
 use super::route::Target;
 use super::{POOL, Shared};
-use crate::access::{Digest, Scope};
+use crate::access::{Holder, Scope, UnderWay};
 
 /// The pool and the token of `[pool:]token`.
 pub(super) fn in_parts(token: &str) -> (&str, &str) {
@@ -26,18 +31,41 @@ pub(super) fn is_pool(name: &str) -> bool {
     name.is_empty() || name == POOL
 }
 
+/// The address that a request came from, if the listener told it.
+pub(super) fn peer(parts: &Parts) -> Option<SocketAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer)
+}
+
+/// A call that was let through.
+#[derive(Debug, Default)]
+pub(super) struct LetIn {
+    /// What it takes of a limit that was set over the admin API.
+    pub(super) taken: Option<Taken>,
+    /// What it takes of the limits of a token of the REST API.
+    pub(super) under_way: Option<UnderWay>,
+}
+
+/// A call of the admin API that was let through.
+#[derive(Debug)]
+pub(super) struct Administrator<'a> {
+    /// The name of the token; `None` where none is asked for.
+    pub(super) name: Option<&'a str>,
+    pub(super) under_way: Option<UnderWay>,
+}
+
 impl Shared {
-    /// Lets a call through, with what it takes of the token's limit.
+    /// Lets a call through, with what it takes of its token's limits.
     ///
     /// # Errors
-    /// 404 for an unknown pool, 401 for an unknown token, 429 when its limit is reached.
-    pub(super) fn let_in(
+    /// 404 for an unknown pool, 401 for an unknown token, 429 when its limit is reached or too many are unknown.
+    pub(super) async fn let_in(
         &self,
         target: &Target<'_>,
-        headers: &HeaderMap,
+        parts: &Parts,
         query: Query<'_>,
-    ) -> Result<Option<Taken>, Answer> {
-        let in_header = headers.get("x-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
+    ) -> Result<LetIn, Answer> {
+        let in_header =
+            parts.headers.get("x-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
         let in_query =
             if in_header.is_empty() { query.get("token").unwrap_or_default() } else { in_header.into() };
         let (pool, token) = in_parts(&in_query);
@@ -45,53 +73,107 @@ impl Shared {
             return Err(Answer::error(StatusCode::NOT_FOUND, "pool not found"));
         }
         if !target.call.takes_a_token() {
-            return Ok(None);
-        }
-        if token.is_empty() {
-            return Err(Answer::error(StatusCode::UNAUTHORIZED, "token not found"));
+            return Ok(LetIn::default());
         }
         let (book, namespace) = (self.tokens.now(), target.namespace);
-        if !book.knows(namespace, token) && !self.is_owner(token, |scope| may_use(scope, namespace)) {
-            return Err(Answer::error(StatusCode::UNAUTHORIZED, "invalid token"));
-        }
-        let Some(action) = target.call.action() else { return Ok(None) };
-        let Some(throttle) = book.throttle(namespace, token) else { return Ok(None) };
-        throttle.take(action, self.now()).map_err(|Reached| {
-            self.figures.limited(action);
-            let text = format!("token({token}) {} reach the limit rate, please retry later", action.as_str());
-            Answer::told(StatusCode::TOO_MANY_REQUESTS, &text)
-        })
+        let under_way = if !token.is_empty() && book.knows(namespace, token) {
+            None
+        } else {
+            let held = self.held(token, |scope| may_use(scope, namespace)).await;
+            let holder = held.map_err(|refusal| {
+                self.note_refused("lmstfy", refusal, Some(namespace), parts);
+                not_let_in(refusal.why)
+            })?;
+            Some(admitted(holder)?)
+        };
+        let taken = target.call.action().and_then(|action| Some((action, book.throttle(namespace, token)?)));
+        let taken = taken.map(|(action, throttle)| {
+            throttle.take(action, self.now()).map_err(|Reached| {
+                self.figures.limited(action);
+                let text =
+                    format!("token({token}) {} reach the limit rate, please retry later", action.as_str());
+                Answer::told(StatusCode::TOO_MANY_REQUESTS, &text)
+            })
+        });
+        Ok(LetIn { taken: taken.transpose()?.flatten(), under_way })
     }
 
-    /// Whether somebody may ask the admin API: anybody where the REST API has no tokens; otherwise who has one of these, as a bearer
-    /// token or as the password of any user.
-    pub(super) fn may_administer(&self, parts: &Parts, changes: bool) -> bool {
-        if self.owners.is_empty() {
-            return true;
+    /// Lets a call of the admin API through: anybody's where the REST API has no tokens; otherwise of who has one of these, as a
+    /// bearer token or as the password of any user.
+    ///
+    /// # Errors
+    /// 401 for who has none that suffices, 429 when its limit is reached or too many are unknown.
+    pub(super) async fn may_administer(
+        &self,
+        parts: &Parts,
+        changes: bool,
+    ) -> Result<Administrator<'_>, Answer> {
+        if self.access().is_open() {
+            return Ok(Administrator { name: None, under_way: None });
         }
-        let given = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some((scheme, value)) = given.and_then(|given| given.split_once(' ')) else { return false };
         let suffices = |scope: &Scope| *scope == Scope::Admin || (*scope == Scope::Read && !changes);
-        let value = value.trim();
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return self.is_owner(value, suffices);
-        }
-        let login = BASE64_STANDARD.decode(value).ok().and_then(|login| String::from_utf8(login).ok());
-        let password = login.as_deref().and_then(|login| login.split_once(':')).map(|(_, password)| password);
-        scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|token| self.is_owner(token, suffices))
+        let held = match password(parts) {
+            Ok(token) => self.held(&token, suffices).await,
+            Err(why) => Err(why.into()),
+        };
+        let holder = held.map_err(|refusal| {
+            self.note_refused("lmstfy_admin", refusal, None, parts);
+            if refusal.why == Reason::TooMany { not_let_in(refusal.why) } else { Answer::password_wanted() }
+        })?;
+        Ok(Administrator { name: Some(holder.name()), under_way: Some(admitted(holder)?) })
     }
 
-    /// All are compared, each whole, so that the time it takes says nothing of how near a guess was.
-    fn is_owner(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> bool {
-        if self.owners.is_empty() {
-            return false;
+    /// Who shows a token of the REST API that suffices. Who guesses waits.
+    async fn held(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> Result<Holder<'_>, Refusal<'_>> {
+        if token.is_empty() {
+            return Err(Reason::Missing.into());
         }
-        let digest = Digest::of(token.as_bytes());
-        let mut found = false;
-        for owner in &self.owners {
-            found |= bool::from(owner.digest.ct_eq(&digest)) && owner.scopes.iter().any(&suffices);
+        match self.access().holder(token.as_bytes()) {
+            Some(holder) if holder.scopes().iter().any(suffices) => Ok(holder),
+            Some(holder) => {
+                holder.is_forbidden();
+                Err(Refusal { why: Reason::Forbidden, login: Some(holder.name()) })
+            }
+            None if self.guesses.wait().await.is_ok() => Err(Reason::Unknown.into()),
+            None => Err(Reason::TooMany.into()),
         }
-        found
+    }
+
+    fn note_refused(&self, way: &'static str, refusal: Refusal<'_>, namespace: Option<&str>, parts: &Parts) {
+        self.figures.unauthorized(refusal.why.as_str());
+        self.refusals.write(way, refusal, namespace, peer(parts));
+    }
+}
+
+/// The token that somebody shows to the admin API.
+fn password(parts: &Parts) -> Result<String, Reason> {
+    let given = parts.headers.get(AUTHORIZATION).ok_or(Reason::Missing)?;
+    let given = given.to_str().ok().and_then(|given| given.split_once(' '));
+    let (scheme, value) = given.ok_or(Reason::Malformed)?;
+    let value = value.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(value.to_owned());
+    }
+    let login = BASE64_STANDARD.decode(value).ok().and_then(|login| String::from_utf8(login).ok());
+    let login = login.filter(|_| scheme.eq_ignore_ascii_case("basic"));
+    let password = login.as_deref().and_then(|login| login.split_once(':')).map(|(_, password)| password);
+    password.map(str::to_owned).ok_or(Reason::Malformed)
+}
+
+fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
+    holder.admit().map_err(|beyond| Answer::told(StatusCode::TOO_MANY_REQUESTS, &beyond.detail))
+}
+
+fn not_let_in(why: Reason) -> Answer {
+    match why {
+        Reason::Missing => Answer::error(StatusCode::UNAUTHORIZED, "token not found"),
+        Reason::Malformed | Reason::Unknown | Reason::Forbidden => {
+            Answer::error(StatusCode::UNAUTHORIZED, "invalid token")
+        }
+        Reason::TooMany => {
+            let text = "too many requests come with a token that this server does not know";
+            Answer::told(StatusCode::TOO_MANY_REQUESTS, text)
+        }
     }
 }
 
@@ -100,5 +182,49 @@ fn may_use(scope: &Scope, namespace: &str) -> bool {
         Scope::Admin => true,
         Scope::Jobs(own) => own.as_str() == namespace,
         Scope::Read | Scope::Report | Scope::Client(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    fn parts(authorization: Option<&str>) -> Parts {
+        let mut request = Request::builder().uri("/");
+        if let Some(value) = authorization {
+            request = request.header(AUTHORIZATION, value);
+        }
+        request.body(()).expect("a request").into_parts().0
+    }
+
+    #[test]
+    fn a_token_is_a_bearer_token_or_a_password() {
+        for (authorization, expect) in [
+            (None, Err(Reason::Missing)),
+            (Some("Bearer abc"), Ok("abc")),
+            (Some("bearer  abc "), Ok("abc")),
+            // any:secret
+            (Some("Basic YW55OnNlY3JldA=="), Ok("secret")),
+            (Some("Bearer"), Err(Reason::Malformed)),
+            (Some("Basic ?"), Err(Reason::Malformed)),
+            (Some("Digest YW55OnNlY3JldA=="), Err(Reason::Malformed)),
+        ] {
+            assert_eq!(
+                password(&parts(authorization)).as_deref().map_err(|why| *why),
+                expect,
+                "{authorization:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_peer_is_the_one_that_the_listener_tells() {
+        let mut parts = parts(None);
+        assert_eq!(peer(&parts), None);
+        let address = SocketAddr::from(([127, 0, 0, 1], 4_711));
+        parts.extensions.insert(ConnectInfo(address));
+        assert_eq!(peer(&parts), Some(address));
     }
 }

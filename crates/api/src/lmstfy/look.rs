@@ -58,8 +58,8 @@ pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, A
     Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.ready)))
 }
 
-/// The queue goes, with all that is in it.
+/// What can be consumed goes; the rest of the queue stays.
 pub(super) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    shared.queues.delete(queue).await?;
+    shared.queues.drop_ready(queue).await?;
     Ok(Answer::nothing())
 }

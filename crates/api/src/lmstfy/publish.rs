@@ -16,6 +16,9 @@ use crate::body::whole;
 
 /// How long a job is worth doing if nobody says so: a day.
 pub(super) const TTL_SECONDS: u64 = 24 * 60 * 60;
+/// How long a job may still be consumed that is worth doing until it is due: the real server takes it, whose time has no finer
+/// parts than a second.
+const TTL_OF_DELAY_SECONDS: u64 = 1;
 /// Most jobs of a bulk.
 const BULK_MAX: usize = 64;
 
@@ -39,6 +42,7 @@ impl Terms {
         if tries == 0 {
             return Err(Answer::bad("tries shouldn't be zero"));
         }
+        let ttl = if ttl > 0 && ttl == delay { ttl + TTL_OF_DELAY_SECONDS } else { ttl };
         let span = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
         Ok(Self { delay: span(delay), ttl: span(ttl), tries: tries as u32, attributes: Attributes::new() })
     }
@@ -157,7 +161,9 @@ mod tests {
         for (query, expect) in [
             ("", Ok((0, 86_400, 1))),
             ("delay=5&ttl=0&tries=3&freeze_tries=true", Ok((5, 0, 3))),
-            ("delay=5&ttl=5", Ok((5, 5, 1))),
+            ("delay=5&ttl=5", Ok((5, 6, 1))),
+            ("delay=86400", Ok((86_400, 86_401, 1))),
+            ("delay=86401", Err("ttl is shorter than delay")),
             ("delay=x&ttl=x", Err("invalid delay")),
             ("ttl=x&tries=x", Err("invalid ttl")),
             ("delay=6&ttl=5&tries=x", Err("ttl is shorter than delay")),

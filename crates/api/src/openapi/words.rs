@@ -312,6 +312,19 @@ pub(crate) fn text_up_to(bytes: usize) -> Schema {
     text().max_length(Some(bytes)).into()
 }
 
+/// Longest cron expression and name of a time zone, in bytes; any that mean something are far shorter.
+pub(crate) const SCHEDULE_BYTES_MAX: usize = 255;
+
+/// A cron expression, or a time zone.
+pub(crate) fn schedule() -> Schema {
+    text_up_to(SCHEDULE_BYTES_MAX)
+}
+
+/// Runs of a recurring job.
+pub(crate) fn executions() -> Schema {
+    whole(1, u64::from(u32::MAX))
+}
+
 pub(crate) fn any_text() -> Schema {
     text().into()
 }

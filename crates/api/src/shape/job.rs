@@ -1,6 +1,7 @@
 //! Jobs in answers: what was published, what a consumer got, what was looked at.
 
-use engine::queues::{Consumed, JobView, PublishedJob, QueueName, id_text};
+use base::duration;
+use engine::queues::{Consumed, JobView, PublishedJob, QueueName, Recurs, id_text};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -123,11 +124,36 @@ pub(crate) struct JobShape<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = words::job_name)]
     group: Option<&'a str>,
+    /// It comes again this long after it was due before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::duration)]
+    every: Option<String>,
+    /// It comes again by this cron expression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::schedule)]
+    cron: Option<&'a str>,
+    /// The zone of `cron`; UTC where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::schedule)]
+    tz: Option<&'a str>,
+    /// Runs that are left, the present one included; not there where there is no end to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::executions)]
+    executions_left: Option<u32>,
 }
 
 impl<'a> JobShape<'a> {
     /// A job of the queue.
     pub(crate) fn of(queue: &'a str, job: &'a JobView) -> Self {
+        let (every, cron, tz, executions_left) = match &job.recurs {
+            None => (None, None, None, None),
+            Some(Recurs::Every { interval, executions }) => {
+                (Some(duration::format(*interval)), None, None, *executions)
+            }
+            Some(Recurs::Cron { expression, zone, executions }) => {
+                (None, Some(expression.as_str()), zone.as_deref(), *executions)
+            }
+        };
         Self {
             id: id_text(job.id),
             queue,
@@ -139,6 +165,10 @@ impl<'a> JobShape<'a> {
             tries: job.tries,
             alias: job.alias.as_deref(),
             group: job.group.as_deref(),
+            every,
+            cron,
+            tz,
+            executions_left,
         }
     }
 }
@@ -156,6 +186,10 @@ impl Row for JobShape<'_> {
         "tries",
         "alias",
         "group",
+        "every",
+        "cron",
+        "tz",
+        "executions_left",
     ];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -163,5 +197,7 @@ impl Row for JobShape<'_> {
         self.payload.write(cells);
         cells.shown(self.run_at).shown(self.published_at).shown(self.attempt).shown(self.tries);
         cells.shown_or_empty(self.alias).shown_or_empty(self.group);
+        cells.shown_or_empty(self.every.as_deref()).shown_or_empty(self.cron).shown_or_empty(self.tz);
+        cells.shown_or_empty(self.executions_left);
     }
 }

@@ -61,8 +61,10 @@ impl<'a> Members<'a> {
         Err(Problem::not_allowed("unknown_field", detail))
     }
 
-    fn is_empty(&self) -> bool {
-        self.unknown.is_none() && self.given.iter().all(Option::is_none)
+    /// The name of one that is there, before all others of one that no job has.
+    fn any_name(&self) -> Option<&str> {
+        let given = || self.given.iter().position(Option::is_some).map(|index| NAMES[index]);
+        self.unknown.as_deref().or_else(given)
     }
 }
 
@@ -86,11 +88,16 @@ impl<'a> Body<'a> {
         let found = Find::Body.deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
         match found.map_err(|error| unreadable(&error))? {
             Found::Object(Object { members, jobs: None }) => Ok(Self::One(members)),
-            Found::Object(Object { members, jobs: Some(jobs) }) if members.is_empty() => many(*jobs),
-            Found::Object(_) => {
-                let detail = "a field stands beside jobs; a body has jobs, or the fields of one job";
-                Err(Problem::not_allowed("unknown_field", detail))
-            }
+            Found::Object(Object { members, jobs: Some(jobs) }) => match members.any_name() {
+                None => many(*jobs),
+                Some(name) => {
+                    let detail = format!(
+                        "the field {} stands beside {JOBS}; a body has {JOBS} and nothing else, or the fields of one job",
+                        quoted(name)
+                    );
+                    Err(Problem::not_allowed("unknown_field", detail))
+                }
+            },
             Found::Array { .. } => Err(not_an_object("the body", "an array")),
             Found::Other(what) => Err(not_an_object("the body", what)),
         }
@@ -281,9 +288,22 @@ mod tests {
         assert_eq!((members.json("alias"), members.json("ttl")), (Some("null"), None));
         let many = Body::read(r#"{"jobs": [{"payload": 1}, {}, 7, [], null, {"x": 1}]}"#);
         let Ok(Body::Many(items)) = many else { panic!("{many:?}") };
-        let found: Vec<_> = items.iter().map(|item| item.as_ref().map(Members::is_empty)).collect();
+        let found: Vec<_> = items.iter().map(|item| item.as_ref().map(Members::any_name)).collect();
         let (number, array, null) = (Err(&"a number"), Err(&"an array"), Err(&"null"));
-        assert_eq!(found, [Ok(false), Ok(true), number, array, null, Ok(false)]);
+        assert_eq!(found, [Ok(Some("payload")), Ok(None), number, array, null, Ok(Some("x"))]);
+    }
+
+    #[test]
+    fn what_stands_beside_jobs_is_named() {
+        for (text, name) in [
+            (r#"{"jobs":[],"hue":1}"#, "hue"),
+            (r#"{"delay":"1s","jobs":[]}"#, "delay"),
+            (r#"{"delay":"1s","jobs":[],"hue":1}"#, "hue"),
+        ] {
+            let problem = Body::read(text).expect_err("it is refused");
+            let begins = format!("the field \"{name}\" stands beside jobs; ");
+            assert!(problem.detail.starts_with(&begins), "{text}: {}", problem.detail);
+        }
     }
 
     #[test]

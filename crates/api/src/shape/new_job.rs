@@ -13,11 +13,8 @@ use utoipa::openapi::{RefOr, Schema};
 use super::members::{Body, Members};
 use super::payload;
 use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time, whole};
-use crate::openapi::words;
+use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 use crate::problem::quoted;
-
-/// Longest cron expression and name of a time zone, in bytes; any that mean something are far shorter.
-const SCHEDULE_BYTES_MAX: usize = 255;
 
 /// The words for what is done where an alias is held.
 const ON_CONFLICT: [(&str, OnConflict); 3] =
@@ -36,9 +33,9 @@ pub(crate) fn new_jobs_schema() -> Schema {
         ("on_conflict?", words::one_of(ON_CONFLICT.map(|(word, _)| word))),
         ("group?", words::job_name()),
         ("every?", words::duration()),
-        ("cron?", words::text_up_to(SCHEDULE_BYTES_MAX)),
-        ("tz?", words::text_up_to(SCHEDULE_BYTES_MAX)),
-        ("executions?", words::whole(1, u64::from(u32::MAX))),
+        ("cron?", words::schedule()),
+        ("tz?", words::schedule()),
+        ("executions?", words::executions()),
     ]);
     let jobs = words::body(&[("jobs", words::jobs(job.clone()))]);
     Schema::OneOf(OneOfBuilder::new().item(RefOr::T(job)).item(RefOr::T(jobs)).build())

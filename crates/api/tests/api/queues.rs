@@ -69,6 +69,33 @@ async fn a_job_has_what_it_was_published_with() {
 }
 
 #[tokio::test]
+async fn a_recurring_job_tells_when_it_comes_again() {
+    let server = Server::start().await;
+    for (given, shown) in [
+        (r#""every":"90m""#, json!({"every": "1h30m"})),
+        (r#""every":"1h","executions":2,"delay":"0s""#, json!({"every": "1h", "executions_left": 2})),
+        (r#""cron":"0 9 * * 1""#, json!({"cron": "0 9 * * 1"})),
+        (
+            r#""cron":"@daily","tz":"Europe/Berlin","executions":3"#,
+            json!({"cron": "@daily", "tz": "Europe/Berlin", "executions_left": 3}),
+        ),
+    ] {
+        let id = publish(&server, &format!(r#"{{"payload":1,"alias":"a",{given}}}"#)).await;
+        let [by_id, by_alias] = [format!("{Q}/jobs/{id}"), format!("{Q}/aliases/a")];
+        let listed = server.get(&format!("{Q}/jobs")).await["items"][0].clone();
+        for job in [server.get(&by_id).await, server.get(&by_alias).await, listed] {
+            let mut told = job.clone();
+            let members = told.as_object_mut().expect("an object");
+            members.retain(|name, _| ["every", "cron", "tz", "executions_left"].contains(&name.as_str()));
+            assert_eq!(told, shown, "{given}: {job}");
+        }
+        let changed = server.check(&format!("PATCH {by_id}"), r#"{"payload":2}"#, 200, "{}").await;
+        assert_eq!(changed["executions_left"], shown["executions_left"], "{given}");
+        server.check(&format!("DELETE {by_id}"), "", 204, "").await;
+    }
+}
+
+#[tokio::test]
 async fn jobs_are_published_all_or_none_and_in_order() {
     let server = Server::start().await;
     let jobs: Vec<_> = (0..1_000).map(|n| format!(r#"{{"payload":{n},"alias":"a{n}"}}"#)).collect();
@@ -263,6 +290,7 @@ async fn lists_of_jobs_can_be_exported() {
     let server = Server::start().await;
     publish(&server, r#"{"payload":{"a": "x,y"},"alias":"a"}"#).await;
     publish(&server, r#"{"payload_base64":"AA=="}"#).await;
+    publish(&server, r#"{"payload":1,"cron":"@daily","tz":"UTC","executions":2}"#).await;
     let export = |accept: &'static str| {
         let request = request(&format!("GET {Q}/jobs"), "").header("accept", accept);
         server.send(request.body(axum::body::Body::empty()).expect("a request"))
@@ -271,10 +299,11 @@ async fn lists_of_jobs_can_be_exported() {
     let lines: Vec<_> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "id,queue,state,payload,payload_base64,run_at,published_at,attempt,tries,alias,group"
+        "id,queue,state,payload,payload_base64,run_at,published_at,attempt,tries,alias,group,every,cron,tz,executions_left"
     );
     assert!(lines[1].contains(r#",out,ready,"{""a"":""x,y""}",,20"#), "{csv}");
     assert!(lines[2].contains(",out,ready,,AA==,20"), "{csv}");
+    assert!(lines[3].ends_with(",,,,@daily,UTC,2"), "{csv}");
     let ndjson = export("application/x-ndjson").await.text;
-    assert_eq!(ndjson.lines().count(), 2, "{ndjson}");
+    assert_eq!(ndjson.lines().count(), 3, "{ndjson}");
 }

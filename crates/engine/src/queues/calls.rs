@@ -6,20 +6,18 @@ use std::time::Duration;
 use base::limits::JOBS_PER_CALL_MAX;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use records::{JobId, QueueSettings};
+use records::{JobId, QueueSettings, Recurrence, Rule};
 
-use super::checks::{check_payload, check_settings, check_ttr, check_want, cut, to_publish};
-use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
-use super::input::{Asking, Dead, QueueCall, Seen};
+use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
+use super::input::{Dead, QueueCall, Seen};
 use super::partition::{DeadView, Figures};
-use super::told::Told;
 use super::{
-    Consumed, Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName,
-    Retry, Want, body, id,
+    Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName, Recurs,
+    Retry, body, id,
 };
 use crate::Engine;
 use crate::effect::Reply;
-use crate::handle::{Door, ask, send};
+use crate::handle::{Door, ask};
 use crate::intake::NotAccepting;
 
 /// The calls about queues. Cheap to clone.
@@ -90,70 +88,6 @@ impl Queues {
     fn door_of_answer(&self, once: Once) -> &Door<QueueInput> {
         let doors = self.engine.queue_doors();
         &doors[(once.key.0 % doors.len() as u128) as usize]
-    }
-
-    /// Leases jobs of the queues, of earlier ones first, and waits for the first one where there is none.
-    ///
-    /// The hand-over gives back, uncounted, what does not reach the consumer: say [`HandOver::done`] when it has.
-    ///
-    /// # Errors
-    /// 422 for a number or a time out of range.
-    pub async fn consume(
-        &self,
-        queues: &[QueueName],
-        want: Want,
-    ) -> Result<(Vec<Consumed>, HandOver), Problem> {
-        check_want(queues, &want)?;
-        let until = self.engine.clock().now().after(want.wait);
-        if let [queue] = queues {
-            let leases = self.lease(queue, &want, until).await?;
-            return consumed(leases, 0);
-        }
-        // Kept until the queues were asked again: what is left then is for the others that wait.
-        let mut _told;
-        loop {
-            for (place, queue) in queues.iter().enumerate() {
-                let leases = self.lease(queue, &want, Timestamp(i64::MIN)).await?;
-                if !leases.jobs.is_empty() {
-                    return consumed(leases, place);
-                }
-            }
-            match self.something_is_ready(queues, until).await? {
-                Some(told) => _told = told,
-                None => return Ok((Vec::new(), HandOver::nothing())),
-            }
-        }
-    }
-
-    async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
-        let door = self.door(queue);
-        let back = Back::to(&door.inbox);
-        let (max, ttr, process) = (want.max, want.ttr, want.process);
-        let waits = until > self.engine.clock().now();
-        let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
-        let queue = queue.clone();
-        let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
-        let leases = ask(door, asking).await?;
-        stay.answered();
-        Ok(leases)
-    }
-
-    /// Waits until any of the queues has something to lease; `None` when it is too late.
-    async fn something_is_ready(
-        &self,
-        queues: &[QueueName],
-        until: Timestamp,
-    ) -> Result<Option<Told>, Problem> {
-        if self.engine.clock().now() >= until {
-            return Ok(None);
-        }
-        let mut told = Told::default();
-        for queue in queues {
-            let door = self.door(queue);
-            let watch = told.watch(queue, until, Back::to(&door.inbox));
-            send(door, watch).await?;
-        }
-        Ok(told.wait().await.then_some(told))
     }
 
     /// Jobs are done; at most [`JOBS_PER_CALL_MAX`].
@@ -311,6 +245,15 @@ impl Queues {
         self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
 
+    /// Drops the jobs of a queue that are ready. Those that wait for their time, those that consumers have, dead letters and
+    /// settings stay, and so does what is published after the call. A recurring job that is ready does not come again.
+    ///
+    /// # Errors
+    /// See [`Queues::figures`]; then some of them may be gone.
+    pub async fn drop_ready(&self, queue: &QueueName) -> Result<(), Problem> {
+        self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?
+    }
+
     /// Dead letters, oldest first.
     ///
     /// # Errors
@@ -406,41 +349,21 @@ impl Queues {
         ask(self.door(queue), |reply| QueueInput::Queue(make(reply))).await
     }
 
-    fn door(&self, queue: &QueueName) -> &Door<QueueInput> {
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn door(&self, queue: &QueueName) -> &Door<QueueInput> {
         let doors = self.engine.queue_doors();
         let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
         &doors[usize::from(index)]
     }
 }
 
-pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
-    let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
-    let (jobs, hand_over) = leases.take();
-    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(&job, held, queue));
-    Ok((jobs.collect::<Result<_, _>>()?, hand_over))
-}
-
-fn told(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
-    let body = body::read(&job.body)?;
-    Ok(Consumed {
-        queue,
-        id: job.id(),
-        held,
-        payload: body.payload,
-        attempt: job.attempt,
-        tries: job.tries,
-        published_at: id::published_at(job.id()),
-        run_at: job.run_at,
-        expires_at: job.expires_at,
-        until: job.until,
-        alias: body.alias,
-        attributes: body.attributes,
-    })
-}
-
 pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
     let Seen { head, state, body } = seen;
     let body = body::read(&body)?;
+    let recurs = recurs(head.terms.recurrence.as_ref(), body.cron);
     Ok(JobView {
         id: head.id,
         state,
@@ -452,6 +375,19 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
         tries: head.tries,
         alias: body.alias,
         group: body.group,
+        recurs,
         attributes: body.attributes,
     })
+}
+
+/// How a job comes again. What a calendar is, its body says.
+fn recurs(recurrence: Option<&Recurrence>, cron: Option<body::Cron>) -> Option<Recurs> {
+    let Recurrence { rule, left: executions, .. } = *recurrence?;
+    match (rule, cron) {
+        (Rule::Every(ms), _) => Some(Recurs::Every { interval: Duration::from_millis(ms), executions }),
+        (Rule::Calendar, Some(body::Cron { expression, zone })) => {
+            Some(Recurs::Cron { expression, zone, executions })
+        }
+        (Rule::Calendar, None) => None,
+    }
 }

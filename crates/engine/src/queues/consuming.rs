@@ -118,6 +118,11 @@ impl Leases {
         self
     }
 
+    /// What the jobs carry, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.jobs.iter().map(|job| job.body.len()).sum()
+    }
+
     /// What the consumer shows for a job.
     pub(super) fn held(&self, job: &LeasedJob) -> Held {
         Held::new(self.lineage, job.reservation)
@@ -126,8 +131,11 @@ impl Leases {
     /// The jobs are in other hands now, which give back what they cannot pass on.
     pub(super) fn take(mut self) -> (Vec<LeasedJob>, HandOver) {
         let jobs = std::mem::take(&mut self.jobs);
+        if jobs.is_empty() {
+            return (jobs, HandOver::nothing());
+        }
         let held = jobs.iter().map(|job| Held::new(self.lineage, job.reservation)).collect();
-        (jobs, HandOver { held, back: Some(self.back.clone()) })
+        (jobs, HandOver(vec![OnTheWay { held, back: self.back.clone() }]))
     }
 }
 
@@ -140,35 +148,106 @@ impl Drop for Leases {
 }
 
 /// Leases that are being written to their consumer. Dropped before [`HandOver::done`], they are given back, uncounted.
+#[derive(Debug, Default)]
+pub struct HandOver(Vec<OnTheWay>);
+
+/// Leases of one partition.
 #[derive(Debug)]
-pub struct HandOver {
+struct OnTheWay {
     held: Vec<Held>,
-    back: Option<Back>,
+    back: Back,
 }
 
 impl HandOver {
     /// Nothing on its way.
     pub(super) fn nothing() -> Self {
-        Self { held: Vec::new(), back: None }
+        Self::default()
+    }
+
+    /// The leases of another hand-over follow these.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
     }
 
     /// The first so many of them, which reach their consumer or not by themselves.
     #[must_use]
     pub fn split_first(&mut self, leases: usize) -> Self {
-        let rest = self.held.split_off(leases.min(self.held.len()));
-        Self { held: std::mem::replace(&mut self.held, rest), back: self.back.clone() }
+        let (mut first, mut left) = (Self::nothing(), leases);
+        while left > 0
+            && let Some(part) = self.0.first_mut()
+        {
+            if part.held.len() <= left {
+                left -= part.held.len();
+                first.0.push(self.0.remove(0));
+            } else {
+                let rest = part.held.split_off(left);
+                let held = std::mem::replace(&mut part.held, rest);
+                first.0.push(OnTheWay { held, back: part.back.clone() });
+                left = 0;
+            }
+        }
+        first
     }
 
     /// Their consumer has them.
     pub fn done(mut self) {
-        self.held.clear();
+        self.0.clear();
     }
 }
 
 impl Drop for HandOver {
     fn drop(&mut self) {
-        if let Some(back) = self.back.take().filter(|_| !self.held.is_empty()) {
-            back.give(std::mem::take(&mut self.held));
+        for OnTheWay { held, back } in self.0.drain(..) {
+            back.give(held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands over one lease of the first inbox, and two of the second.
+    fn of_two() -> (HandOver, [mpsc::Receiver<QueueInput>; 2], [mpsc::Sender<QueueInput>; 2]) {
+        let [(first, first_inputs), (second, second_inputs)] = [mpsc::channel(8), mpsc::channel(8)];
+        let held = |lease| {
+            let job = JobId([lease as u8; 16]);
+            Held::new(Lineage(7), Reservation { job, lease })
+        };
+        let mut hand_over = HandOver(vec![OnTheWay { held: vec![held(1)], back: Back::to(&first) }]);
+        let more = OnTheWay { held: vec![held(2), held(3)], back: Back::to(&second) };
+        hand_over.append(HandOver(vec![more]));
+        (hand_over, [first_inputs, second_inputs], [first, second])
+    }
+
+    /// The first byte of each job that was given back.
+    fn given_back(inputs: &mut mpsc::Receiver<QueueInput>) -> Vec<u8> {
+        let given = std::iter::from_fn(|| match inputs.try_recv() {
+            Ok(QueueInput::GiveBack(held)) => Some(held),
+            _ => None,
+        });
+        given.flatten().map(|held| held.job().0[0]).collect()
+    }
+
+    #[test]
+    fn each_lease_goes_back_to_the_partition_that_it_is_from() {
+        let (hand_over, mut inputs, _inboxes) = of_two();
+        drop(hand_over);
+        assert_eq!(inputs.each_mut().map(given_back), [vec![1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn what_has_reached_its_consumer_does_not_go_back_with_the_rest() {
+        for (reached, expect) in [
+            (0, [vec![1], vec![2, 3]]),
+            (1, [vec![], vec![2, 3]]),
+            (2, [vec![], vec![3]]),
+            (9, [vec![], vec![]]),
+        ] {
+            let (mut hand_over, mut inputs, _inboxes) = of_two();
+            hand_over.split_first(reached).done();
+            drop(hand_over);
+            assert_eq!(inputs.each_mut().map(given_back), expect, "{reached}");
         }
     }
 }

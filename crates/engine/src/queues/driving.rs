@@ -6,7 +6,7 @@ use base::{Problem, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::consuming::Back;
-use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks};
+use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks, leasing};
 use crate::effect::Reply;
 
 pub use super::input::{Asking, QueueCall, Respawned, Seen, ToPublish};
@@ -39,7 +39,7 @@ pub fn consume(
 /// # Errors
 /// When what a job carries cannot be read.
 pub fn consumed(leases: Leases) -> Result<(Vec<Consumed>, HandOver), Problem> {
-    calls::consumed(leases, 0)
+    leasing::consumed(leases, 0)
 }
 
 /// A job that was looked at.

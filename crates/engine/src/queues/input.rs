@@ -179,6 +179,8 @@ pub enum QueueCall {
     Pause(QueueName, bool, Reply<Answered<()>>),
     /// Delete a queue with all that it holds.
     Delete(QueueName, Reply<Answered<()>>),
+    /// Drop the jobs of a queue that are ready, and nothing else of it. Answered when they are gone.
+    DropReady(QueueName, Reply<Answered<()>>),
 }
 
 /// A consumer's question.

@@ -199,6 +199,8 @@ pub struct JobView {
     pub alias: Option<CompactString>,
     /// Its group.
     pub group: Option<CompactString>,
+    /// How it comes again, with the runs that are left, the present one included.
+    pub recurs: Option<Recurs>,
     /// For edges only.
     pub attributes: Attributes,
 }

@@ -6,6 +6,7 @@
 
 mod consumers;
 mod dead;
+mod dropping;
 mod ending;
 mod lifetime;
 mod loading;
@@ -35,6 +36,7 @@ use crate::partition::{STEP_BYTES_MAX, answered};
 use crate::recent::Recent;
 use crate::repeats::Answers;
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
+use dropping::Dropping;
 use lifetime::Sweep;
 use oldest::Oldest;
 use waiting::Waiting;
@@ -69,6 +71,8 @@ pub struct QueuePartition {
     waiting: Waiting,
     /// Deleted queues whose jobs are not swept yet.
     sweeps: BTreeMap<QueueKey, Sweep>,
+    /// Queues whose ready jobs are to be dropped.
+    dropping: Dropping,
     /// When to look whether a queue is still empty, in order.
     lingering: VecDeque<(Timestamp, QueueKey)>,
     /// When dead letters of a queue may have become too old; each queue once.
@@ -233,7 +237,9 @@ impl Machine for QueuePartition {
         let answers = self.answers.next_wakeup();
         let sweep = self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)).then_some(now);
         let wall = self.jobs.wait_on_wall().then_some(now.after(WALL_LOOKED_AT_EVERY));
-        let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, sweep];
+        let dropping = self.dropping.may_go_on(self.settled).then_some(now);
+        let swept = sweep.or(dropping);
+        let own = [wall, self.jobs.next_wakeup(), self.waiting.next_end(), lingering, ageing, answers, swept];
         own.into_iter().flatten().min()
     }
 }
@@ -296,14 +302,14 @@ impl QueuePartition {
                 self.remember(once, answer, turn);
                 QueueEffect::Done(reply, Ok(()))
             }
-            QueueInput::Queue(call) => self.apply_to_queue(call, turn)?,
+            QueueInput::Queue(call) => return self.apply_to_queue(call, turn),
         };
         turn.tell(effect);
         Ok(())
     }
 
-    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> Result<QueueEffect, StoreError> {
-        Ok(match call {
+    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let effect = match call {
             QueueCall::Figures(queue, reply) => {
                 QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
             }
@@ -322,7 +328,13 @@ impl QueuePartition {
                 self.delete(&queue, turn);
                 QueueEffect::Done(reply, Ok(()))
             }
-        })
+            QueueCall::DropReady(queue, reply) => {
+                self.drop_ready(&queue, reply, turn);
+                return Ok(());
+            }
+        };
+        turn.tell(effect);
+        Ok(())
     }
 
     /// What the passing of time brings. Whether there is more of it now.
@@ -340,6 +352,7 @@ impl QueuePartition {
         more |= self.age_dead(turn)?;
         more |= self.drop_more_surplus(turn)?;
         more |= self.sweep(turn)?;
+        more |= self.go_on_dropping(turn)?;
         self.let_empty_go(turn);
         more |= self.jobs.shrink(turn.now, &mut turn.batch);
         Ok(more)

@@ -1,10 +1,12 @@
 //! Queues as the edges hold them, over a store in memory and a clock that the test moves.
 
 mod aliases;
+mod dropping;
 mod floods;
 mod keeping;
 mod leaving;
 mod rig;
+mod several;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,9 +6,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use api::ApiState;
 use api::lmstfy::{Lmstfy, Tokens};
 use axum::Router;
-use engine::Engine;
 use gateway::http::HttpListener;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -32,11 +32,11 @@ pub(super) struct Ground<'a> {
 /// Opens those that are on.
 pub(super) async fn open(
     ground: &Ground<'_>,
-    engine: &Engine,
+    api: &ApiState,
     addresses: &mut Addresses,
     doors: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
-    let Ground { settings, metrics, stop, .. } = ground;
+    let Ground { settings, stop, .. } = ground;
     let (listen, admin_listen) = (settings.lmstfy.listen, settings.lmstfy.admin_listen);
     if listen.is_none() && admin_listen.is_none() {
         return Ok(());
@@ -45,8 +45,7 @@ pub(super) async fn open(
     let told = file.display().to_string();
     let kept = token_file::read(&file).map_err(because(&told))?;
     let tokens = Tokens::new(kept, move |kept| token_file::write(&file, kept)).map_err(because(&told))?;
-    let owners = settings.auth.tokens.clone();
-    let lmstfy = Lmstfy::new(engine.clone(), tokens, owners, Arc::clone(metrics), stop.subscribe());
+    let lmstfy = Lmstfy::new(api.clone(), tokens, stop.subscribe());
     if let Some(listen) = listen {
         addresses.lmstfy = Some(ground.serve("lmstfy.listen", listen, lmstfy.api(), doors).await?);
     }

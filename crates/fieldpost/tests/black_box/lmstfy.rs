@@ -3,6 +3,7 @@
 //! What is expected was read from the real server and its clients in Go, Java, PHP and Rust. How a job lives is tested with the queues;
 //! here it is only seen through these doors.
 
+mod access;
 mod admin;
 mod clients;
 mod endpoints;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
+use base::limits::DEAD_LETTERS_DEFAULT;
 use compact_str::CompactString;
 use jobs::{NewJob, OnConflict};
 use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
@@ -14,9 +15,6 @@ use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
 use crate::partition::Stop;
 use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
-
-/// Dead letters that a queue keeps when its users set nothing.
-const DEAD_MAX: u64 = 1_000_000;
 
 /// A dead letter with what it carries.
 #[derive(Clone, Debug)]
@@ -116,7 +114,9 @@ impl QueuePartition {
 
     /// How many dead letters a queue has that it may not keep.
     fn surplus(&self, key: QueueKey) -> u64 {
-        let over = |queue: &Queue| queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_MAX));
+        let over = |queue: &Queue| {
+            queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_LETTERS_DEFAULT))
+        };
         self.queues.get(&key).map_or(0, over)
     }
 

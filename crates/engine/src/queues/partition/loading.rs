@@ -7,6 +7,7 @@ use jobs::{Jobs, Numbers};
 use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
+use super::dropping::Dropping;
 use super::lifetime::{Sweep, rules};
 use super::oldest::Oldest;
 use super::parked::{LINED_AT_ONCE_MAX, TIMED_AT_ONCE_MAX};
@@ -53,6 +54,7 @@ impl QueuePartition {
             queues: HashMap::default(),
             waiting: Waiting::default(),
             sweeps: BTreeMap::new(),
+            dropping: Dropping::default(),
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),

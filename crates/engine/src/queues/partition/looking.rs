@@ -232,7 +232,7 @@ pub(super) fn unknown_job(queue: &QueueName) -> Problem {
     )
 }
 
-fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
+pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
     // From its first attempt on, a job waits by the engine clock.
     let clock = match head.terms.clock {
         JobClock::Wall if head.attempt == 0 => wall,

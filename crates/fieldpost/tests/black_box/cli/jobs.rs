@@ -77,6 +77,25 @@ async fn a_waiting_job_is_shown_changed_listed_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_recurring_job_shows_its_schedule() {
+    let rig = Rig::start(&[]).await;
+    for (schedule, expect) in [
+        (
+            &["--cron", "0 9 * * 1", "--tz", "Europe/Berlin", "--executions", "3"][..],
+            "cron        0 9 * * 1\nzone        Europe/Berlin\nexecutions  3 left\n",
+        ),
+        (&["--every", "90m"], "every       1h30m\nexecutions  no end\n"),
+    ] {
+        let publish: Vec<_> = ADD.split(' ').chain(schedule.iter().copied()).collect();
+        let published = words(&rig, &publish);
+        assert_eq!(published.code, Some(0), "{published:?}");
+        let id = published.out.split(' ').next().expect("an id");
+        let shown = rig.out(&format!("job show shop mail {id}"));
+        assert!(shown.ends_with(expect), "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn one_key_publishes_one_job() {
     let rig = Rig::start(&[]).await;
     let first = publish(&rig, "--payload 1 --idempotency-key k1");
@@ -151,9 +170,33 @@ async fn a_command_that_fails_gives_its_job_back_with_what_it_said_last() {
     assert!(worked.err.contains(&format!("{id} failed: no paper; that was its last try\n")), "{worked:?}");
     let dead = &rig.json("queue dead shop mail")[0];
     assert_eq!(dead["error"], "exit status: 3: trying\nno paper");
-    publish(&rig, "--payload 2");
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_started_costs_no_job() {
+    let rig = Rig::start(&[]).await;
+    let stands = || {
+        let stats = &rig.json("queue stats shop mail")[0];
+        ["ready", "reserved", "dead"].map(|field| stats[field].as_u64().expect("a number"))
+    };
+    for _ in 0..20 {
+        publish(&rig, "--payload 1");
+    }
     let worked = words(&rig, &["job", "work", "shop", "mail", "--drain", "--", "no-such-program"]);
+    assert_eq!(worked.code, Some(2), "{worked:?}");
     assert!(worked.err.contains("no-such-program cannot be started"), "{worked:?}");
+    assert_eq!(stands(), [20, 0, 0], "no job was taken");
+    // It takes itself away with its first job.
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("once");
+    std::fs::write(&program, "#!/bin/sh\nrm \"$0\"\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("set");
+    let once = program.display().to_string();
+    let worked = words(&rig, &["job", "work", "shop", "mail", "--", &once]);
+    assert_eq!(worked.code, Some(1), "{worked:?}");
+    assert!(worked.err.contains("once cannot be started"), "{worked:?}");
+    assert_eq!(stands(), [19, 0, 0], "the job was given back: {worked:?}");
 }
 
 /// `fieldpost job work`, read line by line.

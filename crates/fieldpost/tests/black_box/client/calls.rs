@@ -106,6 +106,8 @@ async fn a_job_comes_as_often_as_its_schedule_says() {
     let queue = rig.queue();
     let twice = Schedule::every(Duration::from_secs(1)).times(2);
     let published = queue.publish(number(7).recurring(twice).delay(Duration::ZERO)).await.expect("durable");
+    let seen = queue.get(&published.id).await.expect("it is there");
+    assert_eq!((seen.every, seen.cron, seen.executions_left), (Some(Duration::from_secs(1)), None, Some(2)));
     let mut due = Vec::new();
     for _ in 0..2 {
         let jobs = queue.consume(waiting()).await.expect("a job");

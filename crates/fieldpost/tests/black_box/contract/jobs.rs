@@ -181,6 +181,8 @@ async fn executions_that_are_left_survive_a_kill() {
     let job = json!({"payload": 1, "alias": "a", "every": "1h", "executions": 2, "delay": "0s"});
     let id = rig.publish(job).await;
     for run in 0..2 {
+        let shown = rig.get(&format!("{Q}/jobs/{id}")).await;
+        assert_eq!((&shown["every"], &shown["executions_left"]), (&json!("1h"), &json!(2 - run)));
         let job = rig.consume(json!({})).await.remove(0);
         assert_eq!((text(&job["id"]), &job["attempt"]), (id.clone(), &json!(1)), "run {run}");
         assert_eq!(rig.tell(&job, "ack", json!({})).await, 204);

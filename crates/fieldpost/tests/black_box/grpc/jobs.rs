@@ -1,7 +1,7 @@
 //! The calls that are one message and get one.
 
 use grpc::proto::{
-    AckRequest, CancelRequest, ConsumeRequest, ExtendRequest, GetRequest, JobState, NewJob, OnConflict,
+    AckRequest, CancelRequest, ConsumeRequest, Cron, ExtendRequest, GetRequest, JobState, NewJob, OnConflict,
     PublishRequest, ReleaseRequest, cancel_request, get_request, job, job_view, new_job,
 };
 use prost_types::{Duration, Timestamp};
@@ -233,7 +233,11 @@ async fn a_recurring_job_comes_again() {
         executions: Some(2),
         ..numbered(3)
     };
-    jobs.publish(publish(vec![every])).await.expect("published");
+    let published = jobs.publish(publish(vec![every])).await.expect("published").into_inner().jobs;
+    let seen = jobs.get(get(get_request::Job::Id(published[0].id.clone()))).await.expect("it is there");
+    let seen = seen.into_inner().job.expect("a job");
+    let schedule = job_view::Recurs::Every(Duration { seconds: 1, nanos: 0 });
+    assert_eq!((seen.recurs, seen.executions_left), (Some(schedule), Some(2)));
     let wait = ConsumeRequest { wait: Some(WAIT), ..consuming(&[QUEUE]) };
     let mut ids = Vec::new();
     for _ in 0..2 {
@@ -244,6 +248,34 @@ async fn a_recurring_job_comes_again() {
     }
     assert_eq!(ids[0], ids[1]);
     assert_eq!(rig.figure(QUEUE, "scheduled").await, 0);
+}
+
+#[tokio::test]
+async fn a_calendar_is_shown_as_it_was_given() {
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    for tz in ["", "Europe/Berlin"] {
+        let cron = Cron { expression: "0 9 * * 1".to_owned(), tz: tz.to_owned() };
+        let job = NewJob { recurs: Some(new_job::Recurs::Cron(cron.clone())), ..numbered(1) };
+        let published = jobs.publish(publish(vec![job])).await.expect("published").into_inner().jobs;
+        let seen = jobs.get(get(get_request::Job::Id(published[0].id.clone()))).await.expect("it is there");
+        let seen = seen.into_inner().job.expect("a job");
+        assert_eq!((seen.recurs, seen.executions_left), (Some(job_view::Recurs::Cron(cron)), None));
+    }
+}
+
+#[tokio::test]
+async fn the_next_queue_fills_up_what_those_before_it_have_left() {
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    for (queue, count) in [("second", 3), ("first", 2)] {
+        let request = PublishRequest { queue: queue.to_owned(), ..publish(vec![numbered(1); count]) };
+        jobs.publish(request).await.expect("published");
+    }
+    let request = ConsumeRequest { max: Some(4), ..consuming(&["first", "second"]) };
+    let got = jobs.consume(request).await.expect("answered").into_inner().jobs;
+    let queues: Vec<_> = got.iter().map(|job| job.queue.as_str()).collect();
+    assert_eq!(queues, ["first", "first", "second", "second"]);
 }
 
 #[tokio::test]

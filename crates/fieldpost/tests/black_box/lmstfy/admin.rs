@@ -153,7 +153,13 @@ async fn what_there_is_can_be_asked_for() {
     let size = format!(
         "infra_lmstfy_redis_queue_sizes{{pool=\"default\",namespace=\"{NAMESPACE}\",queue=\"r\"}} 1\n"
     );
+    assert!(metrics.body.contains(&size), "{metrics:?}");
+    assert!(metrics.body.contains("# TYPE fieldpost_lmstfy_jobs_total counter\n"), "{metrics:?}");
+    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let head = "GET /metrics HTTP/1.1\nHost: localhost\nAccept: application/openmetrics-text; version=1.0.0";
+    let metrics = wire::send(rig.admin, head, b"").await;
     assert!(metrics.body.contains(&size) && metrics.body.ends_with("# EOF\n"), "{metrics:?}");
+    assert_eq!(metrics.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
     let moved = rig.ask_admin("GET", "/pools/", b"").await;
     assert_eq!((moved.status, moved.headers["location"].as_str()), (301, "/pools"));
     for path in ["/", "/nothing", "/token", "/token/", "/token/ns/x/y", "/info/x", "/token/ns/x/limit/y"] {

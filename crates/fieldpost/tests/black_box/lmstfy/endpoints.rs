@@ -153,7 +153,11 @@ async fn several_jobs_are_a_list_and_several_queues_go_by_their_order() {
     let expect =
         [(ids[0].clone(), json!("eyJhIjogMX0="), json!(0)), (ids[1].clone(), json!("ImIi"), json!(0))];
     assert_eq!(shown, expect);
-    rig.publish("low", b"").await;
+    let again =
+        [rig.publish("low", b"1").await, rig.publish("high", b"2").await, rig.publish("low", b"3").await];
+    let filled = rig.consume("high,low?ttr=60&count=2").await;
+    let filled: Vec<_> = filled.as_array().expect("a list").iter().map(|job| job["job_id"].clone()).collect();
+    assert_eq!(filled, [json!(again[1]), json!(again[0])], "the next queue fills it up");
     assert_eq!(rig.consume("low?count=2").await.as_array().map(Vec::len), Some(1));
 }
 

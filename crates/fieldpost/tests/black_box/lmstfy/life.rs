@@ -104,13 +104,31 @@ async fn a_job_that_is_published_again_takes_the_place_of_the_old_one() {
 }
 
 #[tokio::test]
-async fn a_queue_is_destroyed_with_all_that_is_in_it() {
+async fn a_queue_is_destroyed_with_what_is_ready_in_it() {
     let rig = Rig::start().await;
-    rig.publish("q", b"x").await;
-    rig.publish("q?delay=60", b"x").await;
+    let dead = rig.publish("q", b"dead").await;
+    rig.consume("q?ttr=0").await;
+    rig.until_size("q/deadletter/size", 1).await;
+    let taken = rig.publish("q", b"taken").await;
+    rig.consume("q?ttr=600").await;
+    let delayed = rig.publish("q?delay=1", b"delayed").await;
+    for _ in 0..3 {
+        rig.publish("q", b"ready").await;
+    }
     assert_eq!(rig.ask("DELETE", "q", b"").await.status, 204);
+    assert_eq!(rig.ask("GET", "q/size", b"").await.json()["size"], 0);
+    assert_eq!(rig.ask("GET", "q/deadletter", b"").await.json()["deadletter_head"], json!(dead));
+    rig.consume(&format!("q/job/{taken}")).await;
+    assert_eq!(rig.consume("q?timeout=60").await["job_id"], json!(delayed));
     assert_eq!(rig.ask("GET", "q", b"").await.status, 404);
-    rig.until_size("q/size", 0).await;
+}
+
+#[tokio::test]
+async fn a_job_may_be_worth_doing_only_until_it_is_due() {
+    let rig = Rig::start().await;
+    rig.publish("later?delay=86400", b"x").await;
+    let id = rig.publish("q?delay=1&ttl=1", b"x").await;
+    assert_eq!(rig.consume("q?timeout=60").await["job_id"], json!(id));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::cli::remote::list::Row;
-use crate::cli::remote::table::{Cell, FAINT, GOOD, OPEN, facts, plain};
+use crate::cli::remote::table::{Cell, FAINT, GOOD, OPEN, facts, grouped, plain};
 use crate::cli::remote::when::{to_millisecond, to_second, with_age};
 
 /// Jobs that were published.
@@ -92,11 +92,15 @@ pub(super) struct Job {
     tries: u64,
     alias: Option<String>,
     group: Option<String>,
+    every: Option<String>,
+    cron: Option<String>,
+    tz: Option<String>,
+    executions_left: Option<u64>,
 }
 
 impl Job {
     pub(super) fn facts(&self) -> String {
-        facts(&[
+        let mut shown = vec![
             ("id", Cell::text(&self.id)),
             ("queue", Cell::text(&self.queue)),
             ("state", self.state()),
@@ -106,7 +110,26 @@ impl Job {
             ("try", attempt(self.attempt, self.tries)),
             ("alias", Cell::maybe(self.alias.as_deref())),
             ("group", Cell::maybe(self.group.as_deref())),
-        ])
+        ];
+        shown.extend(self.schedule());
+        facts(&shown)
+    }
+
+    /// When it comes again; nothing for a job that does not.
+    fn schedule(&self) -> Vec<(&'static str, Cell)> {
+        let mut shown = Vec::new();
+        if let Some(every) = &self.every {
+            shown.push(("every", Cell::text(every)));
+        }
+        if let Some(cron) = &self.cron {
+            shown.push(("cron", Cell::text(cron)));
+            shown.push(("zone", Cell::text(self.tz.as_deref().unwrap_or("UTC"))));
+        }
+        if !shown.is_empty() {
+            let left = self.executions_left.map(|left| Cell::text(&format!("{} left", grouped(left))));
+            shown.push(("executions", left.unwrap_or_else(|| Cell::text("no end").styled(FAINT))));
+        }
+        shown
     }
 
     fn state(&self) -> Cell {
@@ -176,6 +199,23 @@ mod tests {
         );
         let facts = seen(&job.facts());
         assert!(facts.contains("due        2026-11-21 01:02:03.456Z\n"), "{facts}");
+        assert!(!facts.contains("executions"), "{facts}");
+    }
+
+    #[test]
+    fn a_recurring_job_tells_its_schedule() {
+        for (fields, says) in [
+            (r#""every":"1h30m""#, "every       1h30m\nexecutions  no end\n"),
+            (
+                r#""cron":"0 9 * * 1","tz":"Europe/Berlin","executions_left":3"#,
+                "cron        0 9 * * 1\nzone        Europe/Berlin\nexecutions  3 left\n",
+            ),
+            (r#""cron":"0 9 * * 1""#, "cron        0 9 * * 1\nzone        UTC\nexecutions  no end\n"),
+        ] {
+            let job: Job = serde_json::from_str(&JOB.replace(r#""alias":"a""#, fields)).expect("a job");
+            let facts = seen(&job.facts());
+            assert!(facts.ends_with(says), "{facts}");
+        }
     }
 
     #[test]

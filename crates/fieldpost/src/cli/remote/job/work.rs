@@ -4,6 +4,7 @@
 //! error that the job keeps. Commands are in process groups of their own: a Ctrl-C stops the worker, which lets them end.
 
 mod child;
+mod program;
 mod told;
 
 use std::ffi::OsString;
@@ -20,7 +21,7 @@ use crate::cli::remote::failure::Failure;
 use crate::cli::remote::problem::Refusal;
 use crate::cli::remote::reach::Reach;
 use crate::cli::remote::screen::Screen;
-use child::Program;
+use program::Program;
 use told::Told;
 
 #[derive(Args, Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct Work {
 
 impl Work {
     pub(super) fn run(&self, reach: &Reach, screen: &mut Screen) -> Result<(), Failure> {
+        // Before any job is taken: a slip of the pen must not use up the tries of a whole queue.
+        let program = Program::new(&self.command).map_err(Failure::Usage)?;
         let token = reach.token.as_ref().filter(|token| !token.is_empty());
         let mut client = Client::builder(reach.url.as_str());
         if let Some(token) = token {
@@ -63,25 +66,38 @@ impl Work {
         let runtime = runtime.map_err(|error| unstartable(&error))?;
         screen.flush()?;
         let told = Arc::new(Told::new(reach.json));
-        let worked = runtime.block_on(self.work(&client, Arc::clone(&told)));
+        let worked = runtime.block_on(async {
+            let worked = self.work(&client, &program, Arc::clone(&told)).await?;
+            Ok::<_, Failure>((worked, program.verdict(&client, &self.namespace).await))
+        });
         // What a command does that was given up is not waited for.
         runtime.shutdown_background();
-        worked?.map_err(|error| refused(reach, &error))?;
+        let (worked, broken) = worked?;
+        if let Some(why) = broken.map_err(|error| refused(reach, &error))? {
+            return Err(Failure::Incomplete(format!("{why}; its jobs were given back")));
+        }
+        worked.map_err(|error| refused(reach, &error))?;
         // A worker that runs for long has failures; a queue that was to be emptied should not.
         if self.drain { told.verdict() } else { Ok(()) }
     }
 
-    /// Works until a signal, or until the server refuses for good.
-    async fn work(&self, client: &Client, told: Arc<Told>) -> Result<Result<(), Error>, Failure> {
+    /// Works until a signal, until the command cannot be started, or until the server refuses for good.
+    async fn work(
+        &self,
+        client: &Client,
+        program: &Program,
+        told: Arc<Told>,
+    ) -> Result<Result<(), Error>, Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| unstartable(&error))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| unstartable(&error))?;
+        let (program, running) = (program.clone(), program.clone());
         let stop = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                () = program.is_broken() => {}
             }
         };
-        let program = Program::new(&self.command);
         let mut worker = client
             .consumer(&self.namespace, &self.queues)
             .raw_worker()
@@ -95,7 +111,7 @@ impl Work {
         if self.drain {
             worker = worker.until_empty();
         }
-        Ok(worker.run_until(stop, move |job, lost| program.clone().run(job, lost)).await)
+        Ok(worker.run_until(stop, move |job, lost| running.clone().run(job, lost)).await)
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Set {
     /// Most dead jobs; then the oldest are dropped.
     #[arg(long, value_name = "N")]
     dead_max: Option<u64>,
-    /// As many as there is room for.
+    /// A million, as if it had never been set.
     #[arg(long, conflicts_with = "dead_max")]
     no_dead_max: bool,
     /// How long a dead job is kept (7d).

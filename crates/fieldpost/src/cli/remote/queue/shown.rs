@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use base::duration;
+use base::limits::DEAD_LETTERS_DEFAULT;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::remote::job::{attempt, carried};
 use crate::cli::remote::list::Row;
-use crate::cli::remote::table::{BAD, Cell, FAINT, GOOD, facts};
+use crate::cli::remote::table::{BAD, Cell, FAINT, GOOD, facts, grouped};
 use crate::cli::remote::when::to_second;
 
 /// How a queue stands.
@@ -52,7 +53,7 @@ impl Figures {
             ("concurrency", limit(concurrency)),
             ("rate", rate.as_ref().map_or_else(none, |rate| Cell::text(&format!("{rate}/s")))),
             ("most jobs", limit(jobs_max)),
-            ("most dead", limit(dead_max)),
+            ("most dead", dead_max.map_or_else(default_dead_max, Cell::number)),
             ("dead kept for", dead_max_age.as_deref().map_or_else(none, Cell::text)),
         ])
     }
@@ -74,6 +75,11 @@ impl Figures {
 
 fn none() -> Cell {
     Cell::text("no limit").styled(FAINT)
+}
+
+/// What the server keeps to where nothing is set.
+fn default_dead_max() -> Cell {
+    Cell::text(&format!("{} (default)", grouped(DEAD_LETTERS_DEFAULT))).styled(FAINT)
 }
 
 impl Row for Figures {
@@ -147,6 +153,7 @@ mod tests {
             facts.contains("rate           0.5/s\n") && facts.contains("most jobs      no limit\n"),
             "{facts}"
         );
+        assert!(facts.contains("most dead      1,000,000 (default)\n"), "{facts}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 
 use base::limits::JOB_ERROR_BYTES_MAX;
 use fieldpost_client::{CancellationToken, Failure, Job};
@@ -13,50 +12,41 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 /// What is read of a command's stderr at once.
 const PIECE_BYTES: usize = 4_096;
 
-/// The command that is run for each job.
-#[derive(Clone)]
-pub(super) struct Program {
-    words: Arc<[OsString]>,
+/// The command for a job.
+pub(super) fn command(words: &[OsString], job: &Job) -> Command {
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .env("FIELDPOST_JOB_ID", job.id.as_str())
+        .env("FIELDPOST_JOB_QUEUE", &job.queue)
+        .env("FIELDPOST_JOB_ATTEMPT", job.attempt.to_string())
+        .env("FIELDPOST_JOB_TRIES", job.tries.to_string())
+        .env("FIELDPOST_JOB_ALIAS", job.alias.as_deref().unwrap_or_default())
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    command
 }
 
-impl Program {
-    pub(super) fn new(words: &[OsString]) -> Self {
-        Self { words: words.into() }
-    }
-
-    /// Runs it for a job; a job that is lost has nobody to run it for.
-    pub(super) async fn run(self, job: Job, lost: CancellationToken) -> Result<(), Failure> {
-        let mut child = self.command(&job).spawn().map_err(|error| self.cannot("be started", &error))?;
-        tokio::select! {
-            ended = follow(&mut child, job.payload.as_bytes()) => {
-                let (status, last_words) = ended.map_err(|error| self.cannot("be followed", &error))?;
-                verdict(status, &last_words)
-            }
-            () = lost.cancelled() => {
-                child.kill().await?;
-                Err(Failure::new("the job was lost"))
-            }
+/// Sees a command through to its end, which says whether the job is done; it is killed when the job is lost.
+///
+/// # Errors
+/// When the command cannot be followed.
+pub(super) async fn see_through(
+    child: &mut Child,
+    job: &Job,
+    lost: &CancellationToken,
+) -> io::Result<Result<(), Failure>> {
+    tokio::select! {
+        ended = follow(child, job.payload.as_bytes()) => {
+            let (status, last_words) = ended?;
+            Ok(verdict(status, &last_words))
         }
-    }
-
-    fn command(&self, job: &Job) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command
-            .args(&self.words[1..])
-            .env("FIELDPOST_JOB_ID", job.id.as_str())
-            .env("FIELDPOST_JOB_QUEUE", &job.queue)
-            .env("FIELDPOST_JOB_ATTEMPT", job.attempt.to_string())
-            .env("FIELDPOST_JOB_TRIES", job.tries.to_string())
-            .env("FIELDPOST_JOB_ALIAS", job.alias.as_deref().unwrap_or_default())
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        command
-    }
-
-    fn cannot(&self, what: &str, error: &io::Error) -> Failure {
-        Failure::new(format!("{} cannot {what}: {error}", self.words[0].display()))
+        () = lost.cancelled() => {
+            child.kill().await?;
+            Ok(Err(Failure::new("the job was lost")))
+        }
     }
 }
 

@@ -1,0 +1,131 @@
+//! Consuming from outside the partitions: of one queue, which may wait for a job itself, or of several, one after the other.
+
+use base::{Problem, Timestamp};
+
+use super::calls::Queues;
+use super::checks::check_want;
+use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
+use super::input::Asking;
+use super::told::Told;
+use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
+use crate::handle::{ask, send};
+
+/// What jobs of several queues carry together, in bytes, before the next queue is not asked any more. Each queue keeps such a
+/// bound for itself, so that an answer holds at most twice that and a job.
+const CARRIED_BYTES_MAX: usize = 8 << 20;
+
+impl Queues {
+    /// Leases up to `max` jobs of the queues, of earlier ones first, and waits for the first job where there is none.
+    ///
+    /// The hand-over gives back, uncounted, what does not reach the consumer: say [`HandOver::done`] when it has.
+    ///
+    /// # Errors
+    /// 422 for a number or a time out of range.
+    pub async fn consume(
+        &self,
+        queues: &[QueueName],
+        want: Want,
+    ) -> Result<(Vec<Consumed>, HandOver), Problem> {
+        check_want(queues, &want)?;
+        let until = self.engine().clock().now().after(want.wait);
+        if let [queue] = queues {
+            let leases = self.lease(queue, &want, until).await?;
+            return consumed(leases, 0);
+        }
+        // Kept until the queues were asked again: what is left then is for the others that wait.
+        let mut _told;
+        loop {
+            // In a box, because who waits afterwards has no use for what this takes.
+            let (jobs, hand_over) = Box::pin(self.lease_in_order(queues, want)).await?;
+            if !jobs.is_empty() {
+                return Ok((jobs, hand_over));
+            }
+            match self.something_is_ready(queues, until).await? {
+                Some(told) => _told = told,
+                None => return Ok((Vec::new(), HandOver::nothing())),
+            }
+        }
+    }
+
+    /// Leases what the queues have now: the next one fills up what those before it have left of `max`.
+    async fn lease_in_order(
+        &self,
+        queues: &[QueueName],
+        want: Want,
+    ) -> Result<(Vec<Consumed>, HandOver), Problem> {
+        let (mut jobs, mut hand_over, mut carried) = (Vec::new(), HandOver::nothing(), 0);
+        for (place, queue) in queues.iter().enumerate() {
+            let rest = Want { max: want.max - jobs.len(), ..want };
+            let leases = match self.lease(queue, &rest, Timestamp(i64::MIN)).await {
+                Ok(leases) => leases,
+                // The server stops between two queues: what it has leased by then is still answered.
+                Err(_stopping) if !jobs.is_empty() => break,
+                Err(stopping) => return Err(stopping),
+            };
+            carried += leases.bytes();
+            let (more, on_the_way) = consumed(leases, place)?;
+            jobs.extend(more);
+            hand_over.append(on_the_way);
+            if jobs.len() >= want.max || carried >= CARRIED_BYTES_MAX {
+                break;
+            }
+        }
+        Ok((jobs, hand_over))
+    }
+
+    async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
+        let door = self.door(queue);
+        let back = Back::to(&door.inbox);
+        let (max, ttr, process) = (want.max, want.ttr, want.process);
+        let waits = until > self.engine().clock().now();
+        let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
+        let queue = queue.clone();
+        let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
+        let leases = ask(door, asking).await?;
+        stay.answered();
+        Ok(leases)
+    }
+
+    /// Waits until any of the queues has something to lease; `None` when it is too late.
+    async fn something_is_ready(
+        &self,
+        queues: &[QueueName],
+        until: Timestamp,
+    ) -> Result<Option<Told>, Problem> {
+        if self.engine().clock().now() >= until {
+            return Ok(None);
+        }
+        let mut told = Told::default();
+        for queue in queues {
+            let door = self.door(queue);
+            let watch = told.watch(queue, until, Back::to(&door.inbox));
+            send(door, watch).await?;
+        }
+        Ok(told.wait().await.then_some(told))
+    }
+}
+
+pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
+    let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
+    let (jobs, hand_over) = leases.take();
+    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(&job, held, queue));
+    Ok((jobs.collect::<Result<_, _>>()?, hand_over))
+}
+
+fn told(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
+    let body = body::read(&job.body)?;
+    Ok(Consumed {
+        queue,
+        id: job.id(),
+        held,
+        payload: body.payload,
+        attempt: job.attempt,
+        tries: job.tries,
+        published_at: id::published_at(job.id()),
+        run_at: job.run_at,
+        expires_at: job.expires_at,
+        until: job.until,
+        alias: body.alias,
+        attributes: body.attributes,
+    })
+}

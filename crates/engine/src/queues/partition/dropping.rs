@@ -1,0 +1,169 @@
+//! Dropping the jobs of a queue that are ready, and nothing else of it: in steps, like the sweep of a deleted queue, and answered
+//! when they are gone.
+//!
+//! Which jobs those are is decided when the call arrives. A job that is published later, or becomes ready later, is none of
+//! them. Nothing is written of how far it has come: a call that a restart cuts off was never answered.
+
+use std::collections::VecDeque;
+
+use base::Timestamp;
+use records::{JobHead, JobId, QueueKey};
+use store::StoreError;
+
+use super::looking::state_of;
+use super::{QueuePartition, RECORDS_MAX, Turn};
+use crate::effect::{Answered, Reply};
+use crate::hashed::HashMap;
+use crate::queues::effect::QueueEffect;
+use crate::queues::{JobState, QueueName, id};
+
+/// Rows that a step looks at.
+const SCANNED_MAX: usize = 10_000;
+
+/// The calls that are under way. Those for one queue that come while another is at work are made one, so that there are never
+/// more than two of them for a queue.
+#[derive(Debug, Default)]
+pub(super) struct Dropping {
+    at_work: Option<AtWork>,
+    /// The queues that come next, in order.
+    next: VecDeque<QueueKey>,
+    asked: HashMap<QueueKey, Asked>,
+}
+
+/// Calls that wait for their turn.
+#[derive(Debug)]
+struct Asked {
+    moment: Moment,
+    replies: Vec<Reply<Answered<()>>>,
+}
+
+/// The queue whose jobs are being dropped.
+#[derive(Debug)]
+struct AtWork {
+    queue: QueueKey,
+    asked: Asked,
+    /// Views have to show this batch first.
+    from: u64,
+    /// Jobs up to this one were looked at.
+    after: Option<JobId>,
+}
+
+/// When the latest of the calls came.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    now: Timestamp,
+    wall: Timestamp,
+    /// Jobs that were there had lower publish numbers, and lower ids than the next one's.
+    next_number: u64,
+    next_id: JobId,
+    /// The batch that they are in at the latest.
+    seq: u64,
+}
+
+impl Moment {
+    /// Whether the job was there, and ready. One that a consumer gives back meanwhile is so again.
+    fn had_ready(&self, head: &JobHead) -> bool {
+        head.number < self.next_number && state_of(head, self.now, self.wall) == JobState::Ready
+    }
+}
+
+impl Dropping {
+    fn ask(&mut self, queue: QueueKey, moment: Moment, reply: Reply<Answered<()>>) {
+        let Self { next, asked, .. } = self;
+        let asked = asked.entry(queue).or_insert_with(|| {
+            next.push_back(queue);
+            Asked { moment, replies: Vec::new() }
+        });
+        asked.moment = moment;
+        if asked.replies.len() == asked.replies.capacity() {
+            asked.replies.retain(|reply| !reply.is_closed());
+        }
+        asked.replies.push(reply);
+    }
+
+    /// The queue that is at work, or is next.
+    fn take(&mut self) -> Option<AtWork> {
+        self.at_work.take().or_else(|| {
+            let queue = self.next.pop_front()?;
+            let asked = self.asked.remove(&queue)?;
+            Some(AtWork { queue, from: asked.moment.seq, asked, after: None })
+        })
+    }
+
+    /// Whether there is something to do, now that views show this batch.
+    pub(super) fn may_go_on(&self, settled: u64) -> bool {
+        let next = || self.next.front().and_then(|queue| self.asked.get(queue));
+        match &self.at_work {
+            Some(at_work) => settled >= at_work.from,
+            None => next().is_some_and(|asked| settled >= asked.moment.seq),
+        }
+    }
+}
+
+impl QueuePartition {
+    /// Drops the jobs that are ready now.
+    pub(super) fn drop_ready(&mut self, queue: &QueueName, reply: Reply<Answered<()>>, turn: &mut Turn<'_>) {
+        let Some(key) = self.key_of(queue) else {
+            turn.tell(QueueEffect::Done(reply, Ok(())));
+            return;
+        };
+        let next_number = self.jobs.numbers().next_job;
+        let moment = Moment {
+            now: turn.now,
+            wall: turn.wall,
+            next_number,
+            next_id: id::job_id(self.lineage, self.id, next_number, turn.now),
+            seq: if turn.batch.ops.is_empty() { self.head.seq } else { turn.seq },
+        };
+        self.dropping.ask(key, moment, reply);
+    }
+
+    /// Takes a step of what is to be dropped. Whether there is more to do at once.
+    pub(super) fn go_on_dropping(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        if self.closing {
+            // Whoever waits is told that the server stops.
+            self.dropping = Dropping::default();
+        }
+        if !self.dropping.may_go_on(self.settled) {
+            return Ok(false);
+        }
+        if !turn.has_room() {
+            return Ok(true);
+        }
+        let Some(mut at_work) = self.dropping.take() else { return Ok(false) };
+        let changes = turn.batch.ops.len();
+        if !self.queues.contains_key(&at_work.queue) || self.drop_page(&mut at_work, turn)? {
+            for reply in at_work.asked.replies {
+                turn.tell(QueueEffect::Done(reply, Ok(())));
+            }
+        } else {
+            // The next page waits for this one: no more is on its way at a time.
+            at_work.from = if turn.batch.ops.len() > changes { turn.seq } else { self.head.seq };
+            self.dropping.at_work = Some(at_work);
+        }
+        Ok(self.dropping.may_go_on(self.settled))
+    }
+
+    /// Whether all were looked at.
+    fn drop_page(&mut self, at_work: &mut AtWork, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let (queue, moment, fetch) = (at_work.queue, at_work.asked.moment, turn.fetch);
+        let was_ready = |head: &JobHead| moment.had_ready(head);
+        let (heads, next) =
+            fetch.view()?.jobs_of(queue, at_work.after, SCANNED_MAX, RECORDS_MAX, &was_ready)?;
+        for head in heads {
+            if !turn.has_room() {
+                return Ok(false);
+            }
+            at_work.after = Some(head.id);
+            self.read_in_job(head.id, turn)?;
+            // It may have been leased, moved or done since the view's moment.
+            if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
+                self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
+                turn.counted.cancelled += 1;
+            }
+        }
+        turn.touched.push(queue);
+        at_work.after = next;
+        Ok(next.is_none_or(|next| next >= moment.next_id))
+    }
+}
