@@ -17,6 +17,7 @@ pub mod settings;
 pub mod stale;
 pub mod unsettled;
 
+mod alarm;
 mod directory;
 mod driver;
 mod feed_clock;

@@ -10,6 +10,7 @@ use base::{Clock, PartitionId, Timestamp};
 use store::{CommitOutcome, Store, StoreError};
 use tracing::warn;
 
+use crate::alarm::Alarm;
 use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
 use crate::machine::{Machine, Moment};
@@ -37,6 +38,7 @@ pub struct Outside {
     metrics: Metrics,
     standings: Standings,
     feed_clock: FeedClock,
+    alarm: Alarm,
     failure: OnceLock<Arc<StoreError>>,
 }
 
@@ -46,6 +48,7 @@ impl Outside {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: &Settings) -> Self {
         Self {
             stale: StaleClients::new(settings.stale_probe),
+            alarm: Alarm::new(Arc::clone(&clock)),
             store,
             clock,
             directory: Directory::new(),
@@ -80,6 +83,11 @@ impl Outside {
     pub fn moment_of_load(&self) -> Moment {
         let now = self.clock.now();
         Moment { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
+    }
+
+    /// Where to wait for a time of the engine clock.
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     pub(crate) fn feed_clock(&self) -> &FeedClock {

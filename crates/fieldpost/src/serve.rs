@@ -170,6 +170,7 @@ async fn open_doors(
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
     let Threshold { front, tls, shares, mut metrics } = threshold;
+    doors.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
