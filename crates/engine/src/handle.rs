@@ -419,6 +419,14 @@ impl Engine {
                 let outside = Arc::clone(&outside);
                 move || outside.stale.len()
             }),
+            devices: Box::new({
+                let outside = Arc::clone(&outside);
+                move || outside.device_standings().sum()
+            }),
+            queue_jobs: Box::new({
+                let outside = Arc::clone(&outside);
+                move || outside.named_queues().with_others(&outside.standings().sum())
+            }),
             queues: Box::new(move || outside.standings().sum()),
         }));
     }

@@ -27,6 +27,7 @@ mod metrics;
 mod recent;
 mod refusals;
 mod repeats;
+mod standing;
 
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
@@ -39,4 +40,5 @@ pub use queues::Queues;
 pub use records;
 pub use repeats::Form;
 pub use settings::Settings;
+pub use standing::DeviceStanding;
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};

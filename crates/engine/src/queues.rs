@@ -15,6 +15,7 @@ mod id;
 mod input;
 mod job;
 mod name;
+mod named;
 pub mod partition;
 mod told;
 
@@ -30,4 +31,6 @@ pub use job::{
 };
 pub use jobs::OnConflict;
 pub use name::QueueName;
+pub use named::{JobsByState, NamedChange};
+pub(crate) use named::{NamedQueues, QueueJobs};
 pub use partition::{DeadView, Figures, QueueMark};

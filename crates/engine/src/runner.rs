@@ -15,8 +15,9 @@ use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
 use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
-use crate::queues::Standings;
+use crate::queues::{NamedQueues, Standings};
 use crate::stale::StaleClients;
+use crate::standing::DeviceStandings;
 use crate::unsettled::FromStore;
 use crate::{Directory, DueLanes, Settings};
 
@@ -37,6 +38,8 @@ pub struct Outside {
     pub stale: StaleClients,
     metrics: Metrics,
     standings: Standings,
+    device_standings: DeviceStandings,
+    named_queues: NamedQueues,
     feed_clock: FeedClock,
     alarm: Alarm,
     failure: OnceLock<Arc<StoreError>>,
@@ -55,6 +58,8 @@ impl Outside {
             lanes: DueLanes::default(),
             metrics: Metrics::default(),
             standings: Standings::default(),
+            device_standings: DeviceStandings::default(),
+            named_queues: NamedQueues::default(),
             feed_clock: FeedClock::default(),
             failure: OnceLock::new(),
         }
@@ -96,6 +101,14 @@ impl Outside {
 
     pub(crate) fn standings(&self) -> &Standings {
         &self.standings
+    }
+
+    pub(crate) fn device_standings(&self) -> &DeviceStandings {
+        &self.device_standings
+    }
+
+    pub(crate) fn named_queues(&self) -> &NamedQueues {
+        &self.named_queues
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -33,8 +33,8 @@ impl Roster {
     }
 
     /// Takes a device away, if it is there.
-    pub(crate) fn remove(&mut self, slot: DeviceSlot) {
-        self.devices.remove(slot);
+    pub(crate) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
+        self.devices.remove(slot)
     }
 }
 

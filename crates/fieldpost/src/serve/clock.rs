@@ -21,12 +21,16 @@ const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How often an unbelievable wall clock is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// When the program was built.
+pub(super) fn built_at() -> Timestamp {
+    Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000))
+}
+
 /// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`, whichever is later.
 pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemClock, String> {
-    let built_at = Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000));
     let mut told = false;
     loop {
-        match judge(wall(), built_at, recorded) {
+        match judge(wall(), built_at(), recorded) {
             Verdict::Believed => return Ok(SystemClock::start(recorded)),
             Verdict::Refused(why) => return Err(why),
             Verdict::TooEarly(why) => {
