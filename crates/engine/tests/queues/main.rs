@@ -1,6 +1,7 @@
 //! Queues as the edges hold them, over a store in memory and a clock that the test moves.
 
 mod aliases;
+mod figures;
 mod floods;
 mod keeping;
 mod leaving;
