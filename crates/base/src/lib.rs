@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod clock;
+pub mod clock_steps;
 pub mod duration;
 pub mod hash;
 pub mod id;
@@ -16,6 +17,7 @@ pub mod time;
 pub mod value;
 
 pub use clock::{Clock, SystemClock};
+pub use clock_steps::ClockSteps;
 pub use id::{ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, WayIn};
 pub use problem::Problem;
 pub use time::{Attended, Timestamp};

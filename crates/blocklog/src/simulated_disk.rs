@@ -104,15 +104,32 @@ impl SimulatedDisk {
 
     /// Another disk with the files that this one would have after a crash that loses all that was not synced.
     pub fn copy_of_durable(&self, seed: u64) -> SimulatedDisk {
-        let copy = SimulatedDisk::new(seed);
         let files = self.state().durable_names.clone();
-        let mut to = copy.state();
-        for (name, file) in files {
-            to.names.insert(name, Arc::new(Mutex::new(Content::of(content(&file).durable().to_vec()))));
+        Self::with_files(
+            seed,
+            files.into_iter().map(|(name, file)| (name, content(&file).durable().to_vec())),
+        )
+    }
+
+    /// Another disk with the files that this one has, synced or not.
+    pub fn copy_of_current(&self, seed: u64) -> SimulatedDisk {
+        let files = self.state().names.clone();
+        Self::with_files(
+            seed,
+            files.into_iter().map(|(name, file)| (name, content(&file).current().to_vec())),
+        )
+    }
+
+    /// A disk with these files, all of them durable.
+    fn with_files(seed: u64, files: impl Iterator<Item = (String, Vec<u8>)>) -> SimulatedDisk {
+        let disk = SimulatedDisk::new(seed);
+        let mut state = disk.state();
+        for (name, bytes) in files {
+            state.names.insert(name, Arc::new(Mutex::new(Content::of(bytes))));
         }
-        to.durable_names = to.names.clone();
-        drop(to);
-        copy
+        state.durable_names = state.names.clone();
+        drop(state);
+        disk
     }
 
     /// The power fails. Faults that were set and did not come to pass are cleared.

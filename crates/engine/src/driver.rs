@@ -5,7 +5,6 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::Timestamp;
 use base::invariant::or_stop_the_process;
@@ -13,6 +12,7 @@ use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tracing::error;
 
+use crate::alarm::Alarm;
 use crate::machine::Machine;
 use crate::runner::{BATCHES_IN_FLIGHT_MAX, Outside, Runner, Told};
 
@@ -67,7 +67,7 @@ impl<M: Machine> Driver<M> {
                 Some(told) = outcomes.recv() => Woken::Outcome(told),
                 _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
                 input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
-                () = until(now, wakeup, at_once) => Woken::Timer,
+                () = until(self.outside.alarm(), wakeup, at_once) => Woken::Timer,
             };
             match woken {
                 Woken::Outcome(told) => {
@@ -114,13 +114,12 @@ impl<M: Machine> Driver<M> {
 }
 
 /// Waits for `wakeup`, or not at all if there is more to do at once.
-async fn until(now: Timestamp, wakeup: Option<Timestamp>, at_once: bool) {
+async fn until(alarm: &Alarm, wakeup: Option<Timestamp>, at_once: bool) {
     if at_once {
         return;
     }
     match wakeup {
-        // A timer may fire a little early; a millisecond later nothing is.
-        Some(at) => tokio::time::sleep(at.since(now).max(Duration::from_millis(1))).await,
+        Some(at) => alarm.until(at).await,
         None => pending().await,
     }
 }

@@ -13,6 +13,7 @@ use crate::lanes::AttemptDue;
 use crate::queries::Device;
 use crate::queues::QueueEffect;
 use crate::runner::Outside;
+use crate::standing::DeviceStanding;
 
 /// An answer, and who waits for it.
 #[derive(Debug)]
@@ -77,6 +78,8 @@ pub enum Effect {
     DirectoryPut(Box<Client>),
     /// A client is gone.
     DirectoryRemove(ClientId),
+    /// A partition of devices stands otherwise than before.
+    Stands(PartitionId, DeviceStanding),
     /// Something of a queue.
     Queue(QueueEffect),
 }
@@ -104,6 +107,7 @@ impl Effect {
             Self::Resent(reply, next) => reply.send(next),
             Self::DirectoryPut(client) => directory.put(*client),
             Self::DirectoryRemove(id) => directory.remove(&id),
+            Self::Stands(partition, standing) => outside.device_standings().set(partition, standing),
             Self::Queue(effect) => effect.release(outside),
         }
     }

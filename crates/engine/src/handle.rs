@@ -124,6 +124,16 @@ impl Engine {
         &self.shared.outside.clock
     }
 
+    /// Returns when the engine clock says `at`, a millisecond from now at the earliest.
+    pub async fn until(&self, at: Timestamp) {
+        self.shared.outside.alarm().until(at).await;
+    }
+
+    /// Has everybody who waits for a time look at the clock again: the wall clock was set, or the machine has slept.
+    pub fn clocks_stepped(&self) {
+        self.shared.outside.alarm().clocks_stepped();
+    }
+
     /// The settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -408,6 +418,14 @@ impl Engine {
             stale_clients: Box::new({
                 let outside = Arc::clone(&outside);
                 move || outside.stale.len()
+            }),
+            devices: Box::new({
+                let outside = Arc::clone(&outside);
+                move || outside.device_standings().sum()
+            }),
+            queue_jobs: Box::new({
+                let outside = Arc::clone(&outside);
+                move || outside.named_queues().with_others(&outside.standings().sum())
             }),
             queues: Box::new(move || outside.standings().sum()),
         }));

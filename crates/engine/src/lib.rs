@@ -17,6 +17,7 @@ pub mod settings;
 pub mod stale;
 pub mod unsettled;
 
+mod alarm;
 mod directory;
 mod driver;
 mod feed_clock;
@@ -26,6 +27,7 @@ mod metrics;
 mod recent;
 mod refusals;
 mod repeats;
+mod standing;
 
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
@@ -38,4 +40,5 @@ pub use queues::Queues;
 pub use records;
 pub use repeats::Form;
 pub use settings::Settings;
+pub use standing::DeviceStanding;
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use records::{Batch, Op};
+use records::{Batch, Connection, Op};
 use store::Store;
 
-use crate::queues::{JobsCounted, Standing};
+use crate::queues::{JobsByState, JobsCounted, QueueJobs, Standing};
+use crate::standing::DeviceStanding;
 
 /// Counters of what batches hold.
 #[derive(Debug, Default)]
@@ -55,7 +57,7 @@ impl Metrics {
                     self.events.get_or_create(&KindLabel { r#type: event.kind.as_str() }).inc();
                 }
                 Op::PutDelivery(_) => drop(self.deliveries.inc()),
-                Op::PutProgress(_, progress) if progress.next_attempt_at.is_none() => {
+                Op::PutProgress(_, progress) if progress.status.has_ended() => {
                     self.progress.get_or_create(&StatusLabel { status: progress.status.as_str() }).inc();
                 }
                 Op::PutAttempt(_) => drop(self.attempts.inc()),
@@ -129,6 +131,8 @@ pub(crate) struct Figures {
     pub inbox_inputs: Box<dyn Fn() -> usize + Send + Sync>,
     pub stale_clients: Box<dyn Fn() -> usize + Send + Sync>,
     pub queues: Box<dyn Fn() -> Standing + Send + Sync>,
+    pub queue_jobs: Box<dyn Fn() -> Vec<QueueJobs> + Send + Sync>,
+    pub devices: Box<dyn Fn() -> DeviceStanding + Send + Sync>,
 }
 
 impl std::fmt::Debug for Figures {
@@ -183,6 +187,79 @@ impl Collector for Figures {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
+        self.encode_devices(&mut encoder)?;
+        self.encode_queue_jobs(&mut encoder)
+    }
+}
+
+impl Figures {
+    fn encode_devices(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let DeviceStanding { never_seen, online, lost, pending } = (self.devices)();
+        let by_connection =
+            [(Connection::NeverSeen, never_seen), (Connection::Online, online), (Connection::Lost, lost)];
+        let (name, help) = ("fieldpost_engine_devices", "Registered devices, by connection");
+        let mut devices = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (connection, count) in by_connection {
+            let label = [("connection", connection.as_str())];
+            ConstGauge::new(count as i64).encode(devices.encode_family(&label)?)?;
+        }
+        let pending = ConstGauge::new(pending as i64);
+        let (name, help) = (
+            "fieldpost_engine_deliveries_pending",
+            "Notifications that wait for an attempt or are under way",
+        );
+        pending.encode(encoder.encode_descriptor(name, help, None, pending.metric_type())?)
+    }
+
+    fn encode_queue_jobs(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (name, help) =
+            ("fieldpost_engine_queue_jobs", "Jobs of some queues, and of all others, by state");
+        let mut jobs = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for QueueJobs { queue, jobs: of_queue } in (self.queue_jobs)() {
+            let JobsByState { scheduled, ready, reserved, dead } = of_queue;
+            let by_state =
+                [("scheduled", scheduled), ("ready", ready), ("reserved", reserved), ("dead", dead)];
+            for (state, count) in by_state {
+                let labels = [("queue", queue.as_str()), ("state", state)];
+                ConstGauge::new(count as i64).encode(jobs.encode_family(&labels)?)?;
+            }
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::{PartitionId, Timestamp};
+    use records::{DeliveryKey, DeliveryProgress, DeliveryStatus};
+
+    use super::*;
+
+    /// The lines of a metric, once the batch is counted.
+    fn counted(ops: Vec<Op>, name: &str) -> Vec<String> {
+        let metrics = Metrics::default();
+        metrics.batch(&Batch { ops, ..Batch::new(PartitionId(0)) });
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("is text");
+        let of_metric = text.lines().filter(|line| line.starts_with(name));
+        of_metric.map(|line| line[name.len()..].to_owned()).collect()
+    }
+
+    #[test]
+    fn only_what_has_ended_counts_as_ended() {
+        let progress = |status, next_attempt_at| {
+            let key = DeliveryKey { at: Timestamp(1), number: 1 };
+            Op::PutProgress(key, DeliveryProgress { status, attempts: 1, next_attempt_at })
+        };
+        let ops = vec![
+            // under way, and waiting for another attempt
+            progress(DeliveryStatus::Pending, None),
+            progress(DeliveryStatus::Pending, Some(Timestamp(2))),
+            progress(DeliveryStatus::Delivered, None),
+        ];
+        let ended = counted(ops, "fieldpost_engine_deliveries_ended_total");
+        assert_eq!(ended, [r#"{status="delivered"} 1"#]);
     }
 }

@@ -10,6 +10,7 @@ mod importing;
 mod keeping;
 mod loading;
 mod pair;
+mod pairs;
 mod quarantine;
 mod registration;
 mod repeating;
@@ -24,11 +25,9 @@ use std::time::Duration;
 
 use base::{ClientId, Incarnation, Lineage, PartitionId, Problem, Timestamp, WayIn};
 use jobs::{Jobs, NoCalendar, Passed};
-use records::{
-    Batch, Counts, CountsKey, DeviceSlot, DeviceState, Op, Pair, PartitionHead, Process, QueueKey,
-};
+use records::{Batch, Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process, QueueKey};
 use store::StoreError;
-use watch::{Noticed, Watch};
+use watch::{Connections, Noticed, Watch};
 
 use crate::effect::Effect;
 use crate::hashed::HashMap;
@@ -36,9 +35,11 @@ use crate::input::Input;
 use crate::machine::{Machine, Moment, Step};
 use crate::repeats::Answers;
 use crate::settings::Settings;
+use crate::standing::DeviceStanding;
 use crate::unsettled::{Fetch, Unsettled};
 use counting::{Counted, Group, Groups};
 use devices::Devices;
+use pairs::Pairs;
 use quarantine::Quarantine;
 
 pub use loading::Opened;
@@ -63,7 +64,7 @@ pub struct Partition {
     devices: Devices,
     watch: Watch,
     jobs: Jobs,
-    pairs: HashMap<(DeviceSlot, Incarnation), Pair>,
+    pairs: Pairs,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
     quarantine: Quarantine,
@@ -82,6 +83,8 @@ pub struct Partition {
     opening: Vec<Op>,
     /// Reports that a step took but had no room for; the next begins with them.
     backlog: Option<reports::Unfinished>,
+    /// How it stood after the step before.
+    stood: DeviceStanding,
     /// The next step is the last: it records the clocks, so that silence before a stop counts to the end.
     closing: bool,
 }
@@ -319,7 +322,17 @@ impl Partition {
             let clients = turn.wakes.iter().map(|queue| client_of(*queue)).collect();
             turn.effects.push(Effect::LanesDue(self.id, clients));
         }
+        let standing = self.standing();
+        if standing != self.stood {
+            self.stood = standing;
+            turn.effects.push(Effect::Stands(self.id, standing));
+        }
         Ok(Step { batch, effects: turn.effects, more })
+    }
+
+    fn standing(&self) -> DeviceStanding {
+        let Connections { never_seen, online, lost } = self.watch.connections();
+        DeviceStanding { never_seen, online, lost, pending: self.pairs.pending() }
     }
 }
 

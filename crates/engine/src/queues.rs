@@ -16,6 +16,7 @@ mod input;
 mod job;
 mod leasing;
 mod name;
+mod named;
 pub mod partition;
 mod told;
 
@@ -31,4 +32,6 @@ pub use job::{
 };
 pub use jobs::OnConflict;
 pub use name::QueueName;
+pub use named::{JobsByState, NamedChange};
+pub(crate) use named::{NamedQueues, QueueJobs};
 pub use partition::{DeadView, Figures, QueueMark};

@@ -10,12 +10,14 @@ use base::{Clock, PartitionId, Timestamp};
 use store::{CommitOutcome, Store, StoreError};
 use tracing::warn;
 
+use crate::alarm::Alarm;
 use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
 use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
-use crate::queues::Standings;
+use crate::queues::{NamedQueues, Standings};
 use crate::stale::StaleClients;
+use crate::standing::DeviceStandings;
 use crate::unsettled::FromStore;
 use crate::{Directory, DueLanes, Settings};
 
@@ -36,7 +38,10 @@ pub struct Outside {
     pub stale: StaleClients,
     metrics: Metrics,
     standings: Standings,
+    device_standings: DeviceStandings,
+    named_queues: NamedQueues,
     feed_clock: FeedClock,
+    alarm: Alarm,
     failure: OnceLock<Arc<StoreError>>,
 }
 
@@ -46,12 +51,15 @@ impl Outside {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: &Settings) -> Self {
         Self {
             stale: StaleClients::new(settings.stale_probe),
+            alarm: Alarm::new(Arc::clone(&clock)),
             store,
             clock,
             directory: Directory::new(),
             lanes: DueLanes::default(),
             metrics: Metrics::default(),
             standings: Standings::default(),
+            device_standings: DeviceStandings::default(),
+            named_queues: NamedQueues::default(),
             feed_clock: FeedClock::default(),
             failure: OnceLock::new(),
         }
@@ -82,12 +90,25 @@ impl Outside {
         Moment { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
     }
 
+    /// Where to wait for a time of the engine clock.
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
+    }
+
     pub(crate) fn feed_clock(&self) -> &FeedClock {
         &self.feed_clock
     }
 
     pub(crate) fn standings(&self) -> &Standings {
         &self.standings
+    }
+
+    pub(crate) fn device_standings(&self) -> &DeviceStandings {
+        &self.device_standings
+    }
+
+    pub(crate) fn named_queues(&self) -> &NamedQueues {
+        &self.named_queues
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -12,6 +12,7 @@ mod front;
 mod grpc;
 mod lmstfy;
 mod open_files;
+mod process;
 mod ready_file;
 mod tls;
 
@@ -145,6 +146,7 @@ impl Threshold {
         let certificate = certificate.map_err(|unusable| Ended(unusable.to_string()))?;
         let tls = certificate.as_ref().map(Certificate::source);
         let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
+        process::register(&mut metrics, clock::built_at());
         if let Some(certificate) = &certificate {
             certificate.register_metrics(&mut metrics);
         }
@@ -170,6 +172,7 @@ async fn open_doors(
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
     let Threshold { front, tls, shares, mut metrics } = threshold;
+    doors.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);

@@ -99,7 +99,6 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         driver.start_leases();
-        let now = engine.clock().now();
         let wakeup = driver.lanes.next_wakeup();
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => break,
@@ -107,7 +106,7 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
             Some(ended) = driver.tasks.join_next() => log_panic(ended),
             named = engine.due_lanes().take() => driver.lanes.mark_due(named),
             Ok(()) = clients.changed() => driver.lanes.clients_changed(),
-            () = until(now, wakeup) => {}
+            () = until(&engine, wakeup) => {}
             _ = sweep.tick() => driver.sweep(),
         }
     }
@@ -116,10 +115,9 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
 }
 
 /// Waits for `wakeup`.
-async fn until(now: Timestamp, wakeup: Option<Timestamp>) {
+async fn until(engine: &Engine, wakeup: Option<Timestamp>) {
     match wakeup {
-        // A timer may fire a little early; a millisecond later nothing is.
-        Some(at) => tokio::time::sleep(at.since(now).max(Duration::from_millis(1))).await,
+        Some(at) => engine.until(at).await,
         None => pending().await,
     }
 }

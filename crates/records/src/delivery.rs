@@ -134,6 +134,15 @@ impl DeliveryStatus {
     pub const ALL: [Self; 5] =
         [Self::Pending, Self::Delivered, Self::Failed, Self::Superseded, Self::Cancelled];
 
+    /// Whether nothing more comes of it by itself.
+    #[must_use]
+    pub fn has_ended(self) -> bool {
+        match self {
+            Self::Pending => false,
+            Self::Delivered | Self::Failed | Self::Superseded | Self::Cancelled => true,
+        }
+    }
+
     /// The name that the contract uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {

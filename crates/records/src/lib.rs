@@ -1,10 +1,11 @@
 //! What is kept: plain records, and the [`Batch`] that changes them.
 //!
-//! Rules make batches, the store keeps them. Nothing here knows how a record is encoded or why it changed. All times
+//! Rules make batches, the store keeps them; [`BySlot`] is how they are held in memory by a device's slot. Nothing here knows how a record is encoded or why it changed. All times
 //! are engine-clock times unless a field says otherwise.
 
 mod answer;
 mod batch;
+mod by_slot;
 mod client;
 mod counts;
 mod delivery;
@@ -19,6 +20,7 @@ mod report_ids;
 
 pub use answer::{AnswerKey, KeptAnswer};
 pub use batch::{Batch, Op, Sign, SignReading};
+pub use by_slot::BySlot;
 pub use client::{Client, PreviousSecret};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{

@@ -5,6 +5,7 @@
 //! of it, and how, is not known here. Time is an argument: nothing here reads a clock.
 
 mod clocks;
+mod connections;
 mod device;
 mod roster;
 mod silence;
@@ -21,6 +22,8 @@ use crate::clocks::Clocks;
 use crate::device::Device;
 use crate::roster::Roster;
 use crate::silence::{Judged, Silence};
+
+pub use connections::Connections;
 
 /// Longest time between two calls that counts as attended; of a longer one only this much does.
 ///
@@ -97,6 +100,7 @@ pub struct Watch {
     clocks: Clocks,
     roster: Roster,
     silence: Silence,
+    connections: Connections,
 }
 
 impl Watch {
@@ -108,11 +112,13 @@ impl Watch {
             clocks: Clocks::start(&settings, attended, now),
             roster: Roster::default(),
             silence: Silence::new(&settings, &attended),
+            connections: Connections::default(),
         }
     }
 
     /// Adds a device as it was stored.
     pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) {
+        *self.connections.of(state.connection) += 1;
         self.roster.put(profile.slot, Device::load(profile, state, seen));
         self.silence.await_sign(&mut self.roster, profile.slot);
     }
@@ -137,7 +143,9 @@ impl Watch {
     /// A device is gone.
     pub fn forget(&mut self, slot: DeviceSlot) {
         self.silence.leave(&mut self.roster, slot);
-        self.roster.remove(slot);
+        if let Some(gone) = self.roster.remove(slot) {
+            *self.connections.of(gone.connection()) -= 1;
+        }
     }
 
     /// From now on a way in is attended, or not.
@@ -170,6 +178,7 @@ impl Watch {
         };
         let (readings, newest_ts) = (device.readings(), device.newest_ts());
         batch.ops.push(Op::Sign(Sign { slot, way, readings, newest_ts, reading }));
+        self.connections.moved(was, Connection::Online);
         if changed || was != Connection::Online {
             batch.ops.push(Op::PutState(slot, device.state()));
         }
@@ -193,6 +202,7 @@ impl Watch {
                 Judged::Waits => {}
                 Judged::Lost(slot) => {
                     let device = self.roster.known_mut(slot);
+                    self.connections.moved(device.connection(), Connection::Lost);
                     noticed.push(device.lose(slot));
                     batch.ops.push(Op::PutState(slot, device.state()));
                 }
@@ -212,6 +222,12 @@ impl Watch {
     #[must_use]
     pub fn readings_of_clocks(&self, now: Timestamp) -> AttendedReadings {
         self.clocks.readings_at(now)
+    }
+
+    /// How many devices there are of each connection.
+    #[must_use]
+    pub fn connections(&self) -> Connections {
+        self.connections
     }
 
     /// What a device is like now; `None` if there is no such device.

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp, WayIn, random};
 use records::Process;
@@ -127,14 +126,14 @@ async fn order_stale(outside: &Outside, inboxes: &[mpsc::Sender<Input>]) {
         }
         tokio::select! {
             () = outside.stale.changed() => {}
-            () = until(outside.clock.now(), outside.stale.next_probe()) => {}
+            () = until(outside, outside.stale.next_probe()) => {}
         }
     }
 }
 
-async fn until(now: Timestamp, at: Option<Timestamp>) {
+async fn until(outside: &Outside, at: Option<Timestamp>) {
     match at {
-        Some(at) => tokio::time::sleep(at.since(now).max(Duration::from_millis(1))).await,
+        Some(at) => outside.alarm().until(at).await,
         None => pending().await,
     }
 }

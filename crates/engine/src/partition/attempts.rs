@@ -77,7 +77,7 @@ impl Partition {
         let waiting = self
             .pairs
             .get_mut(&(slot, client))
-            .and_then(|pair| pair::take_off(pair, turn.now, state.value.as_ref()));
+            .and_then(|mut pair| pair::take_off(&mut pair, turn.now, state.value.as_ref()));
         let Some(waiting) = waiting else {
             self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
             return Ok(None);
@@ -221,10 +221,12 @@ impl Partition {
         let Tried { slot, client, flight, .. } = tried;
         turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
         turn.effects.push(Effect::Reached(client));
-        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
-        if pair::landed(pair, flight) {
-            turn.push(Op::PutPair(Box::new(pair.clone())));
+        let more = pair::landed(&mut pair, flight).then(|| Box::new(pair.clone()));
+        drop(pair);
+        if let Some(pair) = more {
+            turn.push(Op::PutPair(pair));
         } else {
             self.pairs.remove(&(slot, client));
             turn.push(Op::DeletePair(slot, client));
@@ -255,7 +257,7 @@ impl Partition {
         released: &Released,
         turn: &mut Turn<'_>,
     ) {
-        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         let attempts = flight.attempts;
         let progress = match released {
@@ -278,6 +280,7 @@ impl Partition {
         };
         turn.push(Op::PutProgress(DeliveryKey::from(flight.delivery), progress));
         turn.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
         if *released == Released::Dead {
             self.becomes_stale(slot, client, turn);
         }

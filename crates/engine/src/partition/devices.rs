@@ -2,7 +2,7 @@
 
 use base::{DeviceId, Incarnation, Kind, Problem, hash};
 use hashbrown::HashTable;
-use records::{DeviceProfile, DeviceSlot, ReportIds};
+use records::{BySlot, DeviceProfile, DeviceSlot, ReportIds};
 use smallvec::SmallVec;
 
 use super::counting::Group;
@@ -28,7 +28,7 @@ pub(super) struct Device {
 /// All devices of a partition.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    by_slot: Vec<Option<Device>>,
+    by_slot: BySlot<Device>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
     /// Kinds are few; a device keeps an index.
@@ -37,7 +37,6 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn insert(&mut self, profile: &DeviceProfile, group: Group) {
-        let slot = profile.slot.0 as usize;
         let device = Device {
             id: profile.id.clone(),
             incarnation: profile.incarnation,
@@ -47,10 +46,7 @@ impl Devices {
             report_ids: None,
             kind: self.kind_index(&profile.kind),
         };
-        if self.by_slot.len() <= slot {
-            self.by_slot.resize_with(slot + 1, || None);
-        }
-        self.by_slot[slot] = Some(device);
+        self.by_slot.put(profile.slot, device);
         let by_slot = &self.by_slot;
         self.by_id.insert_unique(hash::device_hash(profile.id.as_str()), profile.slot.0, |slot| {
             hash_of(by_slot, *slot)
@@ -58,7 +54,7 @@ impl Devices {
     }
 
     pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
-        let device = self.by_slot.get_mut(slot.0 as usize)?.take()?;
+        let device = self.by_slot.remove(slot)?;
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
         }
@@ -76,11 +72,11 @@ impl Devices {
     }
 
     pub(super) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
-        self.at(slot.0)
+        self.by_slot.get(slot)
     }
 
     pub(super) fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut Device> {
-        self.by_slot.get_mut(slot.0 as usize)?.as_mut()
+        self.by_slot.get_mut(slot)
     }
 
     pub(super) fn kind(&self, device: &Device) -> &Kind {
@@ -102,16 +98,15 @@ impl Devices {
 
     /// Those in slots behind `after`, in order of slot.
     pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &Device> {
-        let first = after.map_or(0, |slot| slot.0 as usize + 1);
-        self.by_slot.get(first..).unwrap_or_default().iter().flatten()
+        self.by_slot.behind(after)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
-        self.by_slot.iter().flatten()
+        self.by_slot.behind(None)
     }
 
     fn at(&self, slot: u32) -> Option<&Device> {
-        self.by_slot.get(slot as usize)?.as_ref()
+        self.by_slot.get(DeviceSlot(slot))
     }
 
     fn kind_index(&mut self, kind: &Kind) -> u16 {
@@ -123,6 +118,6 @@ impl Devices {
     }
 }
 
-fn hash_of(by_slot: &[Option<Device>], slot: u32) -> u64 {
-    by_slot[slot as usize].as_ref().map_or(0, |device| hash::device_hash(device.id.as_str()))
+fn hash_of(by_slot: &BySlot<Device>, slot: u32) -> u64 {
+    by_slot.get(DeviceSlot(slot)).map_or(0, |device| hash::device_hash(device.id.as_str()))
 }

@@ -14,6 +14,7 @@ use watch::Watch;
 
 use super::counting::{Counted, Groups};
 use super::devices::Devices;
+use super::pairs::Pairs;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::telling::slot_of;
@@ -23,6 +24,7 @@ use crate::hashed::HashMap;
 use crate::machine::Moment;
 use crate::repeats::Answers;
 use crate::settings::Settings;
+use crate::standing::DeviceStanding;
 use crate::unsettled::{FromStore, Unsettled};
 
 /// A partition that was loaded.
@@ -58,7 +60,7 @@ impl Partition {
             process,
             devices: Devices::default(),
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
-            pairs: HashMap::default(),
+            pairs: Pairs::default(),
             stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
             groups: Groups::default(),
@@ -70,6 +72,7 @@ impl Partition {
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
+            stood: DeviceStanding::default(),
             closing: false,
             head,
         };
@@ -85,7 +88,7 @@ impl Partition {
                 }
             }
         }
-        partition.pairs = residents.pairs.into_iter().map(|pair| ((pair.slot, pair.client), pair)).collect();
+        partition.pairs = residents.pairs.into_iter().collect();
         for (slot, ids) in residents.report_ids {
             if let Some(device) = partition.devices.get_mut(slot) {
                 device.report_ids = Some(ids);

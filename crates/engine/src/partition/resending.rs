@@ -83,11 +83,12 @@ impl Partition {
             self.put_body(job, body, turn);
         }
         turn.push(Op::DeleteJob(Pair::body_of_failed(id)));
-        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
         let Some(failed) = pair.failed.take() else { return Ok(()) };
         pair.pending = Some(failed);
         pair.skipped = pair.skipped.saturating_sub(1);
         turn.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
         turn.push(due_now(id, failed.attempts, turn.now));
         self.is_no_longer_stale(slot, client, turn);
         Ok(())

@@ -94,7 +94,7 @@ impl Partition {
         turn.counted.add_delivery(device.group, client, id.at);
         turn.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, turn);
-        let Some(pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
         if let Some(replaced) = replaced {
@@ -102,6 +102,7 @@ impl Partition {
             turn.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
         }
         turn.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
         if let Some(failed) = failed {
             turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, turn);

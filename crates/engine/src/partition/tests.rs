@@ -1,5 +1,6 @@
 //! Tests of a device partition, driven input by input over a store in memory, on a clock that only the test moves.
 
+mod figures;
 mod importing;
 mod intake;
 mod rig;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{PartitionId, Timestamp};
 
-use super::PublishedJob;
 use super::consuming::Leases;
 use super::input::{Respawned, Seen};
 use super::partition::{DeadView, Figures};
+use super::{NamedChange, PublishedJob};
 use crate::effect::{Answered, Reply};
 use crate::runner::Outside;
 
@@ -44,6 +44,8 @@ pub enum QueueEffect {
     Counted(JobsCounted),
     /// A partition stands like this.
     Stands(PartitionId, Standing),
+    /// Queues that a partition names stand otherwise than before.
+    Named(PartitionId, Vec<NamedChange>),
 }
 
 /// How a partition stands.
@@ -108,6 +110,7 @@ impl QueueEffect {
             Self::Respawned(reply, answer) => reply.send(answer),
             Self::DeadDeleted(reply, count) => reply.send(count),
             Self::Counted(counted) => outside.metrics().jobs(&counted),
+            Self::Named(partition, changes) => outside.named_queues().change(partition, changes),
             Self::Stands(partition, standing) => outside.standings().set(partition, standing),
         }
     }

@@ -11,6 +11,7 @@ mod ending;
 mod lifetime;
 mod loading;
 mod looking;
+mod naming;
 mod oldest;
 mod parked;
 mod publishing;
@@ -28,6 +29,7 @@ use store::StoreError;
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
 use super::input::QueueCall;
+use super::named::Named;
 use super::{QueueInput, QueueName};
 use crate::effect::Effect;
 use crate::hashed::HashMap;
@@ -89,6 +91,7 @@ pub struct QueuePartition {
     dead_total: u64,
     /// How it stood after the step before.
     stood: Standing,
+    named: Named,
     /// The latest batch that is durable.
     settled: u64,
     /// What loading found to be written; the first batch begins with it.
@@ -377,6 +380,7 @@ impl QueuePartition {
             self.stood = standing;
             turn.effects.push(Effect::Queue(QueueEffect::Stands(self.id, standing)));
         }
+        turn.effects.extend(self.named_otherwise());
         if turn.counted != JobsCounted::default() {
             turn.effects.push(Effect::Queue(QueueEffect::Counted(turn.counted)));
         }

@@ -1,11 +1,17 @@
-//! The start of the engine clock: only from a wall clock that can be believed.
+//! The start of the engine clock: only from a wall clock that can be believed. And who follows the machine's clocks afterwards.
 //!
 //! A wall clock earlier than the program's build is a machine whose clock is not set yet: the start waits. A recorded time far
 //! ahead of the wall clock is a wall clock that was wrong then or is wrong now: a person has to say which.
 
+use std::convert::Infallible;
+use std::io;
 use std::time::Duration;
 
-use base::{SystemClock, Timestamp};
+use base::{ClockSteps, SystemClock, Timestamp};
+use engine::Engine;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::front::Front;
@@ -15,12 +21,16 @@ const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// How often an unbelievable wall clock is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// When the program was built.
+pub(super) fn built_at() -> Timestamp {
+    Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000))
+}
+
 /// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`, whichever is later.
 pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemClock, String> {
-    let built_at = Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000));
     let mut told = false;
     loop {
-        match judge(wall(), built_at, recorded) {
+        match judge(wall(), built_at(), recorded) {
             Verdict::Believed => return Ok(SystemClock::start(recorded)),
             Verdict::Refused(why) => return Err(why),
             Verdict::TooEarly(why) => {
@@ -33,6 +43,33 @@ pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemCl
             }
         }
     }
+}
+
+/// Tells the engine when the wall clock was set or the machine has slept, until the server stops: timers count neither.
+pub(super) async fn follow(engine: Engine, mut stop: watch::Receiver<bool>) {
+    let told = async {
+        let steps = registered(ClockSteps::watch()?)?;
+        loop {
+            if let Ok(taken) = steps.readable().await?.try_io(|steps| steps.get_ref().take()) {
+                taken?;
+                engine.clocks_stepped();
+            }
+        }
+    };
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => return,
+        Err::<Infallible, io::Error>(error) = told => {
+            warn!(%error, "the machine does not tell when its clock is set or it has slept; what is due then may be a minute late");
+        }
+    }
+    // The sender is gone only when the server is.
+    let _stopped = stop.wait_for(|stop| *stop).await;
+}
+
+#[allow(unsafe_code, reason = "the runtime has no safe way to wait for a descriptor of our own")]
+fn registered(steps: ClockSteps) -> io::Result<AsyncFd<ClockSteps>> {
+    // SAFETY: it names the same descriptor whenever it is asked, and keeps it open for as long as it lives.
+    Ok(unsafe { AsyncFd::register_with_interest(steps, Interest::READABLE) }?)
 }
 
 #[derive(Debug, PartialEq, Eq)]

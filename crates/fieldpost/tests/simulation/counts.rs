@@ -44,6 +44,8 @@ counts! {
     reloads,
     refused_opens,
     audits,
+    /// Checks of all rows.
+    row_checks,
     /// Notifications that failed for good.
     given_up,
     /// Notifications of stale devices, queued after a success or an enabling.

@@ -114,6 +114,11 @@ impl Plan {
         }
     }
 
+    /// Whether the rows that a life leaves are checked.
+    pub(crate) fn checks_rows(&self) -> bool {
+        self.sabotage.is_none_or(Sabotage::is_left_in_rows)
+    }
+
     fn with_long_reports(self) -> Self {
         Self { long_reports: true, steps: STEPS_WITH_LONG_REPORTS, devices: self.devices.max(3), ..self }
     }

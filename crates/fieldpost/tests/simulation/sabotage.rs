@@ -1,5 +1,12 @@
 //! Deliberate faults of the harness, which stand for bugs of the server: the right checker must find each.
 
+impl Sabotage {
+    /// Whether it may show first in rows that do not agree. Of the others each has a checker of its own to find it.
+    pub(crate) fn is_left_in_rows(self) -> bool {
+        self == Self::BodyStays
+    }
+}
+
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
@@ -37,6 +44,8 @@ pub(crate) enum Sabotage {
     DeadlineLost,
     /// Every third job that ends, and with it its alias, stays in the store.
     AliasNotFreed,
+    /// Every third job that ends leaves what it carried in the store.
+    BodyStays,
     /// One state of a device is stored with another value.
     StateCorrupted,
     /// One reading is stored with another value.

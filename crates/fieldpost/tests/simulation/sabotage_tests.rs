@@ -101,6 +101,11 @@ fn an_alias_that_is_not_freed_is_found() {
 }
 
 #[test]
+fn a_body_that_stays_when_its_job_is_gone_is_found() {
+    check(Sabotage::BodyStays, Storage::Embedded, &[Invariant::RowsAgree]);
+}
+
+#[test]
 fn one_stored_record_that_is_another_is_found() {
     for storage in [Storage::Memory, Storage::Embedded] {
         check(Sabotage::StateCorrupted, storage, &[Invariant::AsTheModel]);

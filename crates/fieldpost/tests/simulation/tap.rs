@@ -109,6 +109,11 @@ impl Tap {
         batch.ops.retain_mut(|op| {
             match (sabotage, op) {
                 (Sabotage::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
+                (Sabotage::BodyStays, op @ Op::DeleteJob(_)) => {
+                    if let (Op::DeleteJob(id), true) = (&*op, next().is_multiple_of(3)) {
+                        *op = Op::DeleteJobHead(*id);
+                    }
+                }
                 (Sabotage::StateCorrupted, Op::PutState(_, state)) if next() == CORRUPTED => {
                     state.value = Some(other());
                 }

@@ -24,6 +24,8 @@ pub(crate) enum Invariant {
     /// A recurring job has its runs one after the other, at their times, and as many as were asked for.
     RunsInTurn,
     FiguresAreRight,
+    /// Rows name each other: nothing is stored that nothing asks for, and nothing is missing.
+    RowsAgree,
     /// What is stored, and every answer, is what the model has after the same inputs.
     AsTheModel,
 }

@@ -144,6 +144,16 @@ fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, 
     Ok(damaged)
 }
 
+impl EmbeddedStore {
+    /// Checks every row that the tables and the log hold, as [`check_directory`] does; how many findings there were. What no
+    /// checkpoint has written is written first.
+    pub fn check_rows(&self, tell: &mut dyn FnMut(Checked)) -> u64 {
+        let mut telling = Telling { tell, findings: 0 };
+        as_opened(self, &mut telling);
+        telling.findings
+    }
+}
+
 /// A page that is not in use may be half written since a crash; when anything else is wrong, each of them is a suspect.
 fn tell_pages(damaged: Vec<StoreError>, is_anything_else_wrong: bool, telling: &mut Telling<'_>) {
     let count = damaged.len();

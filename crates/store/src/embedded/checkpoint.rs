@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use base::{PartitionId, Timestamp};
 use blocklog::Position;
-use records::{KeptFrom, PartitionHead};
+use records::{KeptFrom, Pair, PartitionHead};
 
 use super::directory::Covered;
 use super::key_range::KeyRange;
@@ -28,8 +28,9 @@ use super::overlay::Overlay;
 use super::partition::Partition;
 use super::presence::{Filter, Marks, Presence};
 use super::tables::{Snapshot, Table, Writer};
+use super::view::damaged_row;
 use super::{EmbeddedStore, Progress, position};
-use crate::codec::Stored;
+use crate::codec::{Stored, key};
 use crate::port::StoreError;
 pub(super) use merge::{MergeCounters, Merging};
 
@@ -89,9 +90,12 @@ impl EmbeddedStore {
         Progress::Worked
     }
 
-    /// When a checkpoint will be due by age; `None` while nothing was changed.
+    /// When a checkpoint will be due by age; `None` while nothing was changed, and after a failure.
     #[must_use]
     pub fn next_checkpoint(&self) -> Option<Timestamp> {
+        if self.health.failure().is_some() {
+            return None;
+        }
         let oldest = self.partitions.iter().filter_map(Partition::dirty_since).min();
         oldest.map(|since| since.after(self.options.checkpoint_age))
     }
@@ -278,22 +282,32 @@ pub(super) fn presence_of(
     Ok(presence)
 }
 
-/// Jobs are found by their heads; their bodies come and go with these.
 fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<Filter, StoreError> {
-    let tables = [Table::Pairs, Table::JobHeads];
-    let keys = |table| snapshot.range(table, partition, &KeyRange::all());
     let mut count = 0;
-    for table in tables {
-        for row in keys(table)? {
-            row?;
-            count += 1;
-        }
-    }
+    each_filtered(snapshot, partition, |_, _| count += 1)?;
     let mut filter = Filter::for_keys(count);
-    for table in tables {
-        for row in keys(table)? {
-            filter.insert(table, &row?.0);
+    each_filtered(snapshot, partition, |table, key| filter.insert(table, key))?;
+    Ok(filter)
+}
+
+/// The rows that a filter must hold. Bodies are not read for that: a body comes and goes with the head of its job, and
+/// the body of a notification that failed for good, whose job is gone, is named by its pair.
+fn each_filtered(
+    snapshot: &Snapshot,
+    partition: PartitionId,
+    mut each: impl FnMut(Table, &[u8]),
+) -> Result<(), StoreError> {
+    for row in snapshot.range(Table::JobHeads, partition, &KeyRange::all())? {
+        each(Table::JobHeads, &row?.0);
+    }
+    for row in snapshot.range(Table::Pairs, partition, &KeyRange::all())? {
+        let (key, row) = row?;
+        each(Table::Pairs, &key);
+        let pair =
+            Pair::from_row(&row).map_err(|error| damaged_row(snapshot.name(), Table::Pairs, &key, &error))?;
+        if let Some(failed) = pair.failed {
+            each(Table::JobBodies, &key::job(Pair::body_of_failed(failed.delivery)));
         }
     }
-    Ok(filter)
+    Ok(())
 }

@@ -12,6 +12,7 @@ use base::{Clock, Timestamp};
 
 use super::locks::locked;
 use super::{EmbeddedStore, Progress};
+use crate::port::Store;
 use committing::Committing;
 
 /// A store whose threads run, until [`Running::stop`] or until it is dropped.
@@ -118,8 +119,9 @@ impl Bell {
     }
 }
 
+/// Until it is told to end, or the store has failed: then there is nothing left to write.
 fn checkpoint(store: &EmbeddedStore, bell: &Bell, clock: &dyn Clock) {
-    while !bell.has_ended() {
+    while !bell.has_ended() && store.failure().is_none() {
         if store.checkpoint_step(clock.now()) == Progress::Worked {
             store.inbox.nudge();
             continue;

@@ -166,7 +166,8 @@ impl Filter {
     }
 }
 
-/// Among devices a job's head and body come and go together, and only heads are read at a start.
+/// Among devices a job's head and body come and go together, and only heads are read at a start. A body that stays is inserted
+/// by itself.
 fn seed(table: Table) -> u64 {
     match table {
         Table::JobBodies => Table::JobHeads as u64,

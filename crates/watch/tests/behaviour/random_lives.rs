@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base::{Timestamp, Value, WayIn};
 use proptest::prelude::*;
-use records::{AttendedReadings, Batch, DeviceSlot, Op};
-use watch::{Noticed, Progress, Settings, SignOfLife, TICK, Watch};
+use records::{AttendedReadings, Batch, Connection, DeviceSlot, Op};
+use watch::{Connections, Noticed, Progress, Settings, SignOfLife, TICK, Watch};
 
 use crate::kept::{self, Kept};
 use crate::model::Model;
@@ -263,6 +263,13 @@ impl Lives {
             assert_eq!(self.watch.seen(*slot), self.kept.seen(*slot), "{slot:?}");
             assert_eq!(self.kept.state(*slot), *self.model.state(*slot), "{slot:?}");
         }
+        let of = |connection| {
+            let states = self.slots.iter().map(|slot| self.model.state(*slot).connection);
+            states.filter(|is| *is == connection).count() as u64
+        };
+        let (never_seen, online) = (of(Connection::NeverSeen), of(Connection::Online));
+        let expect = Connections { never_seen, online, lost: of(Connection::Lost) };
+        assert_eq!(self.watch.connections(), expect);
     }
 }
 

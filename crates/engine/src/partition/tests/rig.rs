@@ -15,6 +15,7 @@ use records::{
 use store::{MemoryStore, Page, Store, Whose};
 
 use super::super::Partition;
+use crate::DeviceStanding;
 use crate::Directory;
 use crate::effect::Reply;
 use crate::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
@@ -315,6 +316,12 @@ impl Rig {
     pub(super) fn connection(&self, id: &str) -> Connection {
         let profile = self.view().device(&device(id)).expect("readable").expect("registered");
         self.view().state(profile.slot).expect("readable").connection
+    }
+
+    /// Devices never seen, online and lost, and pending deliveries, as figures show them.
+    pub(super) fn shown(&self) -> [u64; 4] {
+        let DeviceStanding { never_seen, online, lost, pending } = self.outside.device_standings().sum();
+        [never_seen, online, lost, pending]
     }
 
     fn view(&self) -> Box<dyn store::View> {

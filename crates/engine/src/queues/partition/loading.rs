@@ -17,6 +17,7 @@ use crate::hashed::HashMap;
 use crate::machine::Moment;
 use crate::queues::QueueName;
 use crate::queues::effect::Standing;
+use crate::queues::named::Named;
 use crate::recent::Recent;
 use crate::repeats::Answers;
 use crate::unsettled::Unsettled;
@@ -66,6 +67,7 @@ impl QueuePartition {
             answers: Answers::load(&*view)?,
             dead_total: 0,
             stood: Standing::default(),
+            named: Named::default(),
             settled: head.seq,
             opening: Vec::new(),
             closing: false,

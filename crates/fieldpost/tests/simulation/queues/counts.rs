@@ -16,6 +16,8 @@ counts! {
     reloads,
     refused_opens,
     audits,
+    /// Checks of all rows.
+    row_checks,
     /// Steps that came to the end of what was due.
     steps_to_the_end,
     published,

@@ -86,6 +86,11 @@ fn a_job_that_is_done_and_stays_is_found() {
 }
 
 #[test]
+fn a_body_that_stays_when_its_job_of_a_queue_is_gone_is_found() {
+    check_in(|plan| plan, Sabotage::BodyStays, Storage::Embedded, &[Invariant::RowsAgree]);
+}
+
+#[test]
 fn an_alias_that_is_not_free_after_a_death_is_found() {
     for storage in [Storage::Memory, Storage::Embedded] {
         // Loading an alias twice would stop the process before anybody looks.

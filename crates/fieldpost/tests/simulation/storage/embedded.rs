@@ -8,7 +8,7 @@ use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
-use store::{EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
+use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
 
 use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
@@ -217,5 +217,18 @@ impl Storage for OnDisk {
         self.copies += 1;
         let copy = self.disk.copy_of_durable(self.copies);
         Ok(Arc::new(EmbeddedStore::open(Arc::new(copy), self.options.clone())?))
+    }
+
+    fn findings(&mut self) -> Result<Vec<String>, StoreError> {
+        self.copies += 1;
+        let copy = self.disk.copy_of_current(self.copies);
+        let store = EmbeddedStore::open(Arc::new(copy), self.options.clone())?;
+        let mut findings = Vec::new();
+        store.check_rows(&mut |told| {
+            if let Checked::Found(error) = told {
+                findings.push(error.to_string());
+            }
+        });
+        Ok(findings)
     }
 }

@@ -12,6 +12,7 @@ use store::{Store, StoreError};
 
 use crate::clock::VirtualClock;
 use crate::plan::{Plan, Storage as Kind};
+use crate::violation::{Checked, Invariant};
 
 /// How a life of the process ends without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,21 @@ pub(crate) trait Storage {
     /// # Errors
     /// When it refuses.
     fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError>;
+
+    /// What a check of all rows finds in what is there now, or would be if the process died at this moment.
+    ///
+    /// # Errors
+    /// When it does not open.
+    fn findings(&mut self) -> Result<Vec<String>, StoreError>;
+}
+
+/// Whether the rows that a life has left name each other, none too many and none too few: no life after it would notice.
+pub(crate) fn check_rows(storage: &mut dyn Storage) -> Checked {
+    let findings = storage.findings().map_err(|error| {
+        let detail = format!("what a life has left does not open: {error}");
+        Invariant::DurableBeforeAcknowledged.broken(detail)
+    })?;
+    Invariant::RowsAgree.check(findings.is_empty(), || findings.join("\n"))
 }
 
 /// The store of a plan.

@@ -33,7 +33,7 @@ use crate::model::registry::Registry;
 use crate::model::track::{Past, Track};
 use crate::plan::Plan;
 use crate::receivers::Receivers;
-use crate::storage::Storage;
+use crate::storage::{Storage, check_rows};
 use crate::trace::Trace;
 use crate::violation::{Checked, Violation};
 use calls::{Call, Expectations};
@@ -112,6 +112,7 @@ impl World {
             self.step()?;
         }
         self.become_quiet()?;
+        self.check_rows()?;
         self.counts.attempts = self.sending.begun;
         self.counts.delivered = self.sending.delivered;
         self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
@@ -178,6 +179,15 @@ impl World {
         // It was read: from now on it must stay.
         self.shown(partition, seq);
         Ok(())
+    }
+
+    /// Checks the rows that are there, when a life has ended, and at the end of all.
+    fn check_rows(&mut self) -> Checked {
+        if !self.plan.checks_rows() {
+            return Ok(());
+        }
+        self.counts.row_checks += 1;
+        check_rows(&mut *self.storage)
     }
 
     /// Compares what a crash at this moment would leave, were it to lose all that is not durable.

@@ -13,6 +13,7 @@ use records::{
 };
 
 mod queues;
+mod telling;
 
 use super::*;
 use crate::codec::key;

@@ -139,6 +139,32 @@ fn a_stop_syncs_what_was_committed_without_a_sync() {
     assert_claimed(&disk);
 }
 
+/// What no checkpoint wrote before a failure is never written: nobody may look for it again and again.
+#[test]
+fn after_a_failure_the_checkpointer_ends() {
+    let disk = SimulatedDisk::new(1);
+    let store = Arc::new(open(&disk).expect("opens"));
+    let mut traffic = all_traffic(1);
+    for fails in [false, true] {
+        if fails {
+            disk.fail_write(1);
+        }
+        let outcome = give(&store, traffic[0].next_batch(5));
+        settle(&store);
+        assert_eq!(matches!(outcome.try_recv(), Ok(CommitOutcome::Failed(_))), fails);
+    }
+    assert_eq!(store.next_checkpoint(), None, "there is something to write, and it will never be due");
+    let clock = Arc::new(SystemClock::start(Timestamp(0)));
+    let held_by_the_thread = Arc::downgrade(&clock);
+    let running = Running::start(store, clock).expect("starts");
+    let begun = std::time::Instant::now();
+    while held_by_the_thread.strong_count() > 0 {
+        assert!(begun.elapsed() < TIMEOUT, "the checkpointer goes on");
+        std::thread::yield_now();
+    }
+    running.stop();
+}
+
 /// Lets through who comes, while it is open.
 #[derive(Default)]
 struct Gate {

@@ -18,6 +18,9 @@ const STOP_STEPS_MAX: usize = 10_000;
 impl World {
     /// The process starts. With faults of the disk it may not get far, and is started again later.
     pub(super) fn start(&mut self) -> Checked {
+        if self.processes > 0 {
+            self.check_rows()?;
+        }
         match self.try_start() {
             Ok(server) => self.started(server),
             Err(error) => {

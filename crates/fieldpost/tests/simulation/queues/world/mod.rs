@@ -30,7 +30,7 @@ use crate::queues::counts::Counts;
 use crate::queues::meant::{LeaseRef, Meant};
 use crate::queues::model::Partition;
 use crate::queues::plan::Plan;
-use crate::storage::Storage;
+use crate::storage::{Storage, check_rows};
 use crate::trace::Trace;
 use crate::violation::{Checked, Invariant, Violation};
 use calls::{Call, Expectations, Then, Waiting};
@@ -123,6 +123,7 @@ impl World {
             self.step()?;
         }
         self.become_quiet()?;
+        self.check_rows()?;
         self.counts.taken_by_power += self.model.iter().map(|track| track.taken).sum::<u64>();
         for track in &self.model {
             self.counts.add(&track.present.counts);
@@ -201,6 +202,15 @@ impl World {
         // It was read: from now on it must stay.
         self.shown(partition, seq);
         Ok(())
+    }
+
+    /// Checks the rows that are there, when a life has ended, and at the end of all.
+    fn check_rows(&mut self) -> Checked {
+        if !self.plan.machine.checks_rows() {
+            return Ok(());
+        }
+        self.counts.row_checks += 1;
+        check_rows(&mut *self.storage)
     }
 
     /// Compares what a crash at this moment would leave, were it to lose all that is not durable.

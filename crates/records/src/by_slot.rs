@@ -1,0 +1,138 @@
+//! What is in memory of each device, found by its slot.
+//!
+//! Slots are dense but never used again, so devices lie in pages of neighbouring slots, and a page whose devices are all gone is
+//! given back: a fleet that is replaced over and over does not grow. What is left of a page is [`Page`], 16 bytes for 256 slots.
+
+use crate::DeviceSlot;
+
+/// Slots of a page. Its records alone are one allocation: one more word would put it into the next size of the allocator.
+const PAGE_SLOTS: usize = 256;
+
+/// A record for each of some slots, in order of slot.
+#[derive(Clone, Debug)]
+pub struct BySlot<T> {
+    pages: Vec<Page<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Page<T> {
+    /// How many of the slots are taken.
+    taken: usize,
+    slots: Option<Box<[Option<T>; PAGE_SLOTS]>>,
+}
+
+impl<T> Default for BySlot<T> {
+    fn default() -> Self {
+        Self { pages: Vec::new() }
+    }
+}
+
+impl<T> BySlot<T> {
+    /// The record of a slot.
+    #[must_use]
+    pub fn get(&self, slot: DeviceSlot) -> Option<&T> {
+        let (page, within) = place(slot);
+        self.pages.get(page)?.slots.as_ref()?[within].as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut T> {
+        let (page, within) = place(slot);
+        self.pages.get_mut(page)?.slots.as_mut()?[within].as_mut()
+    }
+
+    /// Puts a record into a slot; the one that was there before.
+    pub fn put(&mut self, slot: DeviceSlot, record: T) -> Option<T> {
+        let (page, within) = place(slot);
+        if page >= self.pages.len() {
+            self.pages.resize_with(page + 1, || Page { taken: 0, slots: None });
+        }
+        let page = &mut self.pages[page];
+        let slots = page.slots.get_or_insert_with(|| Box::new([const { None }; PAGE_SLOTS]));
+        let before = slots[within].replace(record);
+        page.taken += usize::from(before.is_none());
+        before
+    }
+
+    /// Takes the record of a slot out.
+    pub fn remove(&mut self, slot: DeviceSlot) -> Option<T> {
+        let (page, within) = place(slot);
+        let page = self.pages.get_mut(page)?;
+        let record = page.slots.as_mut()?[within].take()?;
+        page.taken -= 1;
+        if page.taken == 0 {
+            page.slots = None;
+        }
+        Some(record)
+    }
+
+    /// The records in slots behind `after`, in order of slot.
+    pub fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &T> {
+        let (page, within) = after.map_or((0, 0), |slot| place(DeviceSlot(slot.0.saturating_add(1))));
+        let pages = self.pages.get(page..).unwrap_or_default();
+        let slots = pages.iter().filter_map(|page| page.slots.as_deref());
+        let skipped = if pages.first().is_some_and(|page| page.slots.is_some()) { within } else { 0 };
+        slots.flatten().skip(skipped).flatten()
+    }
+}
+
+fn place(slot: DeviceSlot) -> (usize, usize) {
+    let slot = slot.0 as usize;
+    (slot / PAGE_SLOTS, slot % PAGE_SLOTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(slots: impl IntoIterator<Item = u32>) -> BySlot<u32> {
+        let mut by_slot = BySlot::default();
+        for slot in slots {
+            assert_eq!(by_slot.put(DeviceSlot(slot), slot), None);
+        }
+        by_slot
+    }
+
+    #[test]
+    fn records_are_found_in_their_slots() {
+        let slots = [0, 255, 256, 70_000];
+        let mut by_slot = of(slots);
+        let found: Vec<_> = (0..80_000).filter_map(|slot| by_slot.get(DeviceSlot(slot))).collect();
+        assert_eq!(found, [&0, &255, &256, &70_000]);
+        for (after, expect) in
+            [(None, &slots[..]), (Some(0), &slots[1..]), (Some(255), &slots[2..]), (Some(70_000), &[])]
+        {
+            let behind: Vec<_> = by_slot.behind(after.map(DeviceSlot)).copied().collect();
+            assert_eq!(behind, expect, "behind {after:?}");
+        }
+        *by_slot.get_mut(DeviceSlot(256)).expect("is there") = 7;
+        assert_eq!(by_slot.put(DeviceSlot(256), 8), Some(7));
+        assert_eq!((by_slot.remove(DeviceSlot(256)), by_slot.remove(DeviceSlot(256))), (Some(8), None));
+        let behind: Vec<_> = by_slot.behind(Some(DeviceSlot(300))).collect();
+        assert_eq!(behind, [&70_000], "from the middle of a page that is gone");
+    }
+
+    #[test]
+    fn a_page_without_records_is_given_back() {
+        let mut by_slot = of(0..600);
+        for slot in (0..256).chain(300..310) {
+            by_slot.remove(DeviceSlot(slot));
+            by_slot.remove(DeviceSlot(slot));
+        }
+        let in_use: Vec<_> = by_slot.pages.iter().map(|page| page.slots.is_some()).collect();
+        assert_eq!(in_use, [false, true, true]);
+    }
+
+    #[test]
+    fn a_fleet_that_is_replaced_over_and_over_takes_the_pages_of_one() {
+        let mut by_slot = BySlot::default();
+        for slot in 0..100_000 {
+            by_slot.put(DeviceSlot(slot), slot);
+            if let Some(gone) = slot.checked_sub(1_000) {
+                by_slot.remove(DeviceSlot(gone));
+            }
+        }
+        let pages = by_slot.pages.iter().filter(|page| page.slots.is_some()).count();
+        assert!(pages <= 1_000 / PAGE_SLOTS + 2, "{pages}");
+    }
+}
