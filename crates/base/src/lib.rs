@@ -11,6 +11,7 @@ pub mod hash;
 pub mod id;
 pub mod invariant;
 pub mod limits;
+pub mod log_quota;
 pub mod problem;
 pub mod random;
 pub mod time;

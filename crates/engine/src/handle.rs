@@ -1,7 +1,7 @@
 //! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
 use prometheus_client::registry::Registry as MetricsRegistry;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
 use crate::input::{Addressed, Input, LinkedClient, RefusedMessage};
-use crate::intake::{NotAccepting, Pending, Slice, SlicePart};
+use crate::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
 use crate::lanes::Answer;
 use crate::metrics::Figures;
 use crate::queries::Device;
@@ -55,6 +55,7 @@ struct Shared {
     attended: Arc<[AtomicBool; 3]>,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
+    mirror: OnceLock<Arc<dyn Mirror>>,
 }
 
 /// The way to a partition.
@@ -95,6 +96,7 @@ impl Engine {
             attended,
             stop,
             tasks: Mutex::new(tasks),
+            mirror: OnceLock::new(),
         };
         let engine = Self { shared: Arc::new(shared) };
         for client in orphans {
@@ -138,6 +140,16 @@ impl Engine {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// Shows every report that is accepted from now on to this one. There is one mirror: a second
+    /// is not taken.
+    pub fn mirror_to(&self, mirror: Arc<dyn Mirror>) {
+        let _there_is_one = self.shared.mirror.set(mirror);
+    }
+
+    pub(crate) fn mirror(&self) -> Option<&Arc<dyn Mirror>> {
+        self.shared.mirror.get()
     }
 
     /// A way in's door.

@@ -8,9 +8,11 @@ use base::{DeviceId, Kind, Problem, Timestamp, Value, WayIn, hash};
 use crate::input::RefusedMessage;
 
 mod completion;
+mod mirror;
 mod slice;
 
 pub use completion::{Pending, SlicePart};
+pub use mirror::{Accepted, Mirror};
 pub(crate) use slice::Kept;
 pub use slice::{Received, Slice};
 
@@ -111,6 +113,13 @@ impl Intake {
     /// When the server is not accepting.
     pub async fn submit(&self, slice: impl Into<Slice>) -> Result<Pending, NotAccepting> {
         self.engine.submit(self.way, slice.into()).await
+    }
+
+    /// Shows what was accepted of a slice to whoever watches.
+    fn mirror(&self, rejected: &[Rejection], received: &Kept) {
+        if let Some(mirror) = self.engine.mirror().filter(|mirror| mirror.is_watched()) {
+            mirror::show(&**mirror, self.way, rejected, received);
+        }
     }
 
     /// Keeps what was refused of a slice, as it was received: in one partition, so that its order stays.

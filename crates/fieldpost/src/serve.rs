@@ -214,8 +214,13 @@ async fn bind_mqtt(
     tls: Option<TlsSource>,
     shares: Shares,
 ) -> Result<MqttListener, Ended> {
-    let limits =
-        Limits { connections_max: shares.mqtt, greeting_max: shares.mqtt_greeting, ..Limits::default() };
+    let limits = Limits {
+        connections_max: shares.mqtt,
+        connections_per_login_max: settings.mqtt.connections_per_login_max,
+        greeting_max: shares.mqtt_greeting,
+        mirror: settings.mqtt.mirror,
+        ..Limits::default()
+    };
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
     let mut listener = listener.with_open_files(shares.files);

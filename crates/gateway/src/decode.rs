@@ -120,10 +120,14 @@ fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
 const QUOTED_CHARS_MAX: usize = 80;
 
 pub(crate) fn quoted(text: &str) -> String {
-    match text.char_indices().nth(QUOTED_CHARS_MAX) {
-        None => format!("{text:?}"),
-        Some((end, _)) => format!("{:?}...", &text[..end]),
-    }
+    let beginning = beginning(text);
+    let dots = if beginning.len() < text.len() { "..." } else { "" };
+    format!("{beginning:?}{dots}")
+}
+
+/// As much of a sender's text as is repeated, raw: for fields of the log, which escapes them.
+pub(crate) fn beginning(text: &str) -> &str {
+    text.char_indices().nth(QUOTED_CHARS_MAX).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Longest piece of what a JSON parser said that a detail repeats, in characters.

@@ -1,20 +1,19 @@
 //! What became of the reports of one way in: counted by result, and the refused ones logged.
 //!
-//! A flood of bad reports must not become a flood of log lines: at most one a second is written, and it says how many were
-//! left out. The counters miss none.
+//! A flood of bad reports must not become a flood of log lines: some are written at once, then one
+//! a second, and it says how many were
+//! left out. The counters miss none. What senders chose - ids, topics, names - is recorded as text,
+//! which the log escapes.
 
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
-use base::{Problem, WayIn};
+use base::log_quota::LogQuota;
+use base::{DeviceId, Problem, WayIn};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-/// At most one line about refused reports in this time.
-const LOG_EVERY: Duration = Duration::from_secs(1);
 
 /// Counts things by a word of a fixed set: every one is written in this crate or is a [`Problem::code`].
 #[derive(Clone, Debug)]
@@ -65,14 +64,14 @@ pub(crate) struct ReportFigures {
     way: WayIn,
     results: ByWord,
     accepted: Counter,
-    log: Quota,
+    log: LogQuota,
 }
 
 impl ReportFigures {
     pub(crate) fn new(way: WayIn) -> Self {
         let results = ByWord::new("result");
         let accepted = results.counter("accepted");
-        Self { way, results, accepted, log: Quota::new() }
+        Self { way, results, accepted, log: LogQuota::of_refusals() }
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
@@ -88,11 +87,32 @@ impl ReportFigures {
     pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
         self.results.count(problem.code);
         if let Some(left_out) = self.log.take() {
+            let from = from.to_string();
             tracing::info!(
                 way = self.way.as_str(),
                 code = problem.code,
                 detail = problem.detail,
-                %from,
+                from,
+                left_out,
+                "refused a report"
+            );
+        }
+    }
+
+    /// Counts a refused report of a sender that is known so far.
+    pub(crate) fn refused_from(&self, problem: &Problem, sender: Sender<'_>) {
+        self.results.count(problem.code);
+        if let Some(left_out) = self.log.take() {
+            let Sender { device, topic, login, client, peer } = sender;
+            tracing::info!(
+                way = self.way.as_str(),
+                device = device.map(DeviceId::as_str),
+                topic,
+                login,
+                client,
+                peer = peer.map(tracing::field::display),
+                code = problem.code,
+                detail = problem.detail,
                 left_out,
                 "refused a report"
             );
@@ -100,49 +120,22 @@ impl ReportFigures {
     }
 }
 
-/// One log line in a while.
-#[derive(Debug)]
-pub(crate) struct Quota {
-    start: Instant,
-    /// Milliseconds after `start` from which the next line may be written.
-    next_ms: AtomicU64,
-    left_out: AtomicU64,
-}
-
-impl Quota {
-    pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), next_ms: AtomicU64::new(0), left_out: AtomicU64::new(0) }
-    }
-
-    /// Whether a line may be written now, and how many were left out since the last one.
-    pub(crate) fn take(&self) -> Option<u64> {
-        let elapsed = self.start.elapsed();
-        self.take_at(base::time::millis(elapsed).cast_unsigned())
-    }
-
-    fn take_at(&self, now_ms: u64) -> Option<u64> {
-        let next = self.next_ms.load(Ordering::Relaxed);
-        let later = now_ms + base::time::millis(LOG_EVERY).cast_unsigned();
-        let due = now_ms >= next
-            && self.next_ms.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if due {
-            return Some(self.left_out.swap(0, Ordering::Relaxed));
-        }
-        self.left_out.fetch_add(1, Ordering::Relaxed);
-        None
-    }
+/// Who sent a report, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender<'a> {
+    pub(crate) device: Option<&'a DeviceId>,
+    /// Where it was published, if no device can be named.
+    pub(crate) topic: Option<&'a str>,
+    /// The username; empty where none is asked for.
+    pub(crate) login: &'a str,
+    pub(crate) client: &'a str,
+    /// `None` for bytes that came over no socket.
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_flood_makes_one_line_a_second_that_says_what_is_missing() {
-        let quota = Quota::new();
-        let taken: Vec<_> = [0, 1, 2, 999, 1_000, 1_500, 5_000].map(|at| quota.take_at(at)).into();
-        assert_eq!(taken, [Some(0), None, None, None, Some(3), None, Some(1)]);
-    }
 
     #[test]
     fn every_refusal_is_counted() {

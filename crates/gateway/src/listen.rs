@@ -10,6 +10,7 @@ pub(crate) mod patience;
 pub(crate) mod room;
 pub(crate) mod stopping;
 pub(crate) mod tls;
+pub(crate) mod watched;
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 //! The MQTT listener for devices: 3.1.1 and 5, QoS 0, 1 and 2 in, with or without TLS.
 //!
-//! Not a broker: what is published is a report and goes to the engine, never to another connection. A PUBACK or PUBREC leaves
+//! Not a broker: what is published is a report and goes to the engine, never straight to another
+//! connection. Subscribers receive copies of what
+//! was accepted (`mirror.rs`). A PUBACK or PUBREC leaves
 //! only when the report is durable, in the order in which reports came. What is refused is in the quarantine by then. Each connection is one task; reports that arrive in one read
 //! go to the engine as one slice, and a connection that has nothing to say holds no buffer.
 //!
@@ -27,6 +29,7 @@ mod last_words;
 mod limits;
 mod listener;
 mod logins;
+mod mirror;
 mod reply;
 mod ring;
 mod scratch;
@@ -62,7 +65,9 @@ struct Shared {
     absent: absence::Room,
     held: held::Held,
     begun: held::Held,
-    labels: labels::Labels,
+    labels: Arc<labels::Labels>,
+    /// Shows subscribers what is accepted, while the listener runs.
+    mirror: Option<Arc<mirror::Mirror>>,
     /// `None` lets everybody in.
     logins: Option<Logins>,
     /// Whoever connects where everybody is let in.
@@ -74,7 +79,8 @@ impl Shared {
     fn new(engine: engine::Engine, limits: Limits) -> Self {
         let figures = figures::Figures::default();
         Self {
-            labels: labels::Labels::new(figures.label_lookups.clone()),
+            labels: Arc::new(labels::Labels::new(figures.label_lookups.clone())),
+            mirror: None,
             absent: absence::Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
             held: held::Held::new(limits::HELD_BYTES_MAX, figures.held_bytes.clone()),
             begun: held::Held::new(limits::BEGUN_BYTES_MAX, figures.begun_bytes.clone()),
@@ -88,7 +94,8 @@ impl Shared {
         }
     }
 
-    fn registered(&self) -> access::Registered<'_> {
-        access::Registered { engine: &self.engine, labels: &self.labels }
+    /// What is known of labels, with what was just answered.
+    fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> access::Known<'a> {
+        access::Known { labels: &self.labels, answers }
     }
 }

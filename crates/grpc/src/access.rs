@@ -1,5 +1,6 @@
 //! Who may call what. Who knows the tokens is behind a port, so that a token has one meaning and one set of limits over all protocols.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base::Problem;
@@ -50,6 +51,16 @@ pub enum Asked<'a> {
 /// The caller of a request that was let in.
 #[derive(Clone)]
 pub(crate) struct Admitted(pub(crate) Arc<dyn Caller>);
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Where this request comes from; a request that came over no connection has no such place.
+pub(crate) fn peer<T>(request: &Request<T>) -> SocketAddr {
+    let nowhere = SocketAddr::from(([0; 4], 0));
+    request.extensions().get::<Peer>().map_or(nowhere, |Peer(peer)| *peer)
+}
 
 /// The caller of this request, if that caller may do this.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<dyn Caller>, Status> {

@@ -1,5 +1,6 @@
 //! A call from its request to its last byte: counted by how it ended, and with its caller as long as it lasts.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -9,11 +10,14 @@ use bytes::Bytes;
 use engine::queues::HandOver;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
 use crate::access::Caller;
-use crate::figures::Figures;
+use crate::figures::{Counted, Figures};
+use crate::receiving::Sends;
+use crate::status::CODE;
 
 /// The header or trailer that says how a call ended.
 const STATUS: &str = "grpc-status";
@@ -60,6 +64,14 @@ impl Method {
     pub(crate) fn unknown() -> Self {
         Self { service: Service::Health, name: "unknown", streams: true }
     }
+
+    /// What its callers send.
+    pub(crate) fn sends(self) -> Sends {
+        match self.service {
+            Service::Jobs | Service::Reports if self.streams => Sends::Stream,
+            Service::Jobs | Service::Reports | Service::Health => Sends::One,
+        }
+    }
 }
 
 /// A call under way. Dropped before it ended, it counts as cancelled.
@@ -68,13 +80,36 @@ pub(crate) struct Call {
     figures: Figures,
     began: Instant,
     ended: bool,
+    peer: SocketAddr,
     /// Under way as long as this lives.
     caller: Option<Arc<dyn Caller>>,
+    /// Held as long as it lasts.
+    places: Option<HealthPlaces>,
+}
+
+/// What a call of the health service takes of the share of its connection and of that of all of
+/// them.
+pub(crate) struct HealthPlaces {
+    pub(crate) _places: [OwnedSemaphorePermit; 2],
+    pub(crate) _counted: Counted,
 }
 
 impl Call {
-    pub(crate) fn begins(method: Method, figures: &Figures) -> Self {
-        Self { method, figures: figures.clone(), began: Instant::now(), ended: false, caller: None }
+    pub(crate) fn begins(method: Method, peer: SocketAddr, figures: &Figures) -> Self {
+        Self {
+            method,
+            figures: figures.clone(),
+            began: Instant::now(),
+            ended: false,
+            peer,
+            caller: None,
+            places: None,
+        }
+    }
+
+    /// The call takes these places until it is over.
+    pub(crate) fn takes(&mut self, places: HealthPlaces) {
+        self.places = Some(places);
     }
 
     pub(crate) fn is_of(&mut self, caller: Arc<dyn Caller>) {
@@ -94,9 +129,14 @@ impl Call {
     }
 
     fn note(&mut self, headers: &HeaderMap) {
-        if let Some(status) = headers.get(STATUS) {
-            self.ends(Code::from_bytes(status.as_bytes()));
+        let Some(status) = headers.get(STATUS) else { return };
+        let status = Code::from_bytes(status.as_bytes());
+        if matches!(status, Code::Unauthenticated | Code::PermissionDenied) && !self.ended {
+            let code = headers.get(CODE).and_then(|code| code.to_str().ok()).unwrap_or_default();
+            let login = self.caller.as_ref().map_or("", |caller| caller.name());
+            self.figures.refusals.of_call(self.method.name, code, login, self.peer);
         }
+        self.ends(status);
     }
 
     fn ends(&mut self, code: Code) {

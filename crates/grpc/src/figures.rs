@@ -10,6 +10,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tonic::Code;
 
+use crate::refusal_log::RefusalLog;
+
 /// Upper ends of the buckets, in seconds; those of the HTTP API.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
@@ -22,6 +24,10 @@ pub(crate) struct Figures {
     pub(crate) work_jobs: Counter,
     pub(crate) work_acks: Counter,
     pub(crate) large_messages: Gauge,
+    pub(crate) medium_messages: Gauge,
+    pub(crate) begun_bytes: Gauge,
+    pub(crate) health_calls: Gauge,
+    pub(crate) refusals: RefusalLog,
     reports: Family<Taken, Counter>,
 }
 
@@ -50,6 +56,10 @@ impl Default for Figures {
             work_jobs: Counter::default(),
             work_acks: Counter::default(),
             large_messages: Gauge::default(),
+            medium_messages: Gauge::default(),
+            begun_bytes: Gauge::default(),
+            health_calls: Gauge::default(),
+            refusals: RefusalLog::default(),
             reports: Family::default(),
         }
     }
@@ -79,6 +89,21 @@ impl Figures {
             "fieldpost_grpc_large_messages",
             "Large messages that are being received, or wait for a place",
             self.large_messages.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_medium_messages",
+            "Messages of up to 256 KiB that have a place or wait for one",
+            self.medium_messages.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_begun_bytes",
+            "Memory of messages that are not all there and have no place",
+            self.begun_bytes.clone(),
+        );
+        registry.register(
+            "fieldpost_grpc_health_calls",
+            "Calls of the health service under way",
+            self.health_calls.clone(),
         );
         registry.register(
             "fieldpost_grpc_reports",

@@ -5,6 +5,7 @@
 //! reasons, and what the quarantine keeps of it can be replayed.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
 use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::{Asked, caller};
+use crate::access::{Asked, Caller, caller, peer};
 use crate::figures::Figures;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
@@ -54,8 +55,11 @@ impl reports_server::Reports for Reports {
         &self,
         request: Request<Streaming<SendRequest>>,
     ) -> Result<Response<Self::SendStream>, Status> {
-        caller(&request)?.may(Asked::Reports).map_err(|problem| status(&problem))?;
+        let caller = caller(&request)?;
+        caller.may(Asked::Reports).map_err(|problem| status(&problem))?;
         let sending = Sending {
+            caller,
+            peer: peer(&request),
             batches: request.into_inner(),
             intake: self.intake.clone(),
             read: Arc::clone(&self.read),
@@ -70,6 +74,8 @@ impl reports_server::Reports for Reports {
 
 /// A stream of batches.
 struct Sending {
+    caller: Arc<dyn Caller>,
+    peer: SocketAddr,
     batches: Streaming<SendRequest>,
     intake: Intake,
     read: ReadReport,
@@ -145,6 +151,7 @@ impl Sending {
     fn answer(&self, outcome: Outcome) -> SendResponse {
         self.figures.reports("accepted", outcome.accepted.into());
         let rejected = outcome.rejected.into_iter().map(|rejection| {
+            self.figures.refusals.of_report(&rejection, self.caller.name(), self.peer);
             let Problem { code, detail, .. } = rejection.problem;
             self.figures.reports(code, 1);
             Rejection { index: rejection.index, code: code.to_owned(), detail }

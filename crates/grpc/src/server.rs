@@ -1,6 +1,7 @@
 //! Speaks HTTP/2 on a connection and gives each call to its service, once its caller is known.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use base::Problem;
 use engine::Engine;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -15,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::Status;
 use tonic::body::Body;
 use tonic_health::pb::health_server::HealthServer;
@@ -23,14 +25,14 @@ use tower_service::Service as _;
 use tracing::debug;
 
 use crate::MESSAGE_BYTES_MAX;
-use crate::access::{Access, Admitted};
-use crate::calls::{Answering, Call, Method, Service};
-use crate::figures::Figures;
+use crate::access::{Access, Admitted, Peer};
+use crate::calls::{Answering, Call, HealthPlaces, Method, Service};
+use crate::figures::{Counted, Figures};
 use crate::health::Health;
 use crate::jobs::Jobs;
-use crate::large::Places;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
+use crate::receiving::{ConnectionPlaces, Places};
 use crate::reports::{ReadReport, Reports};
 use crate::status::status;
 use crate::stopping::Stop;
@@ -38,8 +40,14 @@ use crate::stopping::Stop;
 /// Calls of one connection that may be under way at a time.
 const CALLS_MAX: u32 = 256;
 /// What a caller may send of a call, and of all calls of a connection, before it is read, in bytes.
-const CALL_WINDOW_BYTES: u32 = 1_024 * 1_024;
-const CONNECTION_WINDOW_BYTES: u32 = 4 * 1_024 * 1_024;
+/// Calls that wait for a place are not read: all of them together must leave room for one that is.
+const CALL_WINDOW_BYTES: u32 = 64 * 1_024;
+const CONNECTION_WINDOW_BYTES: u32 = CALLS_MAX * CALL_WINDOW_BYTES;
+/// The health service, which needs no token: calls of a connection and of all of them at a time,
+/// and the largest message, in bytes.
+const HEALTH_CALLS_OF_CONNECTION_MAX: usize = 16;
+const HEALTH_CALLS_MAX: usize = 1_024;
+const HEALTH_MESSAGE_BYTES_MAX: usize = 1_024;
 /// What is made of the answer to a call before the caller takes it, in bytes.
 const SEND_BYTES_MAX: usize = 512 * 1_024;
 /// Largest metadata of a call, in bytes.
@@ -57,8 +65,17 @@ pub struct Grpc {
     reports: ReportsServer<Reports>,
     health: HealthServer<Health>,
     places: Places,
+    health_calls: Arc<Semaphore>,
     figures: Figures,
     stop: Stop,
+}
+
+/// Whose connection it is, and what is left of its share.
+#[derive(Clone)]
+struct Connection {
+    peer: SocketAddr,
+    places: ConnectionPlaces,
+    health_calls: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -83,8 +100,10 @@ impl Grpc {
             access: Arc::new(access),
             jobs: JobsServer::new(jobs).max_decoding_message_size(MESSAGE_BYTES_MAX),
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            health: HealthServer::new(Health::new(engine, stop.clone())),
+            health: HealthServer::new(Health::new(engine, stop.clone()))
+                .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(&figures),
+            health_calls: Arc::new(Semaphore::new(HEALTH_CALLS_MAX)),
             figures,
             stop,
         }
@@ -95,8 +114,9 @@ impl Grpc {
         self.figures.register(registry);
     }
 
-    /// Speaks on a connection until it ends; once the server stops, until the calls under way are over.
-    pub async fn speak<S>(&self, stream: S)
+    /// Speaks on a connection of `peer` until it ends; once the server stops, until the calls under
+    /// way are over.
+    pub async fn speak<S>(&self, stream: S, peer: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -106,9 +126,14 @@ impl Grpc {
         http.initial_stream_window_size(CALL_WINDOW_BYTES);
         http.initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         http.max_send_buf_size(SEND_BYTES_MAX);
+        let of_connection = Connection {
+            peer,
+            places: self.places.of_connection(),
+            health_calls: Arc::new(Semaphore::new(HEALTH_CALLS_OF_CONNECTION_MAX)),
+        };
         let service = service_fn(|request| {
-            let grpc = self.clone();
-            async move { Ok::<_, Infallible>(grpc.answer(request).await) }
+            let (grpc, connection) = (self.clone(), of_connection.clone());
+            async move { Ok::<_, Infallible>(grpc.answer(request, connection).await) }
         });
         let mut stop = self.stop.clone();
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -124,36 +149,56 @@ impl Grpc {
         }
     }
 
-    async fn answer(mut self, request: Request<Incoming>) -> Response<Answering> {
+    /// Nothing of what a call sends is read before it is known whose call it is and that there is
+    /// room for it.
+    async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {
         let Some(method) = Method::at(request.uri().path()) else {
             let unknown = Method::unknown();
-            return Call::begins(unknown, &self.figures)
+            return Call::begins(unknown, connection.peer, &self.figures)
                 .refused(Status::unimplemented("there is no such method"));
         };
-        let mut call = Call::begins(method, &self.figures);
+        let mut call = Call::begins(method, connection.peer, &self.figures);
         let (mut parts, body) = request.into_parts();
         if !is_grpc(&parts.headers) {
             return call.refused(Status::invalid_argument("the content type is not application/grpc"));
         }
-        if method.service != Service::Health {
-            match self.access.admit(&parts.headers).await {
-                Ok(caller) => {
-                    call.is_of(Arc::clone(&caller));
-                    parts.extensions.insert(Admitted(caller));
-                }
-                Err(problem) => return call.refused(status(&problem)),
-            }
-            if let Some(problem) = self.not_now() {
-                return call.refused(status(&problem));
-            }
+        let admitted = match method.service {
+            Service::Health => self.admit_to_health(&mut call, &connection),
+            Service::Jobs | Service::Reports => self.admit(&mut call, &mut parts).await,
+        };
+        if let Err(problem) = admitted {
+            return call.refused(status(&problem));
         }
-        let request = Request::from_parts(parts, Body::new(self.places.guard(body)));
+        parts.extensions.insert(Peer(connection.peer));
+        let request = Request::from_parts(parts, Body::new(connection.places.guard(body, method.sends())));
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await,
             Service::Reports => self.reports.call(request).await,
             Service::Health => self.health.call(request).await,
         };
         call.answered(response)
+    }
+
+    async fn admit(&self, call: &mut Call, parts: &mut Parts) -> Result<(), Problem> {
+        let caller = self.access.admit(&parts.headers).await?;
+        call.is_of(Arc::clone(&caller));
+        parts.extensions.insert(Admitted(caller));
+        self.not_now().map_or(Ok(()), Err)
+    }
+
+    /// Health is told to anybody, so nobody may ask for much of it.
+    fn admit_to_health(&self, call: &mut Call, connection: &Connection) -> Result<(), Problem> {
+        let place = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        let places = place(&connection.health_calls).zip(place(&self.health_calls));
+        let Some((of_connection, of_all)) = places else {
+            let detail = "too many calls of the health service are under way";
+            return Err(Problem::new(429, "too_many_requests", detail));
+        };
+        call.takes(HealthPlaces {
+            _places: [of_connection, of_all],
+            _counted: Counted::new(&self.figures.health_calls),
+        });
+        Ok(())
     }
 
     /// A call that comes while the server stops would be cut off; what is read of a failed store may not be durable.

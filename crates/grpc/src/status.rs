@@ -5,7 +5,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
 /// The metadata that has the stable code of a refusal.
-const CODE: &str = "fieldpost-code";
+pub(crate) const CODE: &str = "fieldpost-code";
 
 /// The status that says the same.
 pub(crate) fn status(problem: &Problem) -> Status {

@@ -46,8 +46,11 @@ impl Pending {
         }
         let mut rejected = std::mem::take(&mut *self.shared.lock_rejected());
         rejected.sort_unstable_by_key(|rejection| rejection.index);
-        if let Some((intake, received)) = self.quarantine.filter(|_| !rejected.is_empty()) {
-            intake.quarantine(&rejected, &received).await?;
+        if let Some((intake, received)) = self.quarantine {
+            intake.mirror(&rejected, &received);
+            if !rejected.is_empty() {
+                intake.quarantine(&rejected, &received).await?;
+            }
         }
         let accepted = self.shared.messages - rejected.len() as u32;
         Ok(Outcome { accepted, rejected })

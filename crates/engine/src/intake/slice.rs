@@ -33,6 +33,12 @@ impl Slice {
         Self::default()
     }
 
+    /// An empty slice of the connection with this number, where its way in counts them from 1.
+    #[must_use]
+    pub fn from_source(source: u64) -> Self {
+        Self { received: Kept { source, ..Kept::default() }, ..Self::default() }
+    }
+
     /// Adds a report.
     pub fn push(&mut self, report: Report, received: Received<'_>) {
         self.reports.push((self.received.len() as u32, report));
@@ -80,6 +86,8 @@ impl From<Vec<Report>> for Slice {
 /// What was received, by place in the slice.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
+    /// The connection that it came over; 0 if that is not told.
+    pub(crate) source: u64,
     bytes: Vec<u8>,
     places: Vec<Place>,
 }
@@ -102,7 +110,7 @@ pub(crate) struct KeptMessage<'a> {
 }
 
 impl Kept {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 

@@ -110,6 +110,10 @@ pub(crate) struct Mqtt {
     pub listen: Option<SocketAddr>,
     /// Connections at a time.
     pub connections_max: usize,
+    /// Connections and waiting sessions of one login.
+    pub connections_per_login_max: usize,
+    /// Whether subscribers receive copies of reports.
+    pub mirror: bool,
 }
 
 /// `[lmstfy]`
@@ -251,6 +255,8 @@ impl Settings {
             mqtt: Mqtt {
                 listen: mqtt_listen(&mut from),
                 connections_max: connections_max(&mut from, "mqtt.connections_max"),
+                connections_per_login_max: connections_max(&mut from, "mqtt.connections_per_login_max"),
+                mirror: from.read("mqtt.mirror", &Switch).value,
             },
             lmstfy: Lmstfy {
                 listen: lmstfy_listen(&mut from, "lmstfy.listen"),

@@ -35,7 +35,12 @@ fn the_defaults_are_those_of_the_contract() {
         auth: Auth::default(),
         tls: None,
         http: Http { listen: ([127, 0, 0, 1], 8080).into(), connections_max: 16_384 },
-        mqtt: Mqtt { listen: Some(([127, 0, 0, 1], 1883).into()), connections_max: 65_536 },
+        mqtt: Mqtt {
+            listen: Some(([127, 0, 0, 1], 1883).into()),
+            connections_max: 65_536,
+            connections_per_login_max: 65_536,
+            mirror: true,
+        },
         grpc: Grpc { listen: Some(([127, 0, 0, 1], 8081).into()), connections_max: 16_384 },
         lmstfy: Lmstfy { listen: None, admin_listen: None },
         amqp: Amqp {
@@ -107,7 +112,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 38, "the contract's keys, and the three of connections");
+    assert_eq!(keys.len(), 40, "the contract's keys, and the four of connections");
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Speak for Speaker {
     {
         // A connection counts as one long request: it stays as long as it moves, or while there is room.
         guest.begins();
-        self.0.speak(stream).await;
+        self.0.speak(stream, guest.peer()).await;
     }
 }
 

@@ -5,4 +5,5 @@ mod ending;
 mod jobs;
 mod reports;
 mod rig;
+mod unfinished;
 mod work;

@@ -6,6 +6,7 @@
 mod callers;
 mod connections;
 mod dead_receiver;
+mod log_lines;
 mod payloads;
 mod raw;
 mod rig;

@@ -6,6 +6,7 @@
 //! sent, is cut off; what else may take how long is for whoever speaks to say.
 
 use std::future::{Future, ready};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
 use super::crowd::{Crowd, Guest};
@@ -28,7 +28,7 @@ use super::moving::Moving;
 use super::patience::Patience;
 use super::room::{OpenFiles, Place, Room};
 use super::stopping::stopped;
-use super::tls::{self, HANDSHAKES_MAX, TlsSource};
+use super::tls::{Disagreed, HANDSHAKES_MAX, Handshakes, TlsSource, TlsStream};
 use crate::figures::{ByWord, Counted};
 
 /// How long a caller may take nothing of what it is sent.
@@ -144,15 +144,19 @@ impl Arrivals {
         let mut connections = JoinSet::new();
         loop {
             let taken = tokio::select! {
-                taken = door.next(&self.listener) => taken,
+                taken = door.patience.accept(&self.listener) => taken,
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
-            let Some((stream, turn)) = taken else {
+            let Some((stream, peer)) = taken else {
                 self.figures.accept_errors.inc();
                 continue;
             };
-            let Some(seat) = door.seat().await else {
+            let turn = tokio::select! {
+                turn = door.turn(peer) => turn,
+                () = stopped(&mut stop) => break,
+            };
+            let Some(seat) = door.seat(peer).await else {
                 self.figures.connects.count("dropped");
                 continue;
             };
@@ -165,7 +169,8 @@ impl Arrivals {
             }
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
-                    connections.spawn(connection.greet(stream, tls.config(), turn, stop.clone()))
+                    let handshakes = door.agreeing.clone();
+                    connections.spawn(connection.greet(stream, tls.config(), handshakes, turn, stop.clone()))
                 }
                 _ => connections.spawn(connection.speak(stream)),
             };
@@ -196,6 +201,7 @@ struct Door {
     turned_away: Arc<Room>,
     /// For those who agree on TLS.
     handshakes: Option<Arc<Crowd>>,
+    agreeing: Handshakes,
 }
 
 /// A connection's seat, held as long as it lives.
@@ -205,6 +211,13 @@ enum Seat {
 }
 
 impl Seat {
+    fn guest(&self) -> Option<&Guest> {
+        match self {
+            Self::Served(guest) => Some(guest),
+            Self::TurnedAway(_) => None,
+        }
+    }
+
     fn label(&self) -> &'static str {
         match self {
             Self::Served(_) => "accepted",
@@ -220,23 +233,26 @@ impl Door {
             patience: Patience::new(arrivals.name),
             served: Arc::new(Crowd::new(served)),
             turned_away: Arc::new(Room::new(P::TURNED_AWAY_MAX)),
-            handshakes: arrivals.tls.as_ref().map(|_| Arc::new(Crowd::new(Room::new(HANDSHAKES_MAX)))),
+            handshakes: arrivals.tls.as_ref().map(|_| {
+                let places = arrivals.connections_max.min(HANDSHAKES_MAX);
+                Arc::new(Crowd::of_greetings(Room::new(places)))
+            }),
+            agreeing: Handshakes::new(),
         }
     }
 
-    /// The next connection, with its turn to agree on TLS; `None` when there was none to be had.
-    async fn next(&mut self, listener: &TcpListener) -> Option<(TcpStream, Option<Guest>)> {
-        let turn = match &self.handshakes {
-            Some(handshakes) => Some(handshakes.enter_in_turn().await),
+    /// The turn of a connection to agree on TLS, where that is spoken; others wait to be accepted
+    /// meanwhile.
+    async fn turn(&self, peer: SocketAddr) -> Option<Guest> {
+        match &self.handshakes {
+            Some(handshakes) => Some(handshakes.enter_in_turn(peer).await),
             None => None,
-        };
-        let (stream, _) = self.patience.accept(listener).await?;
-        Some((stream, turn))
+        }
     }
 
     /// `None` where even saying that there is no room would take room that is not there.
-    async fn seat(&self) -> Option<Seat> {
-        match self.served.enter().await {
+    async fn seat(&self, peer: SocketAddr) -> Option<Seat> {
+        match self.served.enter(peer).await {
             Some(guest) => Some(Seat::Served(guest)),
             None => self.turned_away.take().map(Seat::TurnedAway),
         }
@@ -256,26 +272,37 @@ impl<P: Speak> Connection<P> {
         self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
+        handshakes: Handshakes,
         turn: Guest,
         mut stop: watch::Receiver<bool>,
     ) {
+        // How long this may take is for its turn to say.
+        if let Some(guest) = self.seat.guest() {
+            guest.begins();
+        }
         let agreed = tokio::select! {
             // In a box that is gone when it is spoken.
-            agreed = Box::pin(self.agree(stream, config)) => agreed,
+            agreed = Box::pin(self.agree(handshakes.agree(stream, config, &turn))) => agreed,
             () = turn.shown_out() => return self.figures.handshakes.count("too_slow"),
             () = stopped(&mut stop) => return,
         };
         drop((turn, stop));
+        if let Some(guest) = self.seat.guest() {
+            guest.pauses();
+        }
         if let Some(stream) = agreed {
             self.speak(stream).await;
         }
     }
 
     /// Agrees on TLS with a caller, if that takes no longer than it may.
-    async fn agree(&self, stream: TcpStream, config: Arc<ServerConfig>) -> Option<Box<TlsStream<TcpStream>>> {
-        let (result, stream) = match timeout(HANDSHAKE_MAX, tls::handshake(stream, config)).await {
+    async fn agree(
+        &self,
+        agreeing: impl Future<Output = Result<TlsStream, Disagreed>>,
+    ) -> Option<Box<TlsStream>> {
+        let (result, stream) = match timeout(HANDSHAKE_MAX, agreeing).await {
             Ok(Ok(stream)) => ("agreed", Some(Box::new(stream))),
-            Ok(Err(tls::Disagreed)) => ("failed", None),
+            Ok(Err(Disagreed)) => ("failed", None),
             Err(_) => ("too_slow", None),
         };
         self.figures.handshakes.count(result);
@@ -311,8 +338,6 @@ impl<P: Speak> Connection<P> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::task::JoinHandle;
 

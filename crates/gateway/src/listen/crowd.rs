@@ -1,25 +1,38 @@
 //! Connections that must not hold their places for ever: where there is no room for a newcomer, who moves least is shown out.
 //!
 //! That is what bounds what half-open connections, heads and bodies that trickle, and idle ones can do: they may stay while
-//! there is room, and cost a newcomer nothing when there is none. Somebody who is quick is never shown out, so a crowd of such is
-//! full; what happens then is for the listener to say.
+//! there is room, and cost a newcomer nothing when there is none. Whoever makes progress is never
+//! shown out, so a crowd of such is
+//! full; what happens then is for the listener to say. An address has a share of the places: while
+//! it has more than that, its connections go
+//! first, and those who come from elsewhere need not wait for it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::room::{Place, Room};
+use super::watched::Watched;
 
-/// Who has not begun to say anything is left in peace for this long: a caller that means it well speaks at once.
+/// Who introduces itself - agrees on TLS, says who it is - is left in peace for this long: longer
+/// than a slow link takes for an answer.
+const GREETING_MIN: Duration = Duration::from_secs(5);
+/// The same for connections of an address that has more than its share.
+const GREETING_OF_MANY_MIN: Duration = Duration::from_secs(2);
+/// Who has not begun to ask anything is left in peace for this long: a caller that means it well
+/// speaks at once.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 /// A request that is under way is left in peace for this long.
 const UNDER_WAY_MIN: Duration = Duration::from_secs(30);
-/// A request that moves more than this is never shown out, in bytes a second: even a poor radio link does.
+/// Who moves more than this makes progress, in bytes a second: even a poor radio link does.
 const PACE_MIN: u64 = 64;
+/// One address may have one place in so many before its connections go first.
+const SHARE_PART: usize = 8;
 /// So large a part of the crowd is shown out at a time: finding out who moves least means to look at all of them.
 const PART: usize = 32;
 /// How long somebody who is shown out may take to leave; then it is looked again.
@@ -33,22 +46,45 @@ pub(crate) struct Crowd {
     room: Arc<Room>,
     table: Mutex<Table>,
     start: Instant,
+    enters_as: Doing,
+    share: usize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     seats: HashMap<u64, Arc<Seat>>,
+    by_source: HashMap<Source, usize>,
     entered: u64,
 }
 
+/// Where connections come from: an address, or what one host usually has of IPv6, a network of 64
+/// bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Source(IpAddr);
+
+/// What a connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Doing {
+    /// It introduces itself.
+    Greeting,
+    /// It asks nothing.
+    Silent,
+    /// Its request is under way.
+    UnderWay,
+}
+
 #[derive(Debug)]
-struct Seat {
-    /// Milliseconds from the crowd's start to when it began to be silent, or its request began.
+pub(crate) struct Seat {
+    peer: SocketAddr,
+    /// Milliseconds from the crowd's start to when it began what it does.
     since_ms: AtomicU64,
     /// Bytes that it moved since then.
     moved: AtomicU64,
-    under_way: AtomicBool,
+    doing: AtomicU8,
     leave: Notify,
+    /// It is to leave for somebody whose address has less than its share.
+    leaves_for_few: AtomicBool,
 }
 
 /// A connection's seat; free again when this is dropped.
@@ -60,20 +96,37 @@ pub struct Guest {
     place: Option<Place>,
 }
 
+/// Whether an address has more than its share, and whether the newcomer's has less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shares {
+    of_many: bool,
+    for_few: bool,
+}
+
 impl Crowd {
     /// As many as there is room for.
     pub(crate) fn new(room: Room) -> Self {
-        Self { room: Arc::new(room), table: Mutex::default(), start: Instant::now() }
+        Self::entered_as(Doing::Silent, room)
     }
 
-    /// A seat. Somebody may be shown out for it; `None` if everybody is quick.
-    pub(crate) async fn enter(self: &Arc<Self>) -> Option<Guest> {
+    /// Connections that introduce themselves and then leave.
+    pub(crate) fn of_greetings(room: Room) -> Self {
+        Self::entered_as(Doing::Greeting, room)
+    }
+
+    fn entered_as(enters_as: Doing, room: Room) -> Self {
+        let share = (room.places_max() / SHARE_PART).max(1);
+        Self { room: Arc::new(room), table: Mutex::default(), start: Instant::now(), enters_as, share }
+    }
+
+    /// A seat. Somebody may be shown out for it; `None` if everybody makes progress.
+    pub(crate) async fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         for _ in 0..LOOKS_MAX {
             let leaving = self.room.somebody_leaves();
             if let Some(place) = self.room.take() {
-                return Some(self.seat(place));
+                return Some(self.seat(place, peer));
             }
-            if self.show_out(Instant::now()) == 0 {
+            if self.show_out(peer, Instant::now()) == 0 {
                 break;
             }
             // Late or not, it is looked again.
@@ -83,10 +136,10 @@ impl Crowd {
     }
 
     /// A seat, however long that takes.
-    pub(crate) async fn enter_in_turn(self: &Arc<Self>) -> Guest {
+    pub(crate) async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Guest {
         loop {
             let leaving = self.room.somebody_leaves();
-            if let Some(guest) = self.enter().await {
+            if let Some(guest) = self.enter(peer).await {
                 return guest;
             }
             let _late = timeout(LEAVING_MAX, leaving).await;
@@ -98,27 +151,36 @@ impl Crowd {
         self.room.all_left().await;
     }
 
-    fn seat(self: &Arc<Self>, place: Place) -> Guest {
+    fn seat(self: &Arc<Self>, place: Place, peer: SocketAddr) -> Guest {
         let seat = Arc::new(Seat {
+            peer,
             since_ms: AtomicU64::new(self.ms(Instant::now())),
             moved: AtomicU64::new(0),
-            under_way: AtomicBool::new(false),
+            doing: AtomicU8::new(self.enters_as as u8),
             leave: Notify::new(),
+            leaves_for_few: AtomicBool::new(false),
         });
         let mut table = self.table();
         table.entered += 1;
         let number = table.entered;
+        *table.by_source.entry(Source::of(peer)).or_default() += 1;
         table.seats.insert(number, Arc::clone(&seat));
         Guest { crowd: Arc::clone(self), number, seat, place: Some(place) }
     }
 
-    /// Asks those who move least to leave: how many.
-    fn show_out(&self, now: Instant) -> usize {
+    /// Asks those who move least to leave for a newcomer: how many. An address that has more than
+    /// its share goes first.
+    fn show_out(&self, newcomer: SocketAddr, now: Instant) -> usize {
         let now_ms = self.ms(now);
-        let mut slow: Vec<_> = {
+        let (mut slow, for_few): (Vec<_>, _) = {
             let table = self.table();
-            let slow = table.seats.values().filter_map(|seat| Some((seat.rank(now_ms)?, Arc::clone(seat))));
-            slow.collect()
+            let for_few = table.has(newcomer) < self.share;
+            let ranked = table.seats.values().filter_map(|seat| {
+                let shares = Shares { of_many: table.has(seat.peer) > self.share, for_few };
+                let (pace, since_ms) = seat.rank(now_ms, shares)?;
+                Some(((!shares.of_many, pace, since_ms), Arc::clone(seat)))
+            });
+            (ranked.collect(), for_few)
         };
         let most = (self.room.places_max() / PART).max(1);
         if slow.len() > most {
@@ -126,6 +188,7 @@ impl Crowd {
             slow.truncate(most);
         }
         for (_, seat) in &slow {
+            seat.leaves_for_few.store(for_few, Ordering::Relaxed);
             seat.leave.notify_one();
         }
         slow.len()
@@ -140,41 +203,83 @@ impl Crowd {
     }
 }
 
-impl Seat {
-    /// Who is least is shown out first: bytes a second, and since when. `None` if it is left in peace.
-    fn rank(&self, now_ms: u64) -> Option<(u64, u64)> {
-        let since_ms = self.since_ms.load(Ordering::Relaxed);
-        let span_ms = now_ms.saturating_sub(since_ms);
-        let pace = self.moved.load(Ordering::Relaxed) * 1_000 / span_ms.max(1);
-        let span = Duration::from_millis(span_ms);
-        let slow = match self.under_way.load(Ordering::Relaxed) {
-            false => span >= SILENT_MIN,
-            true => span >= UNDER_WAY_MIN && pace < PACE_MIN,
-        };
-        slow.then_some((pace, since_ms))
+impl Table {
+    /// How many seats the address of this peer has.
+    fn has(&self, peer: SocketAddr) -> usize {
+        self.by_source.get(&Source::of(peer)).copied().unwrap_or(0)
     }
 }
 
-impl Guest {
-    /// Its request has begun.
-    pub fn begins(&self) {
-        self.turn(true);
+impl Source {
+    fn of(peer: SocketAddr) -> Self {
+        match peer.ip().to_canonical() {
+            IpAddr::V6(ip) => Self(IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)))),
+            ip @ IpAddr::V4(_) => Self(ip),
+        }
+    }
+}
+
+impl Seat {
+    /// Who is least is shown out first: bytes a second, and since when. `None` if it is left in peace.
+    fn rank(&self, now_ms: u64, Shares { of_many, for_few }: Shares) -> Option<(u64, u64)> {
+        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        let span_ms = now_ms.saturating_sub(since_ms);
+        let pace = self.moved.load(Ordering::Relaxed) * 1_000 / span_ms.max(1);
+        let (peace, makes_progress) = match self.doing() {
+            Doing::Greeting if of_many => (GREETING_OF_MANY_MIN, pace >= PACE_MIN),
+            Doing::Greeting => (GREETING_MIN, pace >= PACE_MIN),
+            Doing::Silent => (SILENT_MIN, false),
+            Doing::UnderWay => (UNDER_WAY_MIN, pace >= PACE_MIN),
+        };
+        let gives_way = !makes_progress || (of_many && for_few);
+        (gives_way && Duration::from_millis(span_ms) >= peace).then_some((pace, since_ms))
     }
 
-    /// Its request is answered, and it may be silent.
-    pub fn pauses(&self) {
-        self.turn(false);
-    }
-
-    fn turn(&self, under_way: bool) {
-        self.seat.since_ms.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
-        self.seat.moved.store(0, Ordering::Relaxed);
-        self.seat.under_way.store(under_way, Ordering::Relaxed);
+    fn doing(&self) -> Doing {
+        match self.doing.load(Ordering::Relaxed) {
+            doing if doing == Doing::Greeting as u8 => Doing::Greeting,
+            doing if doing == Doing::Silent as u8 => Doing::Silent,
+            _ => Doing::UnderWay,
+        }
     }
 
     /// It received or sent something.
     pub(crate) fn moved(&self, bytes: usize) {
-        self.seat.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Guest {
+    /// Where it comes from.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.seat.peer
+    }
+
+    /// Its request has begun.
+    pub fn begins(&self) {
+        self.turn(Doing::UnderWay);
+    }
+
+    /// Its request is answered, and it may be silent.
+    pub fn pauses(&self) {
+        self.turn(Doing::Silent);
+    }
+
+    fn turn(&self, doing: Doing) {
+        self.seat.since_ms.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
+        self.seat.moved.store(0, Ordering::Relaxed);
+        self.seat.doing.store(doing as u8, Ordering::Relaxed);
+    }
+
+    /// It received or sent something.
+    pub(crate) fn moved(&self, bytes: usize) {
+        self.seat.moved(bytes);
+    }
+
+    /// Its stream, of which it is told what it moves.
+    pub(crate) fn watch<S>(&self, stream: S) -> Watched<S> {
+        Watched::new(stream, Arc::clone(&self.seat))
     }
 
     /// Leaves, and keeps its open file.
@@ -182,11 +287,13 @@ impl Guest {
         self.place.take().and_then(Place::into_file)
     }
 
-    /// Resolves when it must leave. Who began to be quick meanwhile stays.
+    /// Resolves when it must leave. Who makes progress meanwhile stays.
     pub(crate) async fn shown_out(&self) {
         loop {
             self.seat.leave.notified().await;
-            if self.seat.rank(self.crowd.ms(Instant::now())).is_some() {
+            let of_many = self.crowd.table().has(self.seat.peer) > self.crowd.share;
+            let for_few = self.seat.leaves_for_few.load(Ordering::Relaxed);
+            if self.seat.rank(self.crowd.ms(Instant::now()), Shares { of_many, for_few }).is_some() {
                 return;
             }
         }
@@ -195,87 +302,17 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.crowd.table().seats.remove(&self.number);
+        let mut table = self.crowd.table();
+        table.seats.remove(&self.number);
+        let source = Source::of(self.seat.peer);
+        if let Some(seats) = table.by_source.get_mut(&source) {
+            *seats -= 1;
+            if *seats == 0 {
+                table.by_source.remove(&source);
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn crowd(places: usize) -> Arc<Crowd> {
-        Arc::new(Crowd::new(Room::new(places)))
-    }
-
-    /// Makes it so that the guest began whatever it does so long ago.
-    fn ago(crowd: &mut Arc<Crowd>, span: Duration) {
-        let crowd = Arc::get_mut(crowd).expect("nobody is here");
-        crowd.start = crowd.start.checked_sub(span).expect("this machine has run for a while");
-    }
-
-    fn seat(since_ms: u64, moved: u64, under_way: bool) -> Seat {
-        let (since_ms, moved) = (AtomicU64::new(since_ms), AtomicU64::new(moved));
-        Seat { since_ms, moved, under_way: AtomicBool::new(under_way), leave: Notify::new() }
-    }
-
-    #[test]
-    fn who_moves_least_goes_first_and_who_is_quick_stays() {
-        for (since_ms, moved, under_way, expect) in [
-            (59_500, 0, false, None),
-            (59_000, 0, false, Some((0, 59_000))),
-            (59_000, 50, false, Some((50, 59_000))),
-            (31_000, 0, true, None),
-            (30_000, 0, true, Some((0, 30_000))),
-            (30_000, 30 * 63, true, Some((63, 30_000))),
-            (30_000, 30 * 64, true, None),
-        ] {
-            assert_eq!(
-                seat(since_ms, moved, under_way).rank(60_000),
-                expect,
-                "{since_ms} {moved} {under_way}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn a_newcomer_takes_the_place_of_who_says_nothing() {
-        let mut crowd = crowd(2);
-        ago(&mut crowd, Duration::from_secs(60));
-        let (silent, quick) = (crowd.enter().await.expect("room"), crowd.enter().await.expect("room"));
-        silent.seat.since_ms.store(0, Ordering::Relaxed);
-        quick.begins();
-        let leaves = tokio::spawn(async move { silent.shown_out().await });
-        let newcomer = crowd.enter().await;
-        assert!(newcomer.is_some());
-        leaves.await.expect("shown out");
-        assert!(crowd.enter().await.is_none(), "everybody is quick");
-    }
-
-    #[tokio::test]
-    async fn who_speaks_up_in_time_stays() {
-        let mut crowd = crowd(1);
-        ago(&mut crowd, Duration::from_secs(60));
-        let guest = crowd.enter().await.expect("room");
-        guest.seat.since_ms.store(0, Ordering::Relaxed);
-        assert_eq!(crowd.show_out(Instant::now()), 1);
-        guest.begins();
-        let left = timeout(Duration::ZERO, guest.shown_out()).await;
-        assert!(left.is_err());
-    }
-
-    #[tokio::test]
-    async fn whose_turn_it_is_enters_when_somebody_leaves() {
-        let crowd = crowd(1);
-        let guest = crowd.enter().await.expect("room");
-        let next = tokio::spawn({
-            let crowd = Arc::clone(&crowd);
-            async move { drop(crowd.enter_in_turn().await) }
-        });
-        tokio::task::yield_now().await;
-        assert!(!next.is_finished());
-        drop(guest);
-        next.await.expect("no panic");
-        crowd.all_left().await;
-        assert!(crowd.table().seats.is_empty());
-    }
-}
+mod tests;

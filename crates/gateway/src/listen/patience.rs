@@ -6,10 +6,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use base::log_quota::LogQuota;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
-
-use crate::figures::Quota;
 
 /// The patience of one accept loop.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub(crate) struct Patience {
     /// What is listened for, for the log.
     whose: &'static str,
     wait: Duration,
-    log: Quota,
+    log: LogQuota,
 }
 
 impl Patience {
@@ -25,7 +24,7 @@ impl Patience {
     const LONGEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(whose: &'static str) -> Self {
-        Self { whose, wait: Self::FIRST, log: Quota::new() }
+        Self { whose, wait: Self::FIRST, log: LogQuota::new(1) }
     }
 
     /// The next connection, or `None` after waiting for as long as what went wrong asks for.

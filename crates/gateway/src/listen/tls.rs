@@ -1,32 +1,100 @@
 //! TLS on the listeners. Certificates belong to whoever runs the server: they come from a source that may change them while it
 //! runs, and each connection takes what is there when it begins.
+//!
+//! How many may agree at a time is not bounded by what their network takes, but by who computes at
+//! a moment: a fleet on slow links waits for
+//! its links only.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::{Accept, TlsAcceptor};
+
+use super::crowd::Guest;
+use super::watched::Watched;
 
 /// Where the present certificate and key are.
 pub type TlsSource = Arc<ArcSwap<ServerConfig>>;
 
-/// Handshakes of one listener that may be under way. Each keeps a core busy for about a millisecond: in a storm of them everything
-/// else waits behind so many at most, and the storm waits to be accepted.
-pub(crate) const HANDSHAKES_MAX: usize = 256;
+/// A connection that speaks TLS.
+pub(crate) type TlsStream = tokio_rustls::server::TlsStream<Watched<TcpStream>>;
+
+/// Connections of one listener that may be agreeing on TLS. One takes some 15 KiB while it does.
+pub(crate) const HANDSHAKES_MAX: usize = 4_096;
+
+/// Those of one listener that may be computing at a moment, which takes about a millisecond: in a
+/// storm of them everything else waits
+/// behind so many at most.
+const COMPUTING_MAX: usize = 4;
 
 /// The client and the server did not agree; the log says why.
 #[derive(Debug)]
 pub(crate) struct Disagreed;
 
-/// Agrees on TLS with a client that has just connected.
-pub(crate) async fn handshake(
-    stream: TcpStream,
-    config: Arc<ServerConfig>,
-) -> Result<TlsStream<TcpStream>, Disagreed> {
-    TlsAcceptor::from(config).accept(stream).await.map_err(|error| {
-        tracing::debug!(%error, "a client and the server did not agree on TLS");
-        Disagreed
-    })
+/// Who may compute. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Handshakes {
+    computing: Arc<Semaphore>,
+}
+
+impl Handshakes {
+    pub(crate) fn new() -> Self {
+        Self { computing: Arc::new(Semaphore::new(COMPUTING_MAX)) }
+    }
+
+    /// Agrees on TLS with a client that has just connected.
+    pub(crate) async fn agree(
+        &self,
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        guest: &Guest,
+    ) -> Result<TlsStream, Disagreed> {
+        let accept = TlsAcceptor::from(config).accept(guest.watch(stream));
+        let agreeing = Agreeing { accept, computing: Arc::clone(&self.computing), turn: None };
+        let mut stream = agreeing.await.map_err(|error| {
+            tracing::debug!(%error, "a client and the server did not agree on TLS");
+            Disagreed
+        })?;
+        stream.get_mut().0.is_greeted();
+        Ok(stream)
+    }
+}
+
+/// A handshake that goes on only in its turn, and holds up nobody while it waits for its client.
+struct Agreeing {
+    accept: Accept<Watched<TcpStream>>,
+    computing: Arc<Semaphore>,
+    turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
+}
+
+impl Future for Agreeing {
+    type Output = std::io::Result<TlsStream>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { accept, computing, turn } = &mut *self;
+        let turn_of_it = match turn {
+            None => Arc::clone(computing).try_acquire_owned().ok(),
+            Some(_) => None,
+        };
+        let _turn = match turn_of_it {
+            Some(permit) => Some(permit),
+            None => {
+                let waits = turn.get_or_insert_with(|| {
+                    let computing = Arc::clone(computing);
+                    async move { computing.acquire_owned().await.ok() }.boxed()
+                });
+                let permit = ready!(waits.as_mut().poll(cx));
+                *turn = None;
+                permit
+            }
+        };
+        Pin::new(accept).poll(cx)
+    }
 }

@@ -4,6 +4,7 @@
 //! A session waits here in its client's seat, so that the client finds it the way it would find an older connection.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::handshakes::Handshakes;
 use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
-use super::will::Will;
+use super::will::{Testator, Will};
 use crate::figures::Counted;
 
 /// What of a session outlives its connection.
@@ -91,6 +92,8 @@ pub(super) struct Absence {
     pub(super) shared: Arc<Shared>,
     pub(super) seat: Seat,
     pub(super) access: Access,
+    /// Where its client was.
+    pub(super) peer: Option<SocketAddr>,
     pub(super) kept: Kept,
     /// A will, and when it is due.
     pub(super) will: Option<(Box<Will>, Instant)>,
@@ -116,7 +119,7 @@ impl Absence {
             self.apply_will().await;
         };
         let Self { seat, kept, share, .. } = match ending {
-            Some(Ending::TakenOver { clean_start: true }) => {
+            Some(Ending::TakenOver { clean_start: true } | Ending::Outnumbered) => {
                 // Its session ends here, and so does the wait of its will.
                 self.apply_will().await;
                 return;
@@ -130,9 +133,10 @@ impl Absence {
 
     async fn apply_will(&mut self) {
         let Some((will, _)) = self.will.take() else { return };
-        let client_id = self.seat.client_id();
-        if will.apply(&self.access, client_id, &self.shared).await.is_err() {
-            tracing::debug!(client = client_id, "a will was not applied: the server is not accepting");
+        let client = self.seat.client_id();
+        let of = Testator { access: &self.access, client, peer: self.peer };
+        if will.apply(of, &self.shared).await.is_err() {
+            tracing::debug!(client, "a will was not applied: the server is not accepting");
         }
     }
 }

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use base::{DeviceId, Problem};
-use engine::intake::NotAccepting;
-use engine::{Engine, Report};
+use engine::Report;
 
-use super::labels::Labels;
+use super::labels::{LabelOf, Labels};
 use super::logins::{KnownAs, Login};
 use crate::decode::{SENSORS, quoted};
 
@@ -19,11 +18,23 @@ pub(super) const NOT_ALLOWED: &str = "not_allowed";
 #[derive(Clone, Debug)]
 pub(super) struct Access(Arc<KnownAs>);
 
-/// What is asked about devices that only the engine knows.
+/// What is known of the labels of devices: what is remembered, and what this connection was just
+/// answered.
 #[derive(Clone, Copy)]
-pub(super) struct Registered<'a> {
-    pub(super) engine: &'a Engine,
+pub(super) struct Known<'a> {
     pub(super) labels: &'a Labels,
+    pub(super) answers: &'a [(DeviceId, bool)],
+}
+
+/// Whether this device has the login's label has to be looked up first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unknown(pub(super) DeviceId);
+
+impl Known<'_> {
+    fn has(self, login: u32, device: &DeviceId) -> Option<bool> {
+        let answered = self.answers.iter().find(|(of, _)| of == device).map(|(_, has)| *has);
+        answered.or_else(|| self.labels.known(login, device))
+    }
 }
 
 impl Access {
@@ -31,22 +42,49 @@ impl Access {
         Self(known_as)
     }
 
+    /// The username; empty where none is asked for.
+    pub(super) fn username(&self) -> &str {
+        &self.0.username
+    }
+
+    /// The label that decides, if one does.
+    pub(super) fn label(&self) -> Option<LabelOf> {
+        match &self.0.login {
+            Login::Label { key, value } => {
+                Some(LabelOf { login: self.0.number, key: key.clone(), value: value.clone() })
+            }
+            Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
+        }
+    }
+
+    /// The device whose label has to be known before it can be said whether something of this
+    /// topic, or of this filter, is allowed.
+    pub(super) fn asks_about(&self, topic: &str, known: Known<'_>) -> Option<DeviceId> {
+        match &self.0.login {
+            Login::Label { .. } => {
+                let device = device_level(topic).and_then(DeviceId::new)?;
+                known.has(self.0.number, &device).is_none().then_some(device)
+            }
+            Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
+        }
+    }
+
     /// The decoded publish if the login may make it, else why not. A refused one is no sign of life of anybody.
     pub(super) fn publish(
         &self,
         topic: &str,
         decoded: Result<Report, Problem>,
-        registered: Registered<'_>,
-    ) -> Result<Result<Report, Problem>, NotAccepting> {
+        known: Known<'_>,
+    ) -> Result<Result<Report, Problem>, Unknown> {
         if self.0.login == Login::Admin {
             return Ok(decoded);
         }
         let allowed = match &decoded {
-            Ok(report) => self.covers(report.device.as_str(), registered)?,
+            Ok(report) => self.covers(report.device.as_str(), known)?,
             // Nobody can be found to have sent it, which is no reason to tell more than is there.
             Err(_) if topic == SENSORS => true,
             Err(_) => match device_level(topic) {
-                Some(device) => self.covers(device, registered)?,
+                Some(device) => self.covers(device, known)?,
                 None => false,
             },
         };
@@ -54,41 +92,27 @@ impl Access {
     }
 
     /// Whether the login may subscribe to what the filter stands for. A wildcard in place of an id stands for any device.
-    pub(super) fn subscribe(&self, filter: &str, registered: Registered<'_>) -> Result<bool, NotAccepting> {
+    pub(super) fn subscribe(&self, filter: &str, known: Known<'_>) -> Result<bool, Unknown> {
         if self.0.login == Login::Admin {
             return Ok(true);
         }
         match device_level(filter) {
-            Some(device) => self.covers(device, registered),
+            Some(device) => self.covers(device, known),
             None => Ok(false),
         }
     }
 
-    fn covers(&self, device: &str, registered: Registered<'_>) -> Result<bool, NotAccepting> {
+    fn covers(&self, device: &str, known: Known<'_>) -> Result<bool, Unknown> {
         match &self.0.login {
             Login::Admin => Ok(true),
             Login::Device(own) => Ok(own.as_str() == device),
             // `+` and `#` stand for ids that may begin with anything.
             Login::Prefix(prefix) => Ok(device.starts_with(&**prefix) && !device.contains(['+', '#'])),
-            Login::Label { key, value } => match DeviceId::new(device) {
-                Some(device) => self.is_labelled(&device, key, value, registered),
+            Login::Label { .. } => match DeviceId::new(device) {
+                Some(device) => known.has(self.0.number, &device).ok_or(Unknown(device)),
                 None => Ok(false),
             },
         }
-    }
-
-    fn is_labelled(
-        &self,
-        device: &DeviceId,
-        key: &str,
-        value: &str,
-        registered: Registered<'_>,
-    ) -> Result<bool, NotAccepting> {
-        registered.labels.has(registered.engine, self.0.number, device, key, value).map_err(|problem| {
-            // Whether it may is not known: it is told to come back, not that it may not.
-            tracing::debug!(%problem, "the labels of a device cannot be read");
-            NotAccepting
-        })
     }
 
     fn not_allowed(&self, topic: &str) -> Problem {
@@ -106,7 +130,7 @@ impl Access {
 }
 
 /// The level of a topic or filter where the id of a device stands: `dev/{kind}/{id}`, and anything below.
-fn device_level(topic: &str) -> Option<&str> {
+pub(super) fn device_level(topic: &str) -> Option<&str> {
     topic.strip_prefix("dev/")?.split('/').nth(1)
 }
 

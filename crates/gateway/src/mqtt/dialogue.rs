@@ -35,7 +35,7 @@ impl Dialogues {
 
     /// Serves one connection until it is closed and all that it handed in is settled.
     pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
-        let greeting = Box::pin(greet(&mut stream, &self.shared, || true));
+        let greeting = Box::pin(greet(&mut stream, &self.shared, None, || true));
         let greeted = timeout(self.shared.limits.connect_timeout, greeting).await;
         match greeted.unwrap_or(Err("timeout")) {
             Ok(greeted) => {

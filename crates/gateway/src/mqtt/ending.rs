@@ -22,6 +22,8 @@ pub(super) enum Ending {
     NoRoom,
     /// Another connection came with the same client id; with `clean_start` it does not want the session.
     TakenOver { clean_start: bool },
+    /// Its login has more connections than it may, and this is the oldest of them.
+    Outnumbered,
     /// The client broke the rules of the protocol.
     Broke(Violation),
     /// The engine accepts nothing more; what is not acknowledged is unknown.
@@ -50,15 +52,18 @@ impl Ending {
             Self::Goodbye { .. } | Self::Gone => None,
             Self::Silent | Self::Trickling => Some(Code::KeepAliveTimeout),
             Self::TakenOver { .. } => Some(Code::SessionTakenOver),
+            Self::Outnumbered => Some(Code::QuotaExceeded),
             Self::Broke(violation) => Some(violation.code()),
             Self::NoRoom | Self::NotAccepting => Some(Code::ServerBusy),
             Self::Stopping => Some(Code::ServerShuttingDown),
         }
     }
 
-    /// Whether the session may go on without the connection. A server that stops takes its sessions with it.
+    /// Whether the session may go on without the connection. A server that stops takes its sessions
+    /// with it, and a login
+    /// has no more sessions than connections.
     pub(super) fn leaves_session(self) -> bool {
-        !matches!(self, Self::NotAccepting | Self::Stopping)
+        !matches!(self, Self::NotAccepting | Self::Stopping | Self::Outnumbered)
     }
 
     pub(super) fn label(self) -> &'static str {
@@ -69,6 +74,7 @@ impl Ending {
             Self::Trickling => "packet_too_slow",
             Self::NoRoom => "no_room",
             Self::TakenOver { .. } => "taken_over",
+            Self::Outnumbered => "outnumbered",
             Self::Broke(violation) => violation.label(),
             Self::NotAccepting => "not_accepting",
             Self::Stopping => "stopping",
@@ -84,6 +90,7 @@ impl Ending {
             | Self::Trickling
             | Self::NoRoom
             | Self::TakenOver { .. }
+            | Self::Outnumbered
             | Self::Broke(_) => true,
             Self::NotAccepting | Self::Stopping => false,
         }

@@ -1,14 +1,24 @@
 //! What `/metrics` shows of the listener: `fieldpost_mqtt_*`.
 
 use base::WayIn;
+use base::log_quota::LogQuota;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{ByWord, Quota, ReportFigures};
+use crate::figures::{ByWord, ReportFigures};
+
+/// What is shown of copies for those who watch.
+#[derive(Clone, Debug)]
+pub(super) struct MirrorFigures {
+    pub(super) watched: Gauge,
+    pub(super) copies: Counter,
+    pub(super) dropped: ByWord,
+}
 
 #[derive(Debug)]
 pub(super) struct Figures {
+    pub(super) mirror: MirrorFigures,
     pub(super) reports: ReportFigures,
     pub(super) connections: Gauge,
     pub(super) connects: ByWord,
@@ -24,7 +34,8 @@ pub(super) struct Figures {
     pub(super) sessions_not_kept: Counter,
     pub(super) wills: ByWord,
     pub(super) label_lookups: Counter,
-    pub(super) refused_logins: Quota,
+    pub(super) refused_logins: LogQuota,
+    pub(super) full_logins: LogQuota,
     pub(super) acks: Counter,
     pub(super) received_bytes: Counter,
     pub(super) sent_bytes: Counter,
@@ -34,6 +45,11 @@ pub(super) struct Figures {
 impl Default for Figures {
     fn default() -> Self {
         Self {
+            mirror: MirrorFigures {
+                watched: Gauge::default(),
+                copies: Counter::default(),
+                dropped: ByWord::new("reason"),
+            },
             reports: ReportFigures::new(WayIn::Mqtt),
             connections: Gauge::default(),
             connects: ByWord::new("result"),
@@ -49,7 +65,8 @@ impl Default for Figures {
             sessions_not_kept: Counter::default(),
             wills: ByWord::new("result"),
             label_lookups: Counter::default(),
-            refused_logins: Quota::new(),
+            refused_logins: LogQuota::of_refusals(),
+            full_logins: LogQuota::new(1),
             acks: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
@@ -64,7 +81,14 @@ impl Figures {
         self.connects.register(registry, "fieldpost_mqtt_connects", "Connections by what came of them");
         self.disconnects.register(registry, "fieldpost_mqtt_disconnects", "Ended connections by reason");
         self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
+        let help = "Copies of reports that were not sent, by reason: slow, behind";
+        self.mirror.dropped.register(registry, "fieldpost_mqtt_mirror_dropped", help);
         for (name, help, gauge) in [
+            (
+                "fieldpost_mqtt_mirror_watched",
+                "Devices, or all of them, that connections are shown reports of",
+                &self.mirror.watched,
+            ),
             ("fieldpost_mqtt_connections", "Connections now", &self.connections),
             ("fieldpost_mqtt_subscriptions", "Subscriptions of connections now", &self.subscriptions),
             (
@@ -89,6 +113,7 @@ impl Figures {
             registry.register(name, help, gauge.clone());
         }
         for (name, help, counter) in [
+            ("fieldpost_mqtt_mirrored", "Copies of reports sent", &self.mirror.copies),
             ("fieldpost_mqtt_acks", "PUBACKs and PUBRECs", &self.acks),
             ("fieldpost_mqtt_sessions_resumed", "CONNECTs that found their session", &self.sessions_resumed),
             ("fieldpost_mqtt_sessions_not_kept", "Sessions there was no room for", &self.sessions_not_kept),

@@ -2,6 +2,7 @@
 //! same client is seen out first.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -13,20 +14,21 @@ use super::absence::Kept;
 use super::access::Access;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
-use super::limits::{CONNECT_BYTES_MAX, Limits};
+use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
 use super::logins::KnownAs;
 use super::reply::Terms;
 use super::session::Session;
-use super::sessions::Seat;
-use super::talk::Talk;
+use super::sessions::{Entered, Seat};
+use super::talk::{Talk, Who};
 use super::{Shared, Version, last_words, reply, scratch, wire};
-use crate::decode::quoted;
+use crate::decode::beginning;
 use crate::figures::Counted;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
     hello: Hello,
     access: Access,
+    peer: Option<SocketAddr>,
     seat: Seat,
     /// The session that it goes on with.
     kept: Kept,
@@ -39,7 +41,8 @@ pub(super) struct Greeted {
 impl Greeted {
     pub(super) fn into_session<S>(self, stream: S, shared: &Arc<Shared>) -> Session<S> {
         let Hello { client, keep_alive, will, session_expiry_secs, .. } = self.hello;
-        let talk = Talk::new(Arc::clone(shared), client, self.access.clone(), self.kept);
+        let who = Who { number: self.seat.number(), peer: self.peer };
+        let talk = Talk::new(Arc::clone(shared), client, who, self.access.clone(), self.kept);
         Session {
             talk: talk.going_on(self.unread, self.out),
             shared: Arc::clone(shared),
@@ -63,6 +66,7 @@ pub(super) type NotGreeted = &'static str;
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &Shared,
+    peer: Option<SocketAddr>,
     has_room: impl FnOnce() -> bool,
 ) -> Result<Greeted, NotGreeted> {
     let (mut hello, unread) = match receive_hello(stream, shared).await? {
@@ -71,7 +75,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         Err(None) => return Err("not_mqtt"),
     };
     let version = hello.client.version;
-    let known_as = match let_in(&hello, shared) {
+    let known_as = match let_in(&hello, shared, peer) {
         Ok(known_as) => known_as,
         Err(reason) => {
             if reason == Reason::BadUserNameOrPassword
@@ -88,10 +92,20 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let entered = shared.sessions.enter(known_as.number, &hello.client_id, hello.clean_start).await;
-    let Some((seat, kept)) = entered else {
+    let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &known_as, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
+    if another_leaves && let Some(left_out) = shared.figures.full_logins.take() {
+        let (username, client) = (beginning(&known_as.username), beginning(&hello.client_id));
+        let peer = peer.map(tracing::field::display);
+        tracing::warn!(
+            username,
+            client,
+            peer,
+            left_out,
+            "an MQTT login has all its connections: its oldest ends"
+        );
+    }
     let mut out = BytesMut::new();
     let terms = agree(&mut hello, kept.is_some(), &shared.limits);
     if hello.client.accept(&terms, &shared.limits, &mut out).is_err() {
@@ -101,24 +115,37 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         shared.figures.sessions_resumed.inc();
     }
     let (access, kept) = (Access::new(known_as), kept.unwrap_or_default());
-    Ok(Greeted { hello, access, seat, kept, unread, out })
+    Ok(Greeted { hello, access, peer, seat, kept, unread, out })
+}
+
+/// Enters among the connections of its login.
+async fn enter(hello: &Hello, known_as: &KnownAs, shared: &Shared) -> Option<Entered> {
+    let seats_max = match &shared.logins {
+        Some(logins) => logins.connections_max(known_as, &shared.limits),
+        None => usize::MAX,
+    };
+    shared.sessions.enter(known_as.number, &hello.client_id, hello.clean_start, seats_max).await
 }
 
 /// Who it is, or why it is not let in.
-fn let_in(hello: &Hello, shared: &Shared) -> Result<Arc<KnownAs>, Reason> {
+fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Arc<KnownAs>, Reason> {
     let Some(logins) = &shared.logins else { return Ok(Arc::clone(&shared.anybody)) };
-    let Some(credentials) = &hello.credentials else { return Err(Reason::NotAuthorized) };
-    logins.find(credentials).ok_or_else(|| {
-        if let Some(left_out) = shared.figures.refused_logins.take() {
-            let (username, client) = (quoted(&credentials.username), quoted(&hello.client_id));
-            tracing::warn!(
-                username,
-                client,
-                left_out,
-                "refused an MQTT login: no such username and password"
-            );
-        }
-        Reason::BadUserNameOrPassword
+    let found = match &hello.credentials {
+        Some(credentials) => logins.find(credentials).ok_or(Reason::BadUserNameOrPassword),
+        None => Err(Reason::NotAuthorized),
+    };
+    found.inspect_err(|reason| {
+        let Some(left_out) = shared.figures.refused_logins.take() else { return };
+        let username = hello.credentials.as_ref().map_or("", |credentials| credentials.username.as_str());
+        tracing::warn!(
+            way = "mqtt",
+            username = beginning(username),
+            client = beginning(&hello.client_id),
+            peer = peer.map(tracing::field::display),
+            code = label(*reason),
+            left_out,
+            "refused an MQTT login"
+        );
     })
 }
 
@@ -138,6 +165,9 @@ fn agree(hello: &mut Hello, session_present: bool, limits: &Limits) -> Terms {
     if hello.client.version == Version::V5 && asks_too_much {
         hello.keep_alive = keep_alive_max;
         terms.keep_alive = Some(keep_alive_max);
+    }
+    if hello.client.version == Version::V311 && hello.keep_alive == 0 {
+        hello.keep_alive = KEEP_ALIVE_OF_NONE_SECS;
     }
     terms
 }
@@ -186,6 +216,11 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
         return "malformed";
     }
     last_words::say(stream, &out, true).await;
+    label(reason)
+}
+
+/// What a refusal is counted under.
+fn label(reason: Reason) -> NotGreeted {
     match reason {
         Reason::ServerBusy => "busy",
         Reason::ServerUnavailable => "unavailable",

@@ -1,24 +1,43 @@
 //! Whether a device has a label, for logins of sites: asked of the engine, and remembered for a moment.
 //!
-//! A change of a device's labels is seen after twice [`LABELS_KEPT`] at the latest. Answers are kept in two generations, so that
+//! The store is read on threads that may wait, some answers at a time; whoever serves a connection
+//! looks only at what is
+//! remembered. A change of a device's labels is seen after twice [`LABELS_KEPT`] at the latest.
+//! Answers are kept in two generations, so that
 //! what is remembered is bounded and old answers go without a search for them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use base::{DeviceId, Problem};
 use engine::Engine;
+use engine::intake::NotAccepting;
 use prometheus_client::metrics::counter::Counter;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
-use super::limits::{LABELS_KEPT, LABELS_KEPT_MAX};
+use super::limits::{LABEL_READS_MAX, LABELS_KEPT, LABELS_KEPT_MAX};
 
 /// Remembers which devices have the label of which login.
 #[derive(Debug)]
 pub(super) struct Labels {
     remembered: Mutex<Generations>,
     lookups: Counter,
+    reading: Semaphore,
 }
+
+/// The label of a login.
+#[derive(Clone, Debug)]
+pub(super) struct LabelOf {
+    /// The login's number.
+    pub(super) login: u32,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// Devices, and whether each has the label that was asked for.
+pub(super) type Answers = Vec<(DeviceId, bool)>;
 
 /// A login's number and a device.
 type Asked = (u32, DeviceId);
@@ -34,28 +53,49 @@ impl Labels {
     pub(super) fn new(lookups: Counter) -> Self {
         let remembered =
             Generations { young: HashMap::new(), old: HashMap::new(), young_since: Instant::now() };
-        Self { remembered: Mutex::new(remembered), lookups }
+        Self { remembered: Mutex::new(remembered), lookups, reading: Semaphore::new(LABEL_READS_MAX) }
     }
 
-    /// Whether the device has this label, which is that of the login with this number.
-    pub(super) fn has(
-        &self,
-        engine: &Engine,
-        login: u32,
-        device: &DeviceId,
-        key: &str,
-        value: &str,
-    ) -> Result<bool, Problem> {
+    /// Whether the device has the label of the login with this number, if that is remembered.
+    pub(super) fn known(&self, login: u32, device: &DeviceId) -> Option<bool> {
         let asked = (login, device.clone());
-        if let Some(known) = self.remembered(|generations| generations.get(&asked, Instant::now())) {
-            return Ok(known);
-        }
+        self.remembered(|generations| generations.get(&asked, Instant::now()))
+    }
+
+    /// Reads whether devices have a label, and remembers it.
+    ///
+    /// # Errors
+    /// When the store cannot be read: whether the login may is not known, so it is told to come
+    /// back, not that it may not.
+    pub(super) async fn look_up(
+        self: Arc<Self>,
+        engine: Engine,
+        label: LabelOf,
+        devices: Vec<DeviceId>,
+    ) -> Result<Answers, NotAccepting> {
+        // The semaphore is never closed.
+        let _turn = self.reading.acquire().await;
+        let labels = Arc::clone(&self);
+        let reading = spawn_blocking(move || {
+            let read = |device: DeviceId| labels.read(&engine, &label, &device).map(|has| (device, has));
+            devices.into_iter().map(read).collect()
+        });
+        let read: Result<Answers, Problem> = reading.await.map_err(|_| NotAccepting)?;
+        read.map_err(|problem| {
+            tracing::debug!(%problem, "the labels of a device cannot be read");
+            NotAccepting
+        })
+    }
+
+    /// The same for one device, for a thread that may wait.
+    pub(super) fn read(&self, engine: &Engine, label: &LabelOf, device: &DeviceId) -> Result<bool, Problem> {
         self.lookups.inc();
+        let LabelOf { login, key, value } = label;
         let found = engine.queries().device(device)?;
         let has = found.is_some_and(|device| {
             device.profile.labels.iter().any(|(known, its)| known == key && its == value)
         });
-        self.remembered(|generations| generations.put(asked, has));
+        self.remembered(|generations| generations.put((*login, device.clone()), has));
         Ok(has)
     }
 

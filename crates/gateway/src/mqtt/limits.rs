@@ -11,7 +11,12 @@ use base::limits::VALUE_BYTES_MAX;
 pub struct Limits {
     /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 1.5 KiB here.
     pub connections_max: usize,
-    /// Most connections that have not said who they are. When there are as many, those that say nothing are shown out, and the
+    /// Most connections and waiting sessions of one login, where there are logins; one more takes
+    /// the place of its oldest. Where there
+    /// are several logins, none gets more than three quarters of all connections.
+    pub connections_per_login_max: usize,
+    /// Most connections that have not said who they are. When there are as many, those that make no
+    /// progress are shown out, and the
     /// others wait to be accepted.
     pub greeting_max: usize,
     /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may carry anything.
@@ -31,6 +36,8 @@ pub struct Limits {
     pub absent_bytes_max: usize,
     /// How long a connection may take until its CONNECT is answered, a TLS handshake included.
     pub connect_timeout: Duration,
+    /// Whether subscriptions receive copies of accepted reports.
+    pub mirror: bool,
     /// How long a connection that ends may take to settle what it handed in.
     pub settle_timeout: Duration,
 }
@@ -39,6 +46,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 65_536,
+            connections_per_login_max: 65_536,
             greeting_max: 4_096,
             packet_bytes_max: 256 * 1_024,
             unacknowledged_max: NonZeroU16::new(1_024).unwrap_or(NonZeroU16::MIN),
@@ -47,11 +55,18 @@ impl Default for Limits {
             session_expiry_max: Duration::from_secs(7 * 24 * 3_600),
             absent_bytes_max: 64 * 1_024 * 1_024,
             connect_timeout: Duration::from_secs(10),
+            mirror: true,
             settle_timeout: Duration::from_secs(5),
         }
     }
 }
 
+/// Most connections and waiting sessions of a login that is one device: it needs one, and leaves
+/// some behind when its network fails.
+pub(super) const CONNECTIONS_PER_DEVICE_MAX: usize = 16;
+/// The keep-alive of a client of 3.1.1 that asks for none, in seconds: the longest that can be
+/// asked for, 18 hours.
+pub(super) const KEEP_ALIVE_OF_NONE_SECS: u16 = u16::MAX;
 /// Largest CONNECT, in bytes: a will is a report, so nothing in it needs more.
 pub(super) const CONNECT_BYTES_MAX: u32 = 16 * 1_024;
 /// Longest client id, in bytes; 3.1.1 asks for 23 at least.
@@ -87,6 +102,24 @@ pub(super) const ABSENT_UNIT_BYTES: usize = 64;
 pub(super) const LABELS_KEPT: Duration = Duration::from_millis(250);
 /// Answers of that kind that are remembered, in each of two generations.
 pub(super) const LABELS_KEPT_MAX: usize = 8_192;
+/// Devices of one connection that are looked up at a time for that.
+pub(super) const LABELS_ASKED_MAX: usize = 256;
+/// Lookups of a listener that may read the store at a time, each on a thread of its own.
+pub(super) const LABEL_READS_MAX: usize = 4;
+/// Accepted reports that wait to be copied for those who watch, in bytes; beyond it, one is not
+/// copied.
+pub(super) const MIRROR_INCOMING_BYTES_MAX: usize = 8 * 1_024 * 1_024;
+/// Copies that wait for one connection, in bytes, and for all of them; beyond either, one is
+/// dropped.
+pub(super) const MIRROR_MAIL_BYTES_MAX: usize = 256 * 1_024;
+pub(super) const MIRROR_MAILS_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+/// Connections that may watch more than devices they name: each of them is asked about every
+/// report.
+pub(super) const MIRROR_ANYWHERE_MAX: usize = 256;
+/// Kinds of devices that are remembered to name the topic of a report that came without one, and
+/// for how long.
+pub(super) const MIRROR_KINDS_MAX: usize = 16_384;
+pub(super) const MIRROR_KINDS_KEPT: Duration = Duration::from_secs(10);
 /// Bytes that wait to be written to one client. Beyond it, its socket is not read until it takes some.
 pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
 /// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier read.

@@ -11,6 +11,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, debug_span};
 
@@ -18,12 +19,13 @@ use super::Shared;
 use super::greeting::{NotGreeted, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
 use super::logins::Logins;
+use super::mirror::Mirror;
 use crate::listen;
 use crate::listen::crowd::{Crowd, Guest};
 use crate::listen::patience::Patience;
 use crate::listen::room::{OpenFiles, Room};
 use crate::listen::stopping::stopped;
-use crate::listen::tls::{self, HANDSHAKES_MAX, TlsSource};
+use crate::listen::tls::{Handshakes, TlsSource};
 
 /// A bound MQTT listener.
 #[derive(Debug)]
@@ -81,9 +83,11 @@ impl MqttListener {
     /// Serves until `shutdown` is true, or its sender is gone. Returns when every connection has settled what it handed in and is
     /// closed.
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
-        let Self { listener, shared, tls, files } = self;
+        let Self { listener, mut shared, tls, files } = self;
+        let showing = shared.limits.mirror.then(|| Showing::begin(&shared));
+        shared.mirror = showing.as_ref().map(|showing| Arc::clone(&showing.mirror));
         let (shared, tls) = (Arc::new(shared), tls.as_ref());
-        let places = Places::new(&shared.limits, tls.is_some(), files);
+        let places = Places::new(&shared.limits, files);
         let for_greeting = shutdown.clone();
         shared.intake.attend(true).await;
         tokio::select! {
@@ -95,6 +99,38 @@ impl MqttListener {
         shared.sessions.stop();
         places.all_left().await;
         shared.absent.all_left().await;
+        if let Some(showing) = showing {
+            showing.end().await;
+        }
+    }
+}
+
+/// Copies of reports are shown, on a thread of its own, until this is dropped.
+struct Showing {
+    mirror: Arc<Mirror>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Showing {
+    fn begin(shared: &Shared) -> Self {
+        let mirror = Mirror::of(&shared.engine, &shared.labels, shared.figures.mirror.clone());
+        let shows = Arc::clone(&mirror);
+        Self { mirror, thread: Some(spawn_blocking(move || shows.run())) }
+    }
+
+    async fn end(mut self) {
+        self.mirror.close();
+        if let Some(thread) = self.thread.take()
+            && let Err(error) = thread.await
+        {
+            tracing::error!(%error, "copying reports to subscribers broke off");
+        }
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        self.mirror.close();
     }
 }
 
@@ -106,12 +142,10 @@ struct Places {
 }
 
 impl Places {
-    fn new(limits: &Limits, with_tls: bool, files: OpenFiles) -> Self {
-        let greeting_max =
-            if with_tls { limits.greeting_max.min(HANDSHAKES_MAX) } else { limits.greeting_max };
+    fn new(limits: &Limits, files: OpenFiles) -> Self {
         Self {
             serving: Arc::new(Room::new(limits.connections_max)),
-            greeting: Arc::new(Crowd::new(Room::within(greeting_max, files))),
+            greeting: Arc::new(Crowd::of_greetings(Room::within(limits.greeting_max, files))),
         }
     }
 
@@ -133,13 +167,14 @@ async fn accept_all(
     places: &Places,
     shutdown: &watch::Receiver<bool>,
 ) -> Never {
-    let mut patience = Patience::new("MQTT");
+    let (mut patience, handshakes) = (Patience::new("MQTT"), Handshakes::new());
     loop {
-        let guest = places.greeting.enter_in_turn().await;
         let Some((stream, peer)) = patience.accept(listener).await else {
             shared.figures.accept_errors.inc();
             continue;
         };
+        // Who it is says whether somebody has to leave for it.
+        let guest = places.greeting.enter_in_turn(peer).await;
         let greeting = Greeting {
             deadline: Instant::now() + shared.limits.connect_timeout,
             shared: Arc::clone(shared),
@@ -148,7 +183,8 @@ async fn accept_all(
             shutdown: shutdown.clone(),
         };
         let span = debug_span!("mqtt", %peer);
-        let served = greeting.receive(stream, tls.map(|source| source.load_full()), span.clone());
+        let tls = tls.map(|source| (source.load_full(), handshakes.clone()));
+        let served = greeting.receive(stream, tls, span.clone());
         tokio::spawn(served.instrument(span));
     }
 }
@@ -164,7 +200,7 @@ struct Greeting {
 }
 
 impl Greeting {
-    async fn receive(self, stream: TcpStream, tls: Option<Arc<ServerConfig>>, span: Span) {
+    async fn receive(self, stream: TcpStream, tls: Option<(Arc<ServerConfig>, Handshakes)>, span: Span) {
         if let Err(error) = configure(&stream) {
             tracing::debug!(%error, "a connection was gone at once");
             return;
@@ -172,13 +208,22 @@ impl Greeting {
         match tls {
             None => self.converse(stream, span).await,
             // Boxed so that a connection without TLS takes no room for it.
-            Some(config) => Box::pin(self.converse_in_secret(stream, config, span)).await,
+            Some((config, handshakes)) => {
+                Box::pin(self.converse_in_secret(stream, config, handshakes, span)).await
+            }
         }
     }
 
-    async fn converse_in_secret(mut self, stream: TcpStream, config: Arc<ServerConfig>, span: Span) {
-        let agreed = async { tls::handshake(stream, config).await.map_err(|_| "tls_failed") };
-        match self.in_time(agreed).await {
+    async fn converse_in_secret(
+        mut self,
+        stream: TcpStream,
+        config: Arc<ServerConfig>,
+        handshakes: Handshakes,
+        span: Span,
+    ) {
+        let Self { guest, deadline, shutdown, .. } = &mut self;
+        let agreed = async { handshakes.agree(stream, config, guest).await.map_err(|_| "tls_failed") };
+        match in_time(*deadline, guest, shutdown, agreed).await {
             Ok(stream) => self.converse(stream, span).await,
             Err(result) => self.not_accepted(result),
         }
@@ -195,7 +240,10 @@ impl Greeting {
             place = serving.take();
             place.is_some()
         };
-        let greeted = self.in_time(greet(&mut stream, &shared, has_room)).await;
+        let Self { guest, deadline, shutdown, .. } = &mut self;
+        let mut watched = guest.watch(&mut stream);
+        let greeting = greet(&mut watched, &shared, Some(guest.peer()), has_room);
+        let greeted = in_time(*deadline, guest, shutdown, greeting).await;
         match (greeted, place) {
             (Ok(greeted), Some(place)) => {
                 shared.figures.connects.count("accepted");
@@ -208,21 +256,23 @@ impl Greeting {
         }
     }
 
-    /// Gives up what takes too long, and everything when the listener stops.
-    async fn in_time<T>(
-        &mut self,
-        greeting: impl Future<Output = Result<T, NotGreeted>>,
-    ) -> Result<T, NotGreeted> {
-        tokio::select! {
-            greeted = timeout_at(self.deadline, greeting) => greeted.unwrap_or(Err("timeout")),
-            () = self.guest.shown_out() => Err("shown_out"),
-            () = stopped(&mut self.shutdown) => Err("stopping"),
-        }
-    }
-
     fn not_accepted(&self, result: NotGreeted) {
         self.shared.figures.connects.count(result);
         tracing::debug!(result, "a connection was not accepted");
+    }
+}
+
+/// Gives up what takes too long, and everything when the listener stops.
+async fn in_time<T>(
+    deadline: Instant,
+    guest: &Guest,
+    shutdown: &mut watch::Receiver<bool>,
+    greeting: impl Future<Output = Result<T, NotGreeted>>,
+) -> Result<T, NotGreeted> {
+    tokio::select! {
+        greeted = timeout_at(deadline, greeting) => greeted.unwrap_or(Err("timeout")),
+        () = guest.shown_out() => Err("shown_out"),
+        () = stopped(shutdown) => Err("stopping"),
     }
 }
 

@@ -13,6 +13,8 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use super::limits::{CONNECTIONS_PER_DEVICE_MAX, Limits};
+
 /// So many wrong logins in a second, and so many at once, are refused at once, as a fleet with an old password may make them. The
 /// others wait: who tries passwords gets to try few.
 const WRONG_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
@@ -129,6 +131,17 @@ impl Logins {
         Ok(())
     }
 
+    /// How many connections and waiting sessions somebody may have.
+    pub(super) fn connections_max(&self, known_as: &KnownAs, limits: &Limits) -> usize {
+        let all = limits.connections_max;
+        let beside_others = if self.by_username.len() > 1 { all - all / 4 } else { all };
+        let most = limits.connections_per_login_max.min(beside_others);
+        match known_as.login {
+            Login::Device(_) => most.min(CONNECTIONS_PER_DEVICE_MAX),
+            Login::Prefix(_) | Login::Label { .. } | Login::Admin => most,
+        }
+    }
+
     /// Who gave these credentials; takes the same time for a username that is not known.
     pub(super) fn find(&self, credentials: &Credentials) -> Option<Arc<KnownAs>> {
         let given: [u8; 32] = Sha256::digest(&credentials.password).into();
@@ -172,6 +185,23 @@ mod tests {
         let logins = logins();
         let waits = (0..=WRONG_AT_ONCE.get()).map(|_| logins.wrong_again());
         assert_eq!(waits.filter(|wait| wait.is_zero()).count(), WRONG_AT_ONCE.get() as usize);
+    }
+
+    #[test]
+    fn no_login_takes_every_place() {
+        let of = |username: &str, logins: &Logins, connections_max, connections_per_login_max| {
+            let limits = Limits { connections_max, connections_per_login_max, ..Limits::default() };
+            let password = b"secret".to_vec();
+            let known_as = logins.find(&Credentials { username: username.into(), password }).expect("known");
+            logins.connections_max(&known_as, &limits)
+        };
+        let mut logins = logins();
+        assert_eq!(of("ops", &logins, 50, 100), 50, "there is nobody else");
+        let device = Login::Device(DeviceId::new("0xA").expect("an id"));
+        logins.add("one", Sha256::digest("secret").into(), device).expect("a new name");
+        assert_eq!(of("ops", &logins, 50, 100), 38);
+        assert_eq!(of("ops", &logins, 50, 20), 20);
+        assert_eq!((of("one", &logins, 50, 20), of("one", &logins, 50, 9)), (16, 9));
     }
 
     #[test]

@@ -82,6 +82,8 @@ impl Client {
             max_packet_size: Some(limits.packet_bytes_max),
             assigned_client_id: terms.assigned_id.clone().map(Into::into),
             topic_alias_max: TOPIC_ALIASES_MAX,
+            // RETAIN is taken without effect: nothing is ever kept for later subscribers.
+            retain_available: false,
             server_keepalive_sec: terms.keep_alive,
             subscription_identifiers_available: false,
             shared_subscription_available: false,
@@ -143,6 +145,7 @@ impl Client {
         self,
         packet_id: std::num::NonZeroU16,
         granted: impl Iterator<Item = Granted>,
+        reason: Option<&str>,
         out: &mut BytesMut,
     ) -> Result<(), Violation> {
         match self.version {
@@ -165,7 +168,7 @@ impl Client {
                 let ack = v5::SubscribeAck {
                     packet_id,
                     properties: Vec::new(),
-                    reason_string: None,
+                    reason_string: reason.filter(|_| self.wants_reasons).map(Into::into),
                     status: status.collect(),
                 };
                 self.packet_v5(v5::Packet::SubscribeAck(ack), out)
@@ -208,6 +211,35 @@ fn reason_code(problem: &Problem) -> u8 {
         NOT_ALLOWED => code::NOT_AUTHORIZED,
         _ => code::PAYLOAD_FORMAT_INVALID,
     }
+}
+
+/// How large a PUBLISH of QoS 0 is at most that has so much in it, in bytes.
+const COPY_HEAD_BYTES_MAX: usize = 1 + 4 + 2 + 1;
+
+/// A PUBLISH of QoS 0 with this payload, if the client takes one of that size: whether it does.
+pub(super) fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesMut) -> bool {
+    let Client { version, packet_bytes_max, .. } = client;
+    let bytes_max = COPY_HEAD_BYTES_MAX + topic.len() + payload.len();
+    if packet_bytes_max != 0 && bytes_max > packet_bytes_max as usize {
+        return false;
+    }
+    let properties: &[u8] = match version {
+        Version::V311 => &[],
+        Version::V5 => &[0],
+    };
+    let mut length = 2 + topic.len() + properties.len() + payload.len();
+    out.reserve(bytes_max);
+    out.put_u8(0x30);
+    while length >= 128 {
+        out.put_u8((length % 128) as u8 | 0x80);
+        length /= 128;
+    }
+    out.put_u8(length as u8);
+    out.put_u16(topic.len() as u16);
+    out.put_slice(topic.as_bytes());
+    out.put_slice(properties);
+    out.put_slice(payload);
+    true
 }
 
 pub(super) fn pong(out: &mut BytesMut) {
@@ -325,6 +357,34 @@ mod tests {
             client.pubcomp(7, false, &mut out);
             assert_eq!(&out[..], expect, "{client:?}");
         }
+    }
+
+    #[test]
+    fn a_connack_tells_what_there_is_and_what_not() {
+        let mut out = BytesMut::new();
+        V5.accept(&Terms::default(), &Limits::default(), &mut out).expect("it fits");
+        let (packet, _) = v5::Codec::default().decode(&mut out).expect("readable").expect("whole");
+        let v5::Packet::ConnectAck(ack) = packet else { panic!("{packet:?}") };
+        assert_eq!(ack.max_qos, QoS::ExactlyOnce);
+        assert!(ack.wildcard_subscription_available && !ack.retain_available);
+        assert!(!ack.subscription_identifiers_available && !ack.shared_subscription_available);
+    }
+
+    #[test]
+    fn a_copy_is_a_publish_that_a_client_reads() {
+        for bytes in [0, 1, 100, 130, 20_000] {
+            let payload = vec![b'1'; bytes];
+            let mut out = BytesMut::new();
+            assert!(copy(V5, "dev/lock/0xA/state", &payload, &mut out));
+            let (packet, _) = v5::Codec::default().decode(&mut out).expect("readable").expect("whole");
+            let v5::Packet::Publish(publish) = packet else { panic!("{packet:?}") };
+            assert_eq!((&*publish.topic, &publish.payload[..]), ("dev/lock/0xA/state", &payload[..]));
+            assert!(out.is_empty() && publish.qos == QoS::AtMostOnce);
+        }
+        let mut out = BytesMut::new();
+        assert!(copy(V311, "t", b"1", &mut out));
+        assert_eq!(&out[..], b"\x30\x04\0\x01t1");
+        assert!(!copy(Client { packet_bytes_max: 100, ..V5 }, "t", &[b'1'; 100], &mut out));
     }
 
     #[test]

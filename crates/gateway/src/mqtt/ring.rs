@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use base::Problem;
+use base::{DeviceId, Problem};
 use engine::intake::{NotAccepting, Received, Slice};
 use engine::{Intake, Outcome, Pending, Report};
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::limits::{REPORT_BYTES, UNACKNOWLEDGED_BYTES_MAX};
+use crate::decode::beginning;
 
 type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;
 
@@ -40,6 +41,16 @@ struct Receipts {
     of: Vec<Receipt>,
     /// What the slice holds of what was received.
     bytes: usize,
+    /// The topics of those that nobody can be found to have sent, by their place in the slice.
+    refused_topics: Vec<(u32, Box<str>)>,
+}
+
+/// Why a publish was refused, and what is known of who sent it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) device: Option<&'a DeviceId>,
+    pub(super) topic: Option<&'a str>,
 }
 
 /// What the sender of a publish will be told.
@@ -67,6 +78,11 @@ pub(super) struct Settled {
 }
 
 impl Arrivals {
+    /// Of the connection with this number.
+    pub(super) fn of(connection: u64) -> Self {
+        Self { slice: Slice::from_source(connection), receipts: Receipts::default() }
+    }
+
     /// Adds a publish, decoded and allowed or not.
     pub(super) fn push(
         &mut self,
@@ -78,7 +94,11 @@ impl Arrivals {
         self.receipts.bytes += received.payload.len() + received.topic.map_or(0, str::len);
         match decoded {
             Ok(report) => self.slice.push(report, received),
-            Err(problem) => self.slice.push_refused(problem, received),
+            Err(problem) => {
+                let topic = beginning(received.topic.unwrap_or_default());
+                self.receipts.refused_topics.push((self.slice.len() as u32, topic.into()));
+                self.slice.push_refused(problem, received);
+            }
         }
     }
 
@@ -186,17 +206,22 @@ impl Settled {
     }
 
     /// The receipts in order, each with why its report was refused.
-    pub(super) fn receipts(&self) -> impl Iterator<Item = (Receipt, Option<&Problem>)> {
+    pub(super) fn receipts(&self) -> impl Iterator<Item = (Receipt, Option<Refused<'_>>)> {
         let mut rejected = self.outcome.rejected.iter().peekable();
+        let mut topics = self.receipts.refused_topics.iter().peekable();
         let mut index = 0;
         self.receipts.of.iter().map(move |receipt| {
             if receipt.wants == Wants::PubRecAgain {
                 return (*receipt, None);
             }
-            let problem =
-                rejected.next_if(|rejection| rejection.index == index).map(|rejection| &rejection.problem);
+            let topic = topics.next_if(|(of, _)| *of == index).map(|(_, topic)| &**topic);
+            let refused = rejected.next_if(|rejection| rejection.index == index).map(|rejection| Refused {
+                problem: &rejection.problem,
+                device: rejection.device.as_ref(),
+                topic,
+            });
             index += 1;
-            (*receipt, problem)
+            (*receipt, refused)
         })
     }
 }
@@ -221,13 +246,17 @@ mod tests {
         ];
         let of = receipts.map(|(packet_id, wants)| Receipt { packet_id, wants }).into();
         let settled = Settled {
-            receipts: Receipts { of, bytes: 0 },
+            receipts: Receipts { of, bytes: 0, refused_topics: vec![(3, "t".into())] },
             outcome: Outcome { accepted: 3, rejected: vec![rejection(0, "a"), rejection(3, "b")] },
         };
         let told: Vec<_> = settled
             .receipts()
-            .map(|(receipt, problem)| (receipt.packet_id, problem.map_or("", |problem| problem.code)))
+            .map(|(receipt, refused)| {
+                let told = refused.map(|refused| (refused.problem.code, refused.topic));
+                (receipt.packet_id, told)
+            })
             .collect();
-        assert_eq!(told, [(1, "a"), (2, ""), (0, ""), (2, ""), (5, "b"), (6, "")]);
+        let (a, b) = (Some(("a", None)), Some(("b", Some("t"))));
+        assert_eq!(told, [(1, a), (2, None), (0, None), (2, None), (5, b), (6, None)]);
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! A newcomer closes the older connection and waits until that one has handed in its last report and its will, so that
 //! what the client said first stays first. Then it gets the session, if that goes on. Client ids of different logins are
-//! different clients, so that no login can push out another's devices.
+//! different clients, so that no login can push out another's devices. A login has so many seats;
+//! beyond that its own oldest one is
+//! given up for a newcomer of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -27,6 +29,11 @@ type Name = (u32, Arc<str>);
 #[derive(Debug, Default)]
 struct Table {
     by_name: HashMap<Name, Entry>,
+    /// The seats of each login, oldest first, without those that must leave.
+    by_login: HashMap<u32, BTreeMap<u64, Arc<str>>>,
+    /// Who waits for the end of a connection that was told to leave before: the senders are dropped
+    /// at its end.
+    waiting: HashMap<u64, oneshot::Sender<Kept>>,
     entered: u64,
     stopping: bool,
 }
@@ -34,7 +41,18 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     number: u64,
-    end: oneshot::Sender<Order>,
+    /// `None` once it was told to leave.
+    end: Option<oneshot::Sender<Order>>,
+}
+
+/// A connection that has its seat.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) seat: Seat,
+    /// The session that it goes on with.
+    pub(super) kept: Option<Kept>,
+    /// An older one of its login was told to leave.
+    pub(super) another_leaves: bool,
 }
 
 /// Tells a connection to end, or an absent client's session to stop waiting.
@@ -45,6 +63,8 @@ enum Order {
         clean_start: bool,
         heir: oneshot::Sender<Kept>,
     },
+    /// Its login has another one in its place.
+    Outnumbered,
     Stop,
 }
 
@@ -59,25 +79,33 @@ pub(super) struct Seat {
 }
 
 impl Sessions {
-    /// Enters a connection. Resolves when an older one with the same client id has ended, with the session that it left
-    /// behind; `None` if the listener stops. With `clean_start` no session is left behind.
+    /// Enters a connection of a login that may have so many. Resolves when an older one with the
+    /// same client id has ended, with the
+    /// session that it left behind; `None` if the listener stops. With `clean_start` no session is
+    /// left behind.
     pub(super) async fn enter(
         self: &Arc<Self>,
         login: u32,
         client_id: &str,
         clean_start: bool,
-    ) -> Option<(Seat, Option<Kept>)> {
-        let (seat, older) = self.take_seat(login, client_id)?;
-        let Some(entry) = older else { return Some((seat, None)) };
-        let (heir, inherited) = oneshot::channel();
-        // If it has ended already, the order comes back and its sender is dropped with it.
-        drop(entry.end.send(Order::TakenOver { clean_start, heir }));
-        // An older one without a session to leave behind drops the sender at its end.
-        let kept = inherited.await.ok().filter(|_| !clean_start);
-        Some((seat, kept))
+        seats_max: usize,
+    ) -> Option<Entered> {
+        let (seat, inherited, another_leaves) = self.take_seat(login, client_id, clean_start, seats_max)?;
+        let kept = match inherited {
+            // An older one without a session to leave behind drops the sender at its end.
+            Some(inherited) => inherited.await.ok().filter(|_| !clean_start),
+            None => None,
+        };
+        Some(Entered { seat, kept, another_leaves })
     }
 
-    fn take_seat(self: &Arc<Self>, login: u32, client_id: &str) -> Option<(Seat, Option<Entry>)> {
+    fn take_seat(
+        self: &Arc<Self>,
+        login: u32,
+        client_id: &str,
+        clean_start: bool,
+        seats_max: usize,
+    ) -> Option<(Seat, Option<oneshot::Receiver<Kept>>, bool)> {
         let (end, orders) = oneshot::channel();
         let mut table = self.table();
         if table.stopping {
@@ -86,8 +114,14 @@ impl Sessions {
         table.entered += 1;
         let number = table.entered;
         let name: Name = (login, Arc::from(client_id));
-        let older = table.by_name.insert(name.clone(), Entry { number, end });
-        Some((Seat { sessions: Arc::clone(self), name, number, orders, order: None }, older))
+        let older = table.by_name.insert(name.clone(), Entry { number, end: Some(end) });
+        let inherited = older.map(|older| table.take_over(login, older, clean_start));
+        let another_leaves = table.count_in(number, &name, seats_max);
+        Some((
+            Seat { sessions: Arc::clone(self), name, number, orders, order: None },
+            inherited,
+            another_leaves,
+        ))
     }
 
     /// Tells every connection to end and lets no other in.
@@ -97,9 +131,9 @@ impl Sessions {
             table.stopping = true;
             std::mem::take(&mut table.by_name)
         };
-        for entry in all.into_values() {
+        for end in all.into_values().filter_map(|entry| entry.end) {
             // A connection that has ended by itself needs no order.
-            drop(entry.end.send(Order::Stop));
+            drop(end.send(Order::Stop));
         }
     }
 
@@ -108,7 +142,53 @@ impl Sessions {
     }
 }
 
+impl Table {
+    /// Has the older connection end: what it leaves behind.
+    fn take_over(&mut self, login: u32, older: Entry, clean_start: bool) -> oneshot::Receiver<Kept> {
+        let (heir, inherited) = oneshot::channel();
+        match older.end {
+            // If it has ended already, the order comes back and its sender is dropped with it.
+            Some(end) => drop(end.send(Order::TakenOver { clean_start, heir })),
+            None => drop(self.waiting.insert(older.number, heir)),
+        }
+        self.count_out(older.number, login);
+        inherited
+    }
+
+    /// Counts a new seat; where its login has more than it may, its oldest one is told to leave.
+    fn count_in(&mut self, number: u64, (login, client_id): &Name, seats_max: usize) -> bool {
+        if seats_max == usize::MAX {
+            return false;
+        }
+        let of_login = self.by_login.entry(*login).or_default();
+        of_login.insert(number, Arc::clone(client_id));
+        if of_login.len() <= seats_max.max(1) {
+            return false;
+        }
+        let Some((_, oldest)) = of_login.pop_first() else { return false };
+        let entry = self.by_name.get_mut(&(*login, oldest));
+        if let Some(end) = entry.and_then(|entry| entry.end.take()) {
+            // One that has ended by itself needs no order.
+            drop(end.send(Order::Outnumbered));
+        }
+        true
+    }
+
+    fn count_out(&mut self, number: u64, login: u32) {
+        let Some(of_login) = self.by_login.get_mut(&login) else { return };
+        of_login.remove(&number);
+        if of_login.is_empty() {
+            self.by_login.remove(&login);
+        }
+    }
+}
+
 impl Seat {
+    /// No other connection of this listener had it.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn client_id(&self) -> &str {
         &self.name.1
     }
@@ -124,6 +204,7 @@ impl Seat {
         }
         match self.order {
             Some(Order::TakenOver { clean_start, .. }) => Poll::Ready(Ending::TakenOver { clean_start }),
+            Some(Order::Outnumbered) => Poll::Ready(Ending::Outnumbered),
             Some(Order::Stop) | None => Poll::Ready(Ending::Stopping),
         }
     }
@@ -142,6 +223,8 @@ impl Drop for Seat {
         if table.by_name.get(&self.name).is_some_and(|entry| entry.number == self.number) {
             table.by_name.remove(&self.name);
         }
+        table.count_out(self.number, self.name.0);
+        table.waiting.remove(&self.number);
     }
 }
 
@@ -151,51 +234,57 @@ mod tests {
 
     use super::*;
 
+    const MANY: usize = 100;
+
+    async fn entered(sessions: &Arc<Sessions>, login: u32, client_id: &str) -> Seat {
+        sessions.enter(login, client_id, true, MANY).await.expect("a seat").seat
+    }
+
     #[tokio::test]
     async fn a_newcomer_waits_for_the_end_of_the_older_connection() {
         let sessions = Arc::new(Sessions::default());
-        let mut first = sessions.enter(0, "a", true).await.expect("a seat").0;
+        let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
-            async move { sessions.enter(0, "a", false).await }
+            async move { sessions.enter(0, "a", false, MANY).await }
         });
         assert_eq!(poll_fn(|cx| first.poll_order(cx)).await, Ending::TakenOver { clean_start: false });
         assert!(!newcomer.is_finished());
         drop(first);
-        let (_seat, kept) = newcomer.await.expect("no panic").expect("a seat");
-        assert!(kept.is_none());
+        assert!(newcomer.await.expect("no panic").expect("a seat").kept.is_none());
     }
 
     #[tokio::test]
     async fn leaving_late_does_not_remove_the_newcomer() {
         let sessions = Arc::new(Sessions::default());
-        let older = sessions.take_seat(0, "a").expect("a seat").0;
-        let (newer, _entry) = sessions.take_seat(0, "a").expect("a seat");
+        let older = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
+        let newer = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
         drop(older);
         assert_eq!(sessions.table().by_name.len(), 1);
         drop(newer);
-        assert!(sessions.table().by_name.is_empty());
+        let table = sessions.table();
+        assert!(table.by_name.is_empty() && table.by_login.is_empty() && table.waiting.is_empty());
     }
 
     #[tokio::test]
     async fn stopping_ends_all_and_lets_nobody_in() {
         let sessions = Arc::new(Sessions::default());
-        let mut seat = sessions.enter(0, "a", true).await.expect("a seat").0;
+        let mut seat = entered(&sessions, 0, "a").await;
         sessions.stop();
         assert_eq!(poll_fn(|cx| seat.poll_order(cx)).await, Ending::Stopping);
-        assert!(sessions.enter(0, "b", true).await.is_none());
+        assert!(sessions.enter(0, "b", true, MANY).await.is_none());
     }
 
     async fn handed_over(clean_start: bool) -> Option<Kept> {
         let sessions = Arc::new(Sessions::default());
-        let mut first = sessions.enter(0, "a", false).await.expect("a seat").0;
+        let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
-            async move { sessions.enter(0, "a", clean_start).await }
+            async move { sessions.enter(0, "a", clean_start, MANY).await }
         });
         poll_fn(|cx| first.poll_order(cx)).await;
         first.hand_over(Kept::default());
-        newcomer.await.expect("no panic").expect("a seat").1
+        newcomer.await.expect("no panic").expect("a seat").kept
     }
 
     #[tokio::test]
@@ -207,8 +296,44 @@ mod tests {
     #[tokio::test]
     async fn logins_do_not_share_client_ids() {
         let sessions = Arc::new(Sessions::default());
-        let _one = sessions.enter(1, "a", false).await.expect("a seat");
-        let (_other, older) = sessions.take_seat(2, "a").expect("a seat");
-        assert!(older.is_none());
+        let _one = entered(&sessions, 1, "a").await;
+        let (_other, inherited, _) = sessions.take_seat(2, "a", true, MANY).expect("a seat");
+        assert!(inherited.is_none());
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_a_login_leaves_when_it_has_too_many() {
+        let sessions = Arc::new(Sessions::default());
+        let mut other = entered(&sessions, 2, "x").await;
+        let mut seats = Vec::new();
+        for client_id in ["a", "b", "a", "c", "d"] {
+            let entered = sessions.take_seat(1, client_id, true, 2).expect("a seat");
+            seats.push((entered.0, entered.2));
+        }
+        let left: Vec<_> = seats.iter().map(|(_, another_leaves)| *another_leaves).collect();
+        assert_eq!(left, [false, false, false, true, true], "a client id that comes again is one seat");
+        let mut told = Vec::new();
+        for (seat, _) in &mut seats {
+            told.push(poll_fn(|cx| Poll::Ready(seat.poll_order(cx))).await);
+        }
+        let taken_over = Poll::Ready(Ending::TakenOver { clean_start: true });
+        let outnumbered = Poll::Ready(Ending::Outnumbered);
+        assert_eq!(told, [taken_over, outnumbered, outnumbered, Poll::Pending, Poll::Pending]);
+        assert_eq!(poll_fn(|cx| Poll::Ready(other.poll_order(cx))).await, Poll::Pending);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_had_to_leave_comes_back_behind_its_own_end() {
+        let sessions = Arc::new(Sessions::default());
+        let leaving = sessions.take_seat(1, "a", true, 1).expect("a seat").0;
+        let _newer = sessions.take_seat(1, "b", true, 1).expect("a seat").0;
+        let again = tokio::spawn({
+            let sessions = Arc::clone(&sessions);
+            async move { sessions.enter(1, "a", true, 1).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!again.is_finished());
+        drop(leaving);
+        assert!(again.await.expect("no panic").is_some());
     }
 }

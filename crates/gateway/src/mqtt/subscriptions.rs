@@ -1,4 +1,5 @@
-//! What one connection has subscribed to. Nothing is routed from one connection to another: only the server publishes.
+//! What one connection has subscribed to. Only the server publishes; copies of accepted reports are for
+//! `mirror.rs`.
 
 use rmqtt_codec::types::QoS;
 
@@ -57,6 +58,10 @@ impl Subscriptions {
         self.0.len() < before
     }
 
+    pub(super) fn filters(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|known| &*known.filter)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -87,6 +92,7 @@ mod tests {
         assert!(subscriptions.remove("a"));
         assert!(!subscriptions.remove("a"));
         assert_eq!(subscriptions.add("c", QoS::AtMostOnce, 2), Granted::Qos(QoS::AtMostOnce));
+        assert!(subscriptions.filters().eq(["b/#", "c"]));
     }
 
     #[test]

@@ -3,29 +3,36 @@
 //! All reports of one [`Talk::receive`] are handed in as one slice. Nothing is taken that there is no room for: what does not fit
 //! waits in `unread`, and then no more is received.
 
-use std::num::NonZeroU16;
+mod asking;
+mod subscribing;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use base::limits::SLICE_REPORTS_MAX;
-use base::{Problem, hash};
+use base::{DeviceId, Problem, hash};
 use bytes::BytesMut;
 use engine::intake::{NotAccepting, Received};
+use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
 use super::absence::Kept;
-use super::access::Access;
+use super::access::{Access, Unknown};
 use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
 use super::handshakes::{Begun, Handshakes, Released};
+use super::labels::Answers;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
+use super::mirror::Watcher;
 use super::reply::{self, Client};
-use super::ring::{Arrivals, Receipt, Ring, Wants};
-use super::subscriptions::{Granted, Subscriptions};
+use super::ring::{Arrivals, Receipt, Refused, Ring, Wants};
+use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
 use super::{Shared, Version};
 use crate::decode::{self, Rules};
+use crate::figures::Sender;
 
 /// The conversation with one client.
 pub(super) struct Talk {
@@ -45,6 +52,39 @@ pub(super) struct Talk {
     counted: Counted,
     /// A packet was used since somebody asked.
     used_packet: bool,
+    who: Who,
+    /// Labels of devices are looked up before the packet that is held back can be used.
+    asking: Option<Box<Asking>>,
+    /// If it receives reports.
+    watcher: Option<Arc<Watcher>>,
+}
+
+/// What is asked about labels, or was answered for the packet that was held back.
+enum Asking {
+    Asks(BoxFuture<'static, Result<Answers, NotAccepting>>),
+    Answered(Answers),
+}
+
+/// Whose connection it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Who {
+    /// No other connection of the listener has it.
+    pub(super) number: u64,
+    /// `None` where it came over no socket.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// Why a packet is not used.
+enum Stop {
+    Ends(Ending),
+    /// The labels of these devices have to be known first.
+    Asks(Vec<DeviceId>),
+}
+
+impl<E: Into<Ending>> From<E> for Stop {
+    fn from(ending: E) -> Self {
+        Self::Ends(ending.into())
+    }
 }
 
 /// What this connection counts for in what all of them hold, in bytes.
@@ -56,13 +96,13 @@ struct Counted {
 
 impl Talk {
     /// With the session that the client goes on with.
-    pub(super) fn new(shared: Arc<Shared>, client: Client, access: Access, kept: Kept) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, client: Client, who: Who, access: Access, kept: Kept) -> Self {
         let figures = &shared.figures;
         let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), figures.unacknowledged.clone());
         let Kept { subscriptions, handshakes } = kept;
         figures.subscriptions.inc_by(subscriptions.len() as i64);
         figures.unreleased.inc_by(handshakes.len() as i64);
-        Self {
+        let mut talk = Self {
             shared,
             client,
             access,
@@ -75,7 +115,12 @@ impl Talk {
             aliases: Aliases::default(),
             counted: Counted::default(),
             used_packet: false,
-        }
+            who,
+            asking: None,
+            watcher: None,
+        };
+        talk.watch_again();
+        talk
     }
 
     /// Goes on behind the CONNECT: with what was received behind it, and with the CONNACK in `out`.
@@ -86,6 +131,11 @@ impl Talk {
         self
     }
 
+    /// Where the client is; `None` if it came over no socket.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.who.peer
+    }
+
     /// Whether more may be received. If not, it is because reports are under way or because the client does not take what we
     /// say; either wakes who polls for it.
     pub(super) fn has_room(&self) -> bool {
@@ -94,7 +144,7 @@ impl Talk {
 
     /// Whether it is we who do not listen.
     pub(super) fn waits_for_engine(&self) -> bool {
-        self.ring.room() == 0 || self.shared.held.is_full()
+        self.ring.room() == 0 || self.is_asking() || self.shared.held.is_full()
     }
 
     /// Whether a packet has begun that is not all there.
@@ -159,9 +209,10 @@ impl Talk {
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
         let rules = Rules::of(&self.shared.engine);
         let reports_max = self.ring.room().min(SLICE_REPORTS_MAX);
-        let mut arrivals = Arrivals::default();
+        let mut arrivals = Arrivals::of(self.who.number);
         let mut used = 0;
         self.held_back = false;
+        let answers = self.take_answers();
         let result = loop {
             if arrivals.len() >= reports_max || self.out.len() >= OUT_BYTES_MAX {
                 self.held_back = true;
@@ -172,22 +223,23 @@ impl Talk {
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(violation.into()),
             };
+            match self.use_packet(packet, &mut arrivals, (rules, &answers)) {
+                Ok(()) => {}
+                Err(Stop::Ends(ending)) => break Err(ending),
+                Err(Stop::Asks(devices)) => {
+                    self.held_back = true;
+                    self.ask(devices, &bytes[used + packet.bytes.len()..]);
+                    break Ok(());
+                }
+            }
             used += packet.bytes.len();
             self.used_packet = true;
-            if let Err(ending) = self.use_packet(packet, &mut arrivals, rules) {
-                break Err(ending);
-            }
         };
         self.ring.hand_in(&self.shared.intake, arrivals);
         (used, result)
     }
 
-    fn use_packet(
-        &mut self,
-        packet: Packet<'_>,
-        arrivals: &mut Arrivals,
-        rules: Rules,
-    ) -> Result<(), Ending> {
+    fn use_packet(&mut self, packet: Packet<'_>, arrivals: &mut Arrivals, rules: Rules) -> Result<(), Stop> {
         if packet.is_publish() {
             return self.publish(packet, arrivals, rules);
         }
@@ -196,19 +248,28 @@ impl Talk {
         }
         match control::read(self.client.version, packet)? {
             Control::Ping => reply::pong(&mut self.out),
-            Control::Subscribe { packet_id, filters } => self.subscribe(packet_id, &filters)?,
+            Control::Subscribe { packet_id, filters } => self.subscribe(packet_id, &filters, answers)?,
             Control::Unsubscribe { packet_id, filters } => self.unsubscribe(packet_id, &filters)?,
             Control::Goodbye { with_will, session_expiry_secs } => {
-                return Err(Ending::Goodbye { with_will, session_expiry_secs });
+                return Err(Ending::Goodbye { with_will, session_expiry_secs }.into());
             }
         }
         Ok(())
     }
 
-    fn publish(&mut self, packet: Packet<'_>, arrivals: &mut Arrivals, rules: Rules) -> Result<(), Ending> {
+    fn publish(
+        &mut self,
+        packet: Packet<'_>,
+        arrivals: &mut Arrivals,
+        (rules, answers): (Rules, &Answers),
+    ) -> Result<(), Stop> {
         let publish = wire::publish(self.client.version, packet)?;
         let handshakes_max = self.handshakes_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
+        let decoded = decode::publish(topic, publish.payload, publish.id, rules);
+        let known = self.shared.known(answers);
+        let allowed =
+            self.access.publish(topic, decoded, known).map_err(|Unknown(device)| Stop::Asks(vec![device]))?;
         let wants = match publish.qos {
             QoS::AtMostOnce => Wants::Nothing,
             QoS::AtLeastOnce => Wants::PubAck,
@@ -228,8 +289,6 @@ impl Talk {
                 Wants::PubRec
             }
         };
-        let decoded = decode::publish(topic, publish.payload, publish.id, rules);
-        let allowed = self.access.publish(topic, decoded, self.shared.registered())?;
         let received = Received { payload: publish.payload, topic: Some(topic) };
         arrivals.push(allowed, received, Receipt { packet_id: publish.packet_id, wants });
         Ok(())
@@ -248,31 +307,6 @@ impl Talk {
         Ok(())
     }
 
-    fn subscribe(&mut self, packet_id: NonZeroU16, filters: &[(String, QoS)]) -> Result<(), Ending> {
-        let before = self.subscriptions.len();
-        let granted: Result<Vec<_>, _> =
-            filters.iter().map(|(filter, qos)| self.subscribe_to(filter, *qos)).collect();
-        self.shared.figures.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
-        Ok(self.client.suback(packet_id, granted?.into_iter(), &mut self.out)?)
-    }
-
-    fn subscribe_to(&mut self, filter: &str, qos: QoS) -> Result<Granted, NotAccepting> {
-        if let Some(refusal) = Subscriptions::refusal(filter) {
-            return Ok(refusal);
-        }
-        if !self.access.subscribe(filter, self.shared.registered())? {
-            return Ok(Granted::NotAuthorized);
-        }
-        Ok(self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max))
-    }
-
-    fn unsubscribe(&mut self, packet_id: NonZeroU16, filters: &[String]) -> Result<(), Violation> {
-        let before = self.subscriptions.len();
-        let removed: Vec<_> = filters.iter().map(|filter| self.subscriptions.remove(filter)).collect();
-        self.shared.figures.subscriptions.dec_by((before - self.subscriptions.len()) as i64);
-        self.client.unsuback(packet_id, removed.into_iter(), &mut self.out)
-    }
-
     /// Writes the acknowledgements of everything that has become durable, in order. The client's id is for the log.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>, client_id: &str) -> Result<(), NotAccepting> {
         while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
@@ -281,13 +315,14 @@ impl Talk {
             let figures = &shared.figures;
             figures.reports.accepted(settled.accepted().into());
             let mut acks = 0;
-            for (receipt, problem) in settled.receipts() {
-                if let Some(problem) = problem {
-                    let packet_id = receipt.packet_id;
-                    figures.reports.refused(problem, format_args!("{client_id}, packet {packet_id}"));
+            for (receipt, refused) in settled.receipts() {
+                if let Some(Refused { problem, device, topic }) = refused {
+                    let (login, peer) = (self.access.username(), self.who.peer);
+                    let sender = Sender { device, topic, login, client: client_id, peer };
+                    figures.reports.refused_from(problem, sender);
                 }
                 acks += u64::from(receipt.wants != Wants::Nothing);
-                self.answer(receipt, problem);
+                self.answer(receipt, refused.map(|refused| refused.problem));
             }
             figures.acks.inc_by(acks);
             let behind = if self.held_back { self.unread.capacity() } else { 0 };
@@ -329,6 +364,7 @@ impl Talk {
     /// What of the session outlives the connection.
     pub(super) fn leave(&mut self) -> Kept {
         self.uncount();
+        self.watch_no_more();
         Kept {
             subscriptions: std::mem::take(&mut self.subscriptions),
             handshakes: std::mem::take(&mut self.handshakes).durable(),
@@ -353,5 +389,6 @@ impl Drop for Talk {
     fn drop(&mut self) {
         self.count_as(Counted::default());
         self.uncount();
+        self.watch_no_more();
     }
 }

@@ -2,15 +2,21 @@
 //!
 //! With MQTT 5 it may wait, so that a client that is soon back is not told of as lost.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use base::Problem;
 use bytes::Bytes;
+use engine::Report;
 use engine::intake::{NotAccepting, Received, Slice};
 
 use super::Shared;
-use super::access::Access;
+use super::access::{Access, Unknown};
 use super::ending::Ending;
-use crate::decode::{self, Rules};
+use super::labels::Answers;
+use crate::decode::{self, Rules, beginning};
+use crate::figures::Sender;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Will {
@@ -20,6 +26,14 @@ pub(super) struct Will {
     pub(super) id: Option<String>,
     /// How long it waits for the client's return, in seconds.
     pub(super) delay_secs: u32,
+}
+
+/// Whose will it is.
+#[derive(Clone, Copy)]
+pub(super) struct Testator<'a> {
+    pub(super) access: &'a Access,
+    pub(super) client: &'a str,
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// What becomes of a will when its connection ends.
@@ -46,17 +60,10 @@ impl Will {
     }
 
     /// Takes it for a publish of its client; returns when that is durable, or refused and kept.
-    pub(super) async fn apply(
-        &self,
-        access: &Access,
-        client_id: &str,
-        shared: &Shared,
-    ) -> Result<(), NotAccepting> {
+    pub(super) async fn apply(&self, of: Testator<'_>, shared: &Shared) -> Result<(), NotAccepting> {
         let mut slice = Slice::new();
         let received = Received { payload: &self.payload, topic: Some(&self.topic) };
-        let decoded =
-            decode::publish(&self.topic, &self.payload, self.id.as_deref(), Rules::of(&shared.engine));
-        match access.publish(&self.topic, decoded, shared.registered())? {
+        match self.allowed(of.access, shared).await? {
             Ok(report) => slice.push(report, received),
             Err(problem) => slice.push_refused(problem, received),
         }
@@ -64,10 +71,35 @@ impl Will {
         let figures = &shared.figures;
         figures.reports.accepted(outcome.accepted.into());
         for rejection in &outcome.rejected {
-            figures.reports.refused(&rejection.problem, format_args!("the will of {client_id}"));
+            let (device, topic) = (rejection.device.as_ref(), Some(beginning(&self.topic)));
+            let Testator { access, client, peer } = of;
+            let sender = Sender { device, topic, login: access.username(), client, peer };
+            figures.reports.refused_from(&rejection.problem, sender);
         }
         figures.wills.count(if outcome.rejected.is_empty() { "accepted" } else { "refused" });
         Ok(())
+    }
+
+    /// The report that it is, if its client may make it.
+    async fn allowed(
+        &self,
+        access: &Access,
+        shared: &Shared,
+    ) -> Result<Result<Report, Problem>, NotAccepting> {
+        let mut answers = Answers::new();
+        loop {
+            let rules = Rules::of(&shared.engine);
+            let decoded = decode::publish(&self.topic, &self.payload, self.id.as_deref(), rules);
+            match (access.publish(&self.topic, decoded, shared.known(&answers)), access.label()) {
+                (Ok(allowed), _) => return Ok(allowed),
+                (Err(Unknown(device)), Some(label)) if answers.is_empty() => {
+                    let labels = Arc::clone(&shared.labels);
+                    answers = labels.look_up(shared.engine.clone(), label, vec![device]).await?;
+                }
+                // What is asked for is answered, and nobody else is asked about.
+                (Err(_), _) => return Err(NotAccepting),
+            }
+        }
     }
 }
 

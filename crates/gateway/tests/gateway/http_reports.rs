@@ -13,7 +13,7 @@ const NDJSON: &str = "application/x-ndjson";
 const JSON: &str = "application/json";
 
 /// Serves the route on a free port.
-async fn serve(rig: &Rig) -> SocketAddr {
+pub(crate) async fn serve(rig: &Rig) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let router = rig.http.clone();
@@ -54,7 +54,7 @@ impl Post {
     }
 }
 
-async fn post(address: SocketAddr, content_type: &str, body: &str) -> (u16, serde_json::Value) {
+pub(crate) async fn post(address: SocketAddr, content_type: &str, body: &str) -> (u16, serde_json::Value) {
     let mut post = Post::begin(address, content_type).await;
     if !body.is_empty() {
         post.send(body.as_bytes()).await;

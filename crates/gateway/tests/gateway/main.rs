@@ -7,6 +7,7 @@ mod http_reports;
 mod mqtt_clients;
 mod mqtt_endings;
 mod mqtt_logins;
+mod mqtt_mirror;
 mod mqtt_qos_2;
 mod mqtt_reports;
 mod mqtt_sessions;

@@ -12,6 +12,10 @@ const LABEL: (&str, &str) = ("site", "12");
 
 /// A device of a site, the site by prefix and by label, and an administrator. `0x1` has the label.
 async fn rig() -> Rig {
+    rig_with(Limits::default()).await
+}
+
+async fn rig_with(limits: Limits) -> Rig {
     let mut logins = Logins::new();
     let label = Login::Label { key: LABEL.0.into(), value: LABEL.1.into() };
     for (username, login) in [
@@ -22,7 +26,7 @@ async fn rig() -> Rig {
     ] {
         logins.add(username, Sha256::digest("secret").into(), login).expect("a new name");
     }
-    let rig = Rig::listening(Limits::default(), |listener| listener.with_logins(logins)).await;
+    let rig = Rig::listening(limits, |listener| listener.with_logins(logins)).await;
     relabel(&rig, "0x1", "12").await;
     rig
 }
@@ -187,4 +191,59 @@ async fn a_device_that_gets_its_label_late_is_heard() {
     client.send(&publish(V311, 1, "dev/meter/new1/state", "7")).await;
     client.expect(&puback(1)).await;
     assert_eq!(rig.readings("new1"), ["7"]);
+}
+
+#[tokio::test]
+async fn a_login_cannot_take_the_places_of_others() {
+    let rig = rig_with(Limits { connections_max: 20, ..Limits::default() }).await;
+    let ids: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+    let mut clients = Vec::new();
+    for client_id in &ids {
+        clients.push(RawClient::connect(rig.mqtt, Connect { client_id, ..login(V5, "prefix") }).await);
+    }
+    // It has three quarters of all; its oldest five had to go.
+    for client in &mut clients[..5] {
+        client.expect_end(0x97).await;
+    }
+    for (number, client) in (1..).zip(&mut clients[5..]) {
+        client.lock(number, "0xA", 1).await;
+        client.expect(&puback(number)).await;
+    }
+    rig.figure_becomes("fieldpost_mqtt_disconnects_total{reason=\"outnumbered\"}", 5).await;
+    rig.figure_becomes("fieldpost_mqtt_connections", 15).await;
+    RawClient::connect(rig.mqtt, login(V5, "device")).await;
+}
+
+#[tokio::test]
+async fn a_subscribe_looks_up_few_labels_however_many_it_names() {
+    let rig = rig().await;
+    let filters: Vec<String> = (0..2_000).map(|number| format!("dev/+/n{number}/#")).collect();
+    let mut names: Vec<&str> = filters.iter().map(String::as_str).collect();
+    names.insert(0, "dev/+/0x1/#");
+    let mut client = RawClient::connect(rig.mqtt, login(V5, "label")).await;
+    client.send(&subscribe(V5, &names)).await;
+    let ack = client.receive().await;
+    let codes = &ack[ack.len() - names.len()..];
+    let refused = [0x87; 63];
+    assert_eq!((codes[0], &codes[1..64]), (1, &refused[..]));
+    assert!(codes[64..].iter().all(|code| *code == 0x97), "{codes:x?}");
+    assert_eq!(rig.figure("fieldpost_mqtt_label_lookups_total"), 64);
+}
+
+#[tokio::test]
+async fn reports_of_a_site_are_looked_up_together_and_answered_in_order() {
+    let rig = rig().await;
+    let mut sent = Vec::new();
+    for id in 1..=300_u16 {
+        let device = if id % 3 == 0 { "0x1".to_owned() } else { format!("n{id}") };
+        sent.extend(lock(V5, id, &device, 1));
+    }
+    let mut client = RawClient::connect(rig.mqtt, login(V5, "label")).await;
+    client.send(&sent).await;
+    for id in 1..=300_u16 {
+        let ack = client.receive().await;
+        let header = if ack[1] & 0x80 == 0 { 2 } else { 3 };
+        assert_eq!(u16::from_be_bytes([ack[header], ack[header + 1]]), id);
+        assert_eq!(reason_of(&ack), if id % 3 == 0 { 0 } else { 0x87 }, "{id}");
+    }
 }

@@ -214,9 +214,12 @@ async fn subscriptions_are_granted_and_given_back() {
     new.send(&packet(0xa2, &[&b"\0\x06\0"[..], &text("b"), &text("x")].concat())).await;
     new.expect(b"\xb0\x05\0\x06\0\0\x11").await;
     assert_eq!(rig.figure("fieldpost_mqtt_subscriptions"), 2);
-    // What a client publishes reaches nobody else.
-    new.lock(7, "0xA", 1).await;
-    new.expect(&puback(7)).await;
+    // What a client publishes reaches others as a copy and not otherwise.
+    let mut third = RawClient::connect(rig.mqtt, Connect { client_id: "third", ..Connect::new(V5) }).await;
+    third.lock(7, "0xA", 1).await;
+    third.expect(&puback(7)).await;
+    new.expect(&publish(V5, 0, "dev/lock/0xA/state", "1")).await;
+    old.expect(&publish(V311, 0, "dev/lock/0xA/state", "1")).await;
     old.send(PING).await;
     old.expect(PONG).await;
 }

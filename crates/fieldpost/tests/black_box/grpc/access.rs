@@ -7,7 +7,7 @@ use std::sync::Arc;
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::reports_client::ReportsClient;
 use grpc::proto::work_request::Open;
-use grpc::proto::{GetRequest, SendRequest, WorkRequest, get_request};
+use grpc::proto::{GetRequest, Report, SendRequest, WorkRequest, get_request};
 use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,14 +29,14 @@ const TOKENS: [(&str, &str); 5] = [
     ("printer", "jobs:print"),
 ];
 
-struct Guarded {
+pub(crate) struct Guarded {
     site: Site,
     _server: Server,
     _folder: tempfile::TempDir,
 }
 
 impl Guarded {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_in(tempfile::tempdir().expect("a folder"), "").await
     }
 
@@ -59,13 +59,13 @@ impl Guarded {
         Self { site, _server: server, _folder: folder }
     }
 
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         let text = fs::read(self.site.log_path().with_file_name("ready.json")).expect("it was written");
         let ready: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
         ready["grpc"].as_str().expect("gRPC is on").to_owned()
     }
 
-    async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.address())).expect("an address");
         endpoint.connect().await.expect("it listens")
     }
@@ -118,6 +118,30 @@ async fn a_token_reaches_as_far_as_over_http() {
     assert_eq!(refused(reports.send(by("mailer", batches())).await), denied);
     let health = HealthClient::new(channel).check(HealthCheckRequest::default()).await;
     assert!(health.is_ok(), "health is told to anybody");
+}
+
+#[tokio::test]
+async fn every_refused_token_leaves_a_line_with_the_address() {
+    let server = Guarded::start().await;
+    let mut jobs = JobsClient::new(server.channel().await);
+    for token in ["nobody", "printer"] {
+        assert!(jobs.publish(by(token, publish(vec![numbered(1)]))).await.is_err());
+    }
+    let mut reports = ReportsClient::new(server.channel().await);
+    let report = Report { device_id: "0xA\nforged".to_owned(), data: "1".into(), ..Report::default() };
+    let batches = futures_util::stream::iter([SendRequest { reports: vec![report] }]);
+    let mut answers = reports.send(by("sender", batches)).await.expect("it may").into_inner();
+    assert_eq!(answers.message().await.expect("answered").expect("one").rejected.len(), 1);
+    let log = fs::read_to_string(server.site.log_path()).expect("a log");
+    let line = |words: &[&str]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    for (what, login, code) in [
+        ("refused a gRPC call", "", "unauthorized"),
+        ("refused a gRPC call", "printer", "forbidden"),
+        ("refused a report", "sender", "invalid_id"),
+    ] {
+        assert!(line(&[what, "grpc", login, code, "127.0.0.1:"]), "{what} {code}: {log}");
+    }
+    assert!(!log.lines().any(|line| line.starts_with("forged")), "{log}");
 }
 
 #[tokio::test]

@@ -1,0 +1,244 @@
+//! Who stays and who goes, by a clock that is moved.
+
+use std::net::Ipv4Addr;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{advance, pause, sleep};
+
+use super::*;
+
+fn crowd(places: usize) -> Arc<Crowd> {
+    Arc::new(Crowd::new(Room::new(places)))
+}
+
+/// A peer of the host with this number.
+fn peer(host: u32) -> SocketAddr {
+    (Ipv4Addr::from_bits(0x0a00_0000 + host), 1_883).into()
+}
+
+fn seat(since_ms: u64, moved: u64, doing: Doing) -> Seat {
+    Seat {
+        peer: peer(1),
+        since_ms: AtomicU64::new(since_ms),
+        moved: AtomicU64::new(moved),
+        doing: AtomicU8::new(doing as u8),
+        leave: Notify::new(),
+        leaves_for_few: AtomicBool::new(false),
+    }
+}
+
+#[test]
+fn who_moves_least_goes_first_and_who_makes_progress_stays() {
+    use Doing::{Greeting, Silent, UnderWay};
+    for (since_ms, moved, doing, expect) in [
+        (59_500, 0, Silent, None),
+        (59_000, 0, Silent, Some((0, 59_000))),
+        (59_000, 50, Silent, Some((50, 59_000))),
+        (31_000, 0, UnderWay, None),
+        (30_000, 0, UnderWay, Some((0, 30_000))),
+        (30_000, 30 * 63, UnderWay, Some((63, 30_000))),
+        (30_000, 30 * 64, UnderWay, None),
+        (56_000, 0, Greeting, None),
+        (55_000, 0, Greeting, Some((0, 55_000))),
+        (55_000, 300, Greeting, Some((60, 55_000))),
+        (55_000, 320, Greeting, None),
+        (50_000, 3_000, Greeting, None),
+    ] {
+        let shares = Shares { of_many: false, for_few: true };
+        assert_eq!(seat(since_ms, moved, doing).rank(60_000, shares), expect, "{since_ms} {moved} {doing:?}");
+    }
+}
+
+#[test]
+fn who_has_more_than_a_share_goes_first_for_who_has_less() {
+    use Doing::{Greeting, UnderWay};
+    for (since_ms, moved, doing, of_many, for_few, expect) in [
+        (58_000, 0, Greeting, true, false, true),
+        (58_000, 0, Greeting, false, true, false),
+        (58_000, 9_000, Greeting, true, false, false),
+        (58_000, 9_000, Greeting, true, true, true),
+        (59_000, 9_000, Greeting, true, true, false),
+        (30_000, 9_000, UnderWay, true, true, true),
+        (30_000, 9_000, UnderWay, true, false, false),
+        (31_000, 9_000, UnderWay, true, true, false),
+    ] {
+        let rank = seat(since_ms, moved, doing).rank(60_000, Shares { of_many, for_few });
+        assert_eq!(rank.is_some(), expect, "{since_ms} {moved} {doing:?} {of_many} {for_few}");
+    }
+}
+
+#[test]
+fn a_network_of_ipv6_is_one_source() {
+    let source = |text: &str| Source::of(text.parse().expect("an address"));
+    assert_eq!(source("[2001:db8::1:0:0:7]:1"), source("[2001:db8::2:0:0:9]:2"));
+    assert_ne!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:2::1]:1"));
+    assert_eq!(source("[::ffff:10.0.0.1]:1"), source("10.0.0.1:9"));
+    assert_ne!(source("10.0.0.1:1"), source("10.0.0.2:1"));
+}
+
+#[tokio::test]
+async fn a_newcomer_takes_the_place_of_who_says_nothing() {
+    pause();
+    let crowd = crowd(2);
+    let silent = crowd.enter(peer(1)).await.expect("room");
+    let quick = crowd.enter(peer(1)).await.expect("room");
+    advance(Duration::from_secs(60)).await;
+    quick.begins();
+    let leaves = tokio::spawn(async move { silent.shown_out().await });
+    let newcomer = crowd.enter(peer(1)).await;
+    assert!(newcomer.is_some());
+    leaves.await.expect("shown out");
+    assert!(crowd.enter(peer(1)).await.is_none(), "everybody is quick");
+}
+
+#[tokio::test]
+async fn who_speaks_up_in_time_stays() {
+    pause();
+    let crowd = crowd(1);
+    let guest = crowd.enter(peer(1)).await.expect("room");
+    advance(Duration::from_secs(60)).await;
+    assert_eq!(crowd.show_out(peer(2), Instant::now()), 1);
+    guest.begins();
+    let left = timeout(Duration::ZERO, guest.shown_out()).await;
+    assert!(left.is_err());
+}
+
+#[tokio::test]
+async fn whose_turn_it_is_enters_when_somebody_leaves() {
+    let crowd = crowd(1);
+    let guest = crowd.enter(peer(1)).await.expect("room");
+    let next = tokio::spawn({
+        let crowd = Arc::clone(&crowd);
+        async move { drop(crowd.enter_in_turn(peer(1)).await) }
+    });
+    tokio::task::yield_now().await;
+    assert!(!next.is_finished());
+    drop(guest);
+    next.await.expect("no panic");
+    crowd.all_left().await;
+    let table = crowd.table();
+    assert!(table.seats.is_empty() && table.by_source.is_empty());
+}
+
+#[tokio::test]
+async fn one_address_gives_way_to_another() {
+    pause();
+    let crowd = crowd(16);
+    let mut of_one = Vec::new();
+    for _ in 0..16 {
+        let guest = crowd.enter(peer(1)).await.expect("room");
+        guest.begins();
+        of_one.push(guest);
+    }
+    advance(UNDER_WAY_MIN).await;
+    of_one.iter().for_each(|guest| guest.moved(1_000_000));
+    assert!(crowd.enter(peer(1)).await.is_none(), "everybody makes progress");
+    let leaving: Vec<_> =
+        of_one.into_iter().map(|guest| tokio::spawn(async move { guest.shown_out().await })).collect();
+    assert!(crowd.enter(peer(2)).await.is_some(), "its address has less than its share");
+    assert_eq!(leaving.iter().filter(|leaving| leaving.is_finished()).count(), 1);
+    leaving.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Connections that wait to be accepted, in order.
+type Backlog = mpsc::UnboundedSender<(SocketAddr, Does)>;
+
+/// What a connection does once it is accepted.
+enum Does {
+    Nothing,
+    /// It agrees on TLS and says who it is: each flight takes so long. If it has to leave it comes
+    /// again.
+    Connects {
+        flight: Duration,
+        backlog: Backlog,
+        done: mpsc::UnboundedSender<SocketAddr>,
+    },
+}
+
+/// Has connections greeted as a listener does, each for at most so long.
+fn listen(places: usize, timeout_after: Duration) -> Backlog {
+    let (backlog, mut waiting) = mpsc::unbounded_channel::<(SocketAddr, Does)>();
+    let crowd = Arc::new(Crowd::of_greetings(Room::new(places)));
+    tokio::spawn(async move {
+        let mut greetings = JoinSet::new();
+        while let Some((peer, does)) = waiting.recv().await {
+            let guest = crowd.enter_in_turn(peer).await;
+            greetings.spawn(timeout(timeout_after, greet(guest, does)));
+            while greetings.try_join_next().is_some() {}
+        }
+    });
+    backlog
+}
+
+async fn greet(guest: Guest, does: Does) {
+    match does {
+        Does::Nothing => guest.shown_out().await,
+        Does::Connects { flight, backlog, done } => {
+            let connects = async {
+                for bytes in [2_000, 150] {
+                    guest.moved(150);
+                    sleep(flight).await;
+                    guest.moved(bytes);
+                }
+            };
+            tokio::select! {
+                () = connects => done.send(guest.peer()).expect("somebody counts"),
+                () = guest.shown_out() => {
+                    let again = Does::Connects { flight, backlog: backlog.clone(), done };
+                    backlog.send((guest.peer(), again)).expect("it listens");
+                }
+            }
+        }
+    }
+}
+
+/// How long it takes until so many devices have connected, each of the host that `host` says, while
+/// another host opens so many idle
+/// connections a second.
+async fn fleet_connects(places: usize, host: impl Fn(u32) -> u32, idle_per_second: u32) -> Duration {
+    const DEVICES: u32 = 1_500;
+    let (backlog, start) = (listen(places, Duration::from_secs(10)), Instant::now());
+    let (done, mut connected) = mpsc::unbounded_channel();
+    let flood = tokio::spawn({
+        let backlog = backlog.clone();
+        async move {
+            loop {
+                for _ in 0..idle_per_second / 10 {
+                    backlog.send((peer(0), Does::Nothing)).expect("it listens");
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        }
+    });
+    sleep(Duration::from_secs(10)).await;
+    for device in 0..DEVICES {
+        let (backlog, done) = (backlog.clone(), done.clone());
+        let flight = Duration::from_millis(1_500);
+        let connects = Does::Connects { flight, backlog: backlog.clone(), done };
+        backlog.send((peer(host(device)), connects)).expect("it listens");
+    }
+    for _ in 0..DEVICES {
+        connected.recv().await.expect("they connect");
+    }
+    flood.abort();
+    start.elapsed() - Duration::from_secs(10)
+}
+
+#[tokio::test]
+async fn a_fleet_on_slow_links_connects() {
+    pause();
+    let of_its_own: fn(u32) -> u32 = |device| 1 + device;
+    let shared: fn(u32) -> u32 = |_| 1;
+    for (places, host, idle_per_second, within_secs) in [
+        (4_096, of_its_own, 0, 4),
+        (4_096, shared, 0, 4),
+        (4_096, of_its_own, 500, 6),
+        (4_096, shared, 500, 6),
+        (256, of_its_own, 0, 30),
+        (256, shared, 0, 30),
+    ] {
+        let took = fleet_connects(places, host, idle_per_second).await;
+        assert!(took.as_secs() < within_secs, "{places} {idle_per_second}: {took:?}");
+    }
+}

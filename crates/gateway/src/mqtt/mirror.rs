@@ -1,0 +1,248 @@
+//! Copies of accepted reports for connections that watch: QoS 0, with the topic they came on,
+//! dropped where somebody is slow.
+//!
+//! A thread of its own finds who watches, so that it may read the store, and whoever hands in
+//! reports waits for nobody. A report that came
+//! without a topic is shown as its device's state. While nobody watches nothing is copied.
+
+mod mail;
+mod topics;
+mod watchers;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use base::{DeviceId, Kind};
+use engine::Engine;
+use engine::intake::Accepted;
+
+use self::mail::Shown;
+use self::watchers::{Watchers, Watches};
+use super::access::device_level;
+use super::figures::MirrorFigures;
+use super::labels::Labels;
+use super::limits::{MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT, MIRROR_KINDS_MAX};
+use crate::decode::{self, Rules};
+
+pub(super) use self::mail::Watcher;
+pub(super) use self::topics::{matches, may_match};
+pub(super) use self::watchers::Watched;
+
+/// Shows connections what is accepted.
+pub(super) struct Mirror {
+    engine: Engine,
+    labels: Arc<Labels>,
+    watchers: Mutex<Watchers>,
+    /// What is watched: devices, or all of them, by so many connections.
+    watched: Arc<AtomicIsize>,
+    incoming: Mutex<Incoming>,
+    came: Condvar,
+    /// Reports that wait for connections, in bytes, counted for each.
+    waiting_bytes: AtomicUsize,
+    figures: MirrorFigures,
+}
+
+/// What was accepted and is not shown yet.
+#[derive(Default)]
+struct Incoming {
+    items: VecDeque<Item>,
+    bytes: usize,
+    closed: bool,
+}
+
+struct Item {
+    topic: Option<Box<str>>,
+    payload: Box<[u8]>,
+    source: u64,
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.payload.len() + self.topic.as_ref().map_or(0, |topic| topic.len())
+    }
+}
+
+/// What the engine has of a mirror: it does not keep it alive.
+struct Door {
+    watched: Arc<AtomicIsize>,
+    mirror: Weak<Mirror>,
+}
+
+impl engine::intake::Mirror for Door {
+    fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) > 0
+    }
+
+    fn show(&self, accepted: Accepted<'_>) {
+        if let Some(mirror) = self.mirror.upgrade() {
+            mirror.take(accepted);
+        }
+    }
+}
+
+impl Mirror {
+    /// Of all that the engine accepts; [`Mirror::run`] shows it.
+    pub(super) fn of(engine: &Engine, labels: &Arc<Labels>, figures: MirrorFigures) -> Arc<Self> {
+        let mirror = Arc::new(Self {
+            engine: engine.clone(),
+            labels: Arc::clone(labels),
+            watchers: Mutex::default(),
+            watched: Arc::default(),
+            incoming: Mutex::default(),
+            came: Condvar::new(),
+            waiting_bytes: AtomicUsize::new(0),
+            figures,
+        });
+        let door = Door { watched: Arc::clone(&mirror.watched), mirror: Arc::downgrade(&mirror) };
+        engine.mirror_to(Arc::new(door));
+        mirror
+    }
+
+    /// Shows a connection what it watches: whether there was room for that.
+    pub(super) fn watch(&self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
+        let watches = self.watchers().add(watcher, watched);
+        if watches == Watches::New {
+            self.watched.fetch_add(1, Ordering::Relaxed);
+            self.figures.watched.inc();
+        }
+        watches != Watches::NoRoom
+    }
+
+    /// No longer.
+    pub(super) fn unwatch(&self, watcher: &Arc<Watcher>, watched: Watched) {
+        if self.watchers().remove(watcher, watched) {
+            self.watched.fetch_sub(1, Ordering::Relaxed);
+            self.figures.watched.dec();
+        }
+    }
+
+    /// The connection ended.
+    pub(super) fn leave(&self, watcher: &Arc<Watcher>, watched: impl Iterator<Item = Watched>) {
+        watched.for_each(|watched| self.unwatch(watcher, watched));
+        watcher.close(&self.waiting_bytes);
+    }
+
+    /// The next report that waits for a connection.
+    pub(super) fn next(&self, watcher: &Watcher) -> Option<Arc<Shown>> {
+        watcher.take(&self.waiting_bytes)
+    }
+
+    /// It was written to the connection.
+    pub(super) fn count_copy(&self) {
+        self.figures.copies.inc();
+    }
+
+    fn take(&self, Accepted { source, received, .. }: Accepted<'_>) {
+        let topic = received.topic.map(Box::from);
+        let item = Item { topic, payload: received.payload.into(), source };
+        let mut incoming = self.incoming();
+        if incoming.closed {
+            return;
+        }
+        if incoming.bytes + item.bytes() > MIRROR_INCOMING_BYTES_MAX {
+            return self.figures.dropped.count("behind");
+        }
+        incoming.bytes += item.bytes();
+        incoming.items.push_back(item);
+        drop(incoming);
+        self.came.notify_one();
+    }
+
+    /// Shows what comes until it is closed. For a thread of its own.
+    pub(super) fn run(&self) {
+        let mut kinds = Kinds::default();
+        loop {
+            let items = {
+                let mut incoming = self.incoming();
+                while incoming.items.is_empty() && !incoming.closed {
+                    incoming = self.came.wait(incoming).unwrap_or_else(PoisonError::into_inner);
+                }
+                if incoming.closed {
+                    return;
+                }
+                incoming.bytes = 0;
+                std::mem::take(&mut incoming.items)
+            };
+            for item in items {
+                self.show(item, &mut kinds);
+            }
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.incoming().closed = true;
+        self.came.notify_all();
+    }
+
+    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds) {
+        let topic = topic.or_else(|| self.state_topic(&payload, kinds));
+        let Some(topic) = topic else { return };
+        let device = device_level(&topic).unwrap_or_default();
+        let watchers = self.watchers().of(device);
+        let may_see: Vec<_> = watchers.into_iter().filter(|watcher| self.may_see(watcher, device)).collect();
+        let shown = Arc::new(Shown { topic, payload, source });
+        for watcher in may_see {
+            if !watcher.put(&shown, &self.waiting_bytes) {
+                self.figures.dropped.count("slow");
+            }
+        }
+    }
+
+    /// A label may have gone since the subscription.
+    fn may_see(&self, watcher: &Watcher, device: &str) -> bool {
+        let Some(label) = watcher.label() else { return true };
+        let Some(device) = DeviceId::new(device) else { return false };
+        let known = self.labels.known(label.login, &device);
+        known.unwrap_or_else(|| self.labels.read(&self.engine, label, &device).unwrap_or(false))
+    }
+
+    /// Where a report that came without a topic would have been published.
+    fn state_topic(&self, payload: &[u8], kinds: &mut Kinds) -> Option<Box<str>> {
+        let report = decode::object(payload, None, Rules::of(&self.engine)).ok()?;
+        let kind = kinds.of(&self.engine, &report.device)?;
+        Some(format!("dev/{}/{}/state", kind.as_str(), report.device.as_str()).into())
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn incoming(&self) -> MutexGuard<'_, Incoming> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mirror")
+    }
+}
+
+/// Kinds of devices, for a while: one that is deleted may come back as another.
+struct Kinds {
+    of: HashMap<DeviceId, Kind>,
+    since: Instant,
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        Self { of: HashMap::new(), since: Instant::now() }
+    }
+}
+
+impl Kinds {
+    fn of(&mut self, engine: &Engine, device: &DeviceId) -> Option<Kind> {
+        if self.of.len() >= MIRROR_KINDS_MAX || self.since.elapsed() >= MIRROR_KINDS_KEPT {
+            *self = Self::default();
+        }
+        if let Some(kind) = self.of.get(device) {
+            return Some(kind.clone());
+        }
+        // A device that is gone by now, or a store that has failed: there is nobody to name.
+        let kind = engine.queries().device(device).ok()??.profile.kind;
+        self.of.insert(device.clone(), kind.clone());
+        Some(kind)
+    }
+}

@@ -1,0 +1,160 @@
+//! Who watches what: by device where a filter names one, so that a report costs what its own watchers
+//! cost.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use base::hash;
+
+use super::mail::Watcher;
+use crate::mqtt::access::device_level;
+use crate::mqtt::limits::MIRROR_ANYWHERE_MAX;
+
+/// The connections that watch.
+#[derive(Default)]
+pub(super) struct Watchers {
+    /// By the hash of a device's id; a stranger with the same hash shows a connection what it does not
+    /// want, which it does not take.
+    by_device: HashMap<u64, Vec<Arc<Watcher>>>,
+    /// With filters that name no device.
+    anywhere: Vec<Arc<Watcher>>,
+}
+
+/// What a connection watches for a filter: a device, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::mqtt) enum Watched {
+    Device(u64),
+    Anywhere,
+}
+
+/// What came of watching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watches {
+    New,
+    Already,
+    NoRoom,
+}
+
+impl Watched {
+    /// What has to be watched for a filter.
+    pub(in crate::mqtt) fn of(filter: &str) -> Self {
+        let named = device_level(filter).filter(|device| !["+", "#"].contains(device));
+        named.map_or(Self::Anywhere, Self::device)
+    }
+
+    fn device(device: &str) -> Self {
+        Self::Device(hash::derived(0, device.as_bytes()))
+    }
+}
+
+impl Watchers {
+    pub(super) fn add(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> Watches {
+        let (all, most) = match watched {
+            Watched::Device(device) => (self.by_device.entry(device).or_default(), usize::MAX),
+            Watched::Anywhere => (&mut self.anywhere, MIRROR_ANYWHERE_MAX),
+        };
+        if all.iter().any(|known| Arc::ptr_eq(known, watcher)) {
+            return Watches::Already;
+        }
+        if all.len() >= most {
+            return Watches::NoRoom;
+        }
+        // Most devices are watched by one connection, and many thousands of them are.
+        all.reserve_exact(1);
+        all.push(Arc::clone(watcher));
+        Watches::New
+    }
+
+    /// Whether it was there.
+    pub(super) fn remove(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
+        let all = match watched {
+            Watched::Device(device) => self.by_device.get_mut(&device),
+            Watched::Anywhere => Some(&mut self.anywhere),
+        };
+        let Some(all) = all else { return false };
+        let before = all.len();
+        all.retain(|known| !Arc::ptr_eq(known, watcher));
+        let (was_there, is_empty) = (all.len() < before, all.is_empty());
+        if let Watched::Device(device) = watched
+            && is_empty
+        {
+            self.by_device.remove(&device);
+        }
+        was_there
+    }
+
+    /// Those who may want a report of this device, each once.
+    pub(super) fn of(&self, device: &str) -> Vec<Arc<Watcher>> {
+        let mut all = self.anywhere.clone();
+        let Watched::Device(device) = Watched::device(device) else { return all };
+        for watcher in self.by_device.get(&device).into_iter().flatten() {
+            if !self.anywhere.iter().any(|known| Arc::ptr_eq(known, watcher)) {
+                all.push(Arc::clone(watcher));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqtt::access::Access;
+    use crate::mqtt::logins::KnownAs;
+
+    fn watcher() -> Arc<Watcher> {
+        Arc::new(Watcher::new(&Access::new(Arc::new(KnownAs::anybody()))))
+    }
+
+    #[test]
+    fn a_filter_names_a_device_or_none() {
+        for (filter, expect) in [
+            ("dev/lock/0xA/#", Watched::device("0xA")),
+            ("dev/+/0xA/state", Watched::device("0xA")),
+            ("dev/+/+/state", Watched::Anywhere),
+            ("dev/lock/#", Watched::Anywhere),
+            ("dev/#", Watched::Anywhere),
+            ("sensors", Watched::Anywhere),
+            ("+/lock/0xA/#", Watched::Anywhere),
+        ] {
+            assert_eq!(Watched::of(filter), expect, "{filter}");
+        }
+    }
+
+    #[test]
+    fn each_is_found_once_and_nothing_is_left_of_who_goes() {
+        let (mut watchers, one, other) = (Watchers::default(), watcher(), watcher());
+        for (watcher, device, expect) in [
+            (&one, Watched::Anywhere, Watches::New),
+            (&one, Watched::device("0xA"), Watches::New),
+            (&one, Watched::device("0xA"), Watches::Already),
+            (&one, Watched::Anywhere, Watches::Already),
+            (&other, Watched::device("0xA"), Watches::New),
+        ] {
+            assert_eq!(watchers.add(watcher, device), expect, "{device:?}");
+        }
+        let of = |watchers: &Watchers, device| {
+            let all = watchers.of(device);
+            let has = |watcher| all.iter().filter(|known| Arc::ptr_eq(known, watcher)).count();
+            (has(&one), has(&other))
+        };
+        assert_eq!((of(&watchers, "0xA"), of(&watchers, "0xB")), ((1, 1), (1, 0)));
+        assert!(watchers.remove(&one, Watched::Anywhere));
+        assert_eq!((of(&watchers, "0xA"), of(&watchers, "0xB")), ((1, 1), (0, 0)));
+        assert!(watchers.remove(&one, Watched::device("0xA")));
+        assert!(!watchers.remove(&one, Watched::device("0xA")));
+        assert!(watchers.remove(&other, Watched::device("0xA")));
+        assert!(watchers.by_device.is_empty() && watchers.anywhere.is_empty());
+    }
+
+    #[test]
+    fn so_many_may_watch_everything() {
+        let mut watchers = Watchers::default();
+        for _ in 0..MIRROR_ANYWHERE_MAX {
+            assert_eq!(watchers.add(&watcher(), Watched::Anywhere), Watches::New);
+        }
+        let one_more = watcher();
+        assert_eq!(watchers.add(&one_more, Watched::Anywhere), Watches::NoRoom);
+        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::New);
+    }
+}

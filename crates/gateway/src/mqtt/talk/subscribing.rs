@@ -1,0 +1,127 @@
+//! SUBSCRIBE and UNSUBSCRIBE, and the copies of reports that a subscription receives.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::task::Context;
+
+use rmqtt_codec::types::QoS;
+
+use super::{Stop, Talk};
+use crate::mqtt::ending::Violation;
+use crate::mqtt::labels::Answers;
+use crate::mqtt::limits::OUT_BYTES_MAX;
+use crate::mqtt::mirror::{Watched, Watcher, matches, may_match};
+use crate::mqtt::reply;
+use crate::mqtt::subscriptions::{Granted, Subscriptions};
+
+/// Why a subscription to reports receives none (MQTT 5).
+const NO_MIRROR: &str = "reports are not copied to subscribers: [mqtt] mirror is false";
+
+impl Talk {
+    pub(super) fn subscribe(
+        &mut self,
+        packet_id: NonZeroU16,
+        filters: &[(String, QoS)],
+        answers: &Answers,
+    ) -> Result<(), Stop> {
+        self.ask_for_filters(filters, answers)?;
+        let before = self.subscriptions.len();
+        let granted: Vec<_> =
+            filters.iter().map(|(filter, qos)| self.subscribe_to(filter, *qos, answers)).collect();
+        self.shared.figures.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
+        let in_vain = !self.shared.limits.mirror
+            && filters
+                .iter()
+                .zip(&granted)
+                .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && may_match(filter));
+        let reason = in_vain.then_some(NO_MIRROR);
+        Ok(self.client.suback(packet_id, granted.into_iter(), reason, &mut self.out)?)
+    }
+
+    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &Answers) -> Granted {
+        if let Some(refusal) = Subscriptions::refusal(filter) {
+            return refusal;
+        }
+        match self.access.subscribe(filter, self.shared.known(answers)) {
+            Ok(true) => {}
+            Ok(false) => return Granted::NotAuthorized,
+            // More devices than are looked up for one packet.
+            Err(_unknown) => return Granted::TooMany,
+        }
+        let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);
+        if matches!(granted, Granted::Qos(_)) && !self.watch(filter) {
+            self.subscriptions.remove(filter);
+            return Granted::TooMany;
+        }
+        granted
+    }
+
+    pub(super) fn unsubscribe(&mut self, packet_id: NonZeroU16, filters: &[String]) -> Result<(), Violation> {
+        let before = self.subscriptions.len();
+        let removed: Vec<_> = filters.iter().map(|filter| self.subscriptions.remove(filter)).collect();
+        self.shared.figures.subscriptions.dec_by((before - self.subscriptions.len()) as i64);
+        filters.iter().for_each(|filter| self.unwatch(filter));
+        self.client.unsuback(packet_id, removed.into_iter(), &mut self.out)
+    }
+
+    /// Has reports come here that the filter may match: whether there was room for that.
+    fn watch(&mut self, filter: &str) -> bool {
+        let mirror = self.shared.mirror.as_ref().filter(|_| may_match(filter));
+        let Some(mirror) = mirror else { return true };
+        let watcher = self.watcher.get_or_insert_with(|| Arc::new(Watcher::new(&self.access)));
+        mirror.watch(watcher, Watched::of(filter))
+    }
+
+    /// No longer, unless another filter asks for the same.
+    fn unwatch(&self, filter: &str) {
+        let watched = Watched::of(filter);
+        if let (Some(mirror), Some(watcher)) = (&self.shared.mirror, &self.watcher)
+            && self.watched().all(|other| other != watched)
+        {
+            mirror.unwatch(watcher, watched);
+        }
+    }
+
+    /// What the subscriptions ask for.
+    fn watched(&self) -> impl Iterator<Item = Watched> {
+        self.subscriptions.filters().filter(|filter| may_match(filter)).map(Watched::of)
+    }
+
+    /// Goes on watching what the session of before watched. Where there is no room for that, the
+    /// subscription stays without copies.
+    pub(super) fn watch_again(&mut self) {
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        for filter in subscriptions.filters() {
+            if !self.watch(filter) {
+                tracing::debug!(filter, "too many connections watch all devices");
+            }
+        }
+        self.subscriptions = subscriptions;
+    }
+
+    pub(super) fn watch_no_more(&mut self) {
+        if let (Some(mirror), Some(watcher)) = (&self.shared.mirror, self.watcher.take()) {
+            mirror.leave(&watcher, self.watched());
+        }
+    }
+
+    /// Moves copies of reports to what waits to be written: whether there were any. What the client
+    /// reported over this connection it knows.
+    pub(in crate::mqtt) fn deliver(&mut self, cx: &Context<'_>) -> bool {
+        let (Some(mirror), Some(watcher)) = (&self.shared.mirror, &self.watcher) else { return false };
+        watcher.register(cx.waker());
+        let before = self.out.len();
+        while self.out.len() < OUT_BYTES_MAX
+            && let Some(shown) = mirror.next(watcher)
+        {
+            let own = shown.source == self.who.number;
+            if !own
+                && self.subscriptions.filters().any(|filter| matches(filter, &shown.topic))
+                && reply::copy(self.client, &shown.topic, &shown.payload, &mut self.out)
+            {
+                mirror.count_copy();
+            }
+        }
+        self.out.len() > before
+    }
+}

@@ -1,0 +1,170 @@
+//! Messages that come whole, in pieces, slowly and not at all, by a clock that is moved.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::poll_fn;
+
+use tokio::sync::mpsc;
+use tokio::time::{advance, pause, timeout};
+use tonic::Code;
+
+use super::*;
+
+fn framed(bytes: usize) -> Vec<u8> {
+    let mut message = vec![0];
+    message.extend((bytes as u32).to_be_bytes());
+    message.resize(HEAD_BYTES + bytes, 7);
+    message
+}
+
+/// A body whose pieces come when they are sent.
+struct Pieces {
+    ready: VecDeque<Bytes>,
+    come: mpsc::UnboundedReceiver<Bytes>,
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(piece) = self.ready.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        self.come.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+type Sender = mpsc::UnboundedSender<Bytes>;
+
+/// A call that has sent this much, in frames.
+fn call(connection: &ConnectionPlaces, sends: Sends, sent: &[u8]) -> (Sender, Guarded<Pieces>) {
+    let (sender, come) = mpsc::unbounded_channel();
+    let ready = sent.chunks(FREE_BYTES).map(Bytes::copy_from_slice).collect();
+    (sender, connection.guard(Pieces { ready, come }, sends))
+}
+
+/// Reads until nothing more is there: the code of a refusal, if it comes to that.
+async fn read(call: &mut Guarded<Pieces>) -> Option<Code> {
+    loop {
+        match poll_fn(|cx| Pin::new(&mut *call).poll_frame(cx)).await {
+            Some(Ok(_)) => {}
+            Some(Err(status)) => return Some(status.code()),
+            None => return None,
+        }
+    }
+}
+
+async fn waits(call: &mut Guarded<Pieces>) -> bool {
+    timeout(Duration::ZERO, read(call)).await.is_err()
+}
+
+#[test]
+fn the_size_of_a_message_is_known_as_soon_as_its_head_is() {
+    let stream = [framed(3), framed(0), framed(10)].concat();
+    for cut in 1..stream.len() {
+        let mut message = Message::default();
+        for piece in stream.chunks(cut) {
+            message.passes(piece);
+            assert!([0, 3, 10].contains(&message.bytes) && message.came() <= message.bytes, "{cut}");
+        }
+        assert!(!message.is_begun(), "{cut}");
+    }
+    let mut message = Message::default();
+    assert!(message.passes(&framed(300)[..1]) && message.is_begun());
+    assert!(message.passes(&framed(300)[1..HEAD_BYTES]));
+    assert!(!message.passes(&[7; 299]));
+    assert_eq!((message.bytes, message.left, message.came()), (300, 1, 299));
+}
+
+#[tokio::test]
+async fn announcing_large_messages_holds_up_nobody() {
+    let places = Places::new(&Figures::default());
+    let mut held = Vec::new();
+    for _ in 0..2 * LARGE_MAX {
+        let (sender, mut call) = call(&places.of_connection(), Sends::One, &framed(16 << 20)[..15]);
+        assert!(waits(&mut call).await);
+        held.push((sender, call));
+    }
+    let honest = framed(MEDIUM_BYTES_MAX + 1);
+    let (sender, mut call) = call(&places.of_connection(), Sends::One, &honest);
+    drop(sender);
+    assert_eq!(read(&mut call).await, None, "it is all there");
+}
+
+#[tokio::test]
+async fn a_connection_takes_a_share_of_the_places() {
+    let places = Places::new(&Figures::default());
+    let (greedy, mut held) = (places.of_connection(), Vec::new());
+    for bytes in [MEDIUM_BYTES_MAX, MEDIUM_BYTES_MAX + 1] {
+        for _ in 0..MEDIUM_MAX {
+            let (sender, mut call) = call(&greedy, Sends::One, &framed(bytes)[..2 * FREE_BYTES]);
+            assert!(waits(&mut call).await);
+            held.push((sender, call));
+        }
+    }
+    assert_eq!(places.medium.free.available_permits(), MEDIUM_MAX - MEDIUM_OF_CONNECTION_MAX);
+    assert_eq!(places.large.free.available_permits(), LARGE_MAX - LARGE_OF_CONNECTION_MAX);
+    drop(held);
+    assert_eq!(places.large.free.available_permits(), LARGE_MAX);
+    assert_eq!(places.begun_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn who_has_a_place_and_sends_nothing_loses_it_to_who_waits() {
+    pause();
+    let places = Places::new(&Figures::default());
+    let large = framed(16 << 20);
+    let mut held: Vec<_> = Vec::new();
+    for _ in 0..LARGE_MAX {
+        let (sender, mut call) = call(&places.of_connection(), Sends::One, &large[..2 * FREE_BYTES]);
+        assert!(waits(&mut call).await);
+        held.push((sender, tokio::spawn(async move { read(&mut call).await })));
+    }
+    let start = Instant::now();
+    let (sender, mut honest) = call(&places.of_connection(), Sends::One, &framed(MEDIUM_BYTES_MAX + 1));
+    drop(sender);
+    assert_eq!(read(&mut honest).await, None);
+    assert!(start.elapsed() <= 2 * LOOK_EVERY, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_message_that_has_begun_comes_in_time_or_not_at_all() {
+    pause();
+    let places = Places::new(&Figures::default());
+    for (sends, sent, expect) in [
+        (Sends::One, &framed(300)[..0], Some(30)),
+        (Sends::One, &framed(300)[..2], Some(30)),
+        (Sends::One, &framed(300)[..200], Some(30)),
+        (Sends::One, &framed(300)[..], Some(30)),
+        (Sends::One, &framed(32_768)[..200], Some(32)),
+        (Sends::Stream, &framed(300)[..200], Some(30)),
+        (Sends::Stream, &framed(300)[..0], None),
+        (Sends::Stream, &framed(300)[..], None),
+    ] {
+        let start = Instant::now();
+        let (sender, mut call) = call(&places.of_connection(), sends, sent);
+        let ended = timeout(Duration::from_secs(86_400), read(&mut call)).await;
+        let took = ended.is_ok().then(|| start.elapsed().as_secs());
+        assert_eq!(took, expect, "{sends:?} {}", sent.len());
+        assert_eq!(ended.ok().flatten(), expect.map(|_| Code::DeadlineExceeded));
+        drop(sender);
+    }
+}
+
+#[tokio::test]
+async fn time_in_which_we_do_not_read_does_not_count() {
+    pause();
+    let places = Places::new(&Figures::default());
+    let message = framed(300);
+    let (sender, mut call) = call(&places.of_connection(), Sends::Stream, &message[..200]);
+    assert!(waits(&mut call).await);
+    advance(Duration::from_secs(3_600)).await;
+    assert!(waits(&mut call).await, "nobody read meanwhile");
+    sender.send(Bytes::copy_from_slice(&message[200..])).expect("it is read");
+    drop(sender);
+    assert_eq!(read(&mut call).await, None);
+}
