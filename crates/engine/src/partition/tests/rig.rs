@@ -235,6 +235,11 @@ impl Rig {
         self.ask(|reply| Input::PatchDevice { id: device(id), patch, reply }).expect("changed");
     }
 
+    pub(super) fn address(&mut self, id: &str, address: Patch<String>) {
+        let patch = Box::new(DevicePatch { address, ..DevicePatch::default() });
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, reply }).expect("changed");
+    }
+
     /// Registers a device of a kind.
     pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
         let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
@@ -393,7 +398,7 @@ fn render(picture: &Picture<'_>) -> Vec<u8> {
     let value = |value: Option<&Value>| value.map_or("null".to_owned(), Value::to_json);
     let kind = picture.kind.as_str().trim_start_matches("device.");
     format!(
-        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}",
+        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}{}",
         picture.device,
         picture.device_kind,
         value(picture.value),
@@ -401,7 +406,8 @@ fn render(picture: &Picture<'_>) -> Vec<u8> {
         picture.sequence,
         picture.types,
         picture.skipped,
-        picture.connection.as_str()
+        picture.connection.as_str(),
+        picture.address.map_or_else(String::new, |address| format!(" at {address}"))
     )
     .into_bytes()
 }
