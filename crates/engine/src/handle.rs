@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
 use prometheus_client::registry::Registry as MetricsRegistry;
-use records::{Client, Reservation};
+use records::Client;
 use store::{Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,7 +15,6 @@ use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
 use crate::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
-use crate::lanes::Answer;
 use crate::metrics::Figures;
 use crate::queries::Device;
 use crate::queues::QueueInput;
@@ -23,10 +22,11 @@ use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::runner::Outside;
 use crate::{
-    AttemptDue, AttemptEnd, ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake,
-    NewClient, NewDevice, Queries, Queues, Settings,
+    ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
+    Queries, Queues, Settings,
 };
 
+mod attempting;
 mod importing;
 mod repeating;
 mod starting;
@@ -382,42 +382,6 @@ impl Engine {
     #[must_use]
     pub fn due_lanes(&self) -> &DueLanes {
         &self.shared.outside.lanes
-    }
-
-    /// Leases up to `max` due notifications of a lane. Fewer than `max`: the lane is empty until [`DueLanes`] names it again.
-    ///
-    /// # Errors
-    /// When the server is not accepting.
-    pub async fn lease(
-        &self,
-        partition: PartitionId,
-        client: Incarnation,
-        max: usize,
-    ) -> Result<Vec<AttemptDue>, NotAccepting> {
-        let door = self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)?;
-        ask(door, |reply| Input::Lease { client, max, reply }).await
-    }
-
-    /// Records how an attempt ended; `to` is the client as it was when the attempt began, `None` if none was made. A stale
-    /// reservation changes nothing. A client whose receiver answered 410 is disabled first, if that is its receiver still.
-    ///
-    /// # Errors
-    /// When the server is not accepting: the attempt counts as interrupted.
-    pub async fn attempt_ended(
-        &self,
-        due: &AttemptDue,
-        to: Option<&Client>,
-        end: AttemptEnd,
-    ) -> Result<(), NotAccepting> {
-        if let (Some(to), Answer::Status { code: 410, .. }) = (to, end.answer) {
-            let (client, url) = (to.incarnation, to.url.clone());
-            // Refused only for a client that is gone already.
-            let _gone =
-                ask(&self.shared.registry, |reply| RegistryInput::Disable { client, url, reply }).await?;
-        }
-        let door = self.shared.partitions.get(usize::from(due.partition.0)).ok_or(NotAccepting)?;
-        let reservation: Reservation = due.reservation;
-        send(door, Input::AttemptEnded { reservation, end }).await
     }
 
     /// Registers the figures for `/metrics`.

@@ -72,6 +72,8 @@ pub struct Partition {
     groups: Groups,
     /// Days' counts that were written lately.
     counts_at_hand: HashMap<CountsKey, Counts>,
+    /// Addresses of devices that clients were told of lately; they are read from the store.
+    addresses: HashMap<DeviceSlot, Option<Arc<str>>>,
     /// Nobody was told yet which clients are stale.
     unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.

@@ -1,89 +1,214 @@
 //! One HTTP/1.1 connection, driven by whoever uses it.
 //!
-//! There is no task behind a connection: an exchange drives it, and between two exchanges nothing does. What the receiver sent or
-//! closed meanwhile is found when the connection is asked whether it is [usable](Connection::is_usable). So an exchange
-//! costs no hand-over between tasks, an idle connection costs only its buffers, and dropping an exchange closes it.
+//! A post is one write, and reads until the answer has come. There is no task behind a connection: what the receiver sent or closed
+//! between two posts is found when the connection is asked whether it is [usable](Connection::is_usable). So a post
+//! costs no hand-over between tasks, an idle connection costs only its buffer, and dropping a post closes it. (It is our own
+//! because a post is all it has to do; with hyper's, an attempt cost a tenth more in all.)
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+mod response;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::Poll;
+
+use httparse::Status::{Complete, Partial};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+
+pub(crate) use response::Response;
+use response::{Malformed, Rest};
+
+#[cfg(test)]
+mod tests;
 
 /// Largest head of an answer. The buffer grows to it only when needed.
 const ANSWER_HEAD_BYTES_MAX: usize = 32 * 1_024;
 /// How much of an answer's body is read for the sake of the connection. Nobody looks at it.
-const ANSWER_BODY_BYTES_MAX: usize = 64 * 1_024;
+const ANSWER_BODY_BYTES_MAX: u64 = 64 * 1_024;
+/// Longest line that begins a chunk, with its extensions, or that is part of a trailer.
+const CHUNK_LINE_BYTES_MAX: usize = 4 * 1_024;
+/// Room for a read.
+const READ_BYTES: usize = 1_024;
+/// Room that an idle connection keeps.
+const IDLE_BYTES_MAX: usize = 4 * 1_024;
 
 /// What a connection runs on: TCP, or TLS over it.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-pub(crate) type Post = Request<Full<Bytes>>;
-
 /// A connection. Not usable for good once a call on it has failed or was dropped half-way.
 pub(crate) struct Connection {
-    requests: http1::SendRequest<Full<Bytes>>,
-    driver: http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>,
-    closed: bool,
+    stream: Box<dyn Stream>,
+    /// What was read and is not understood yet.
+    input: Vec<u8>,
+    /// Every answer so far was read to its end, and the receiver wants to go on.
+    is_between_posts: bool,
 }
 
+/// Why there was no answer, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("the head of the answer is longer than {ANSWER_HEAD_BYTES_MAX} bytes")]
+    HeadTooLong,
+}
+
+/// More follows than is read for the sake of a connection.
+struct TooLong;
+
 impl Connection {
-    pub(crate) async fn open(stream: Box<dyn Stream>) -> Result<Self, hyper::Error> {
-        let (requests, driver) =
-            http1::Builder::new().max_buf_size(ANSWER_HEAD_BYTES_MAX).handshake(TokioIo::new(stream)).await?;
-        Ok(Self { requests, driver, closed: false })
+    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
+        Self { stream, input: Vec::new(), is_between_posts: true }
     }
 
     /// Whether another request may be sent on it: the answer before it is read, and the receiver has not closed it since.
     pub(crate) async fn is_usable(&mut self) -> bool {
-        poll_fn(|cx| {
-            self.drive(cx);
-            Poll::Ready(!self.closed && self.requests.is_ready())
-        })
-        .await
+        if !self.is_between_posts || !self.input.is_empty() {
+            return false;
+        }
+        let stream = &mut self.stream;
+        let is_silent = poll_fn(|cx| {
+            let mut byte = [0; 1];
+            let read = Pin::new(&mut *stream).poll_read(cx, &mut ReadBuf::new(&mut byte));
+            // Its end, an error, or an answer that nobody asked for.
+            Poll::Ready(read.is_pending())
+        });
+        // A task that did much at one go would be told to wait, as if nothing had come.
+        tokio::task::unconstrained(is_silent).await
     }
 
-    /// Posts and waits for the head of the answer. An error that gives the request back says that nothing of it was sent.
-    pub(crate) async fn post(&mut self, request: Post) -> Result<Response<Incoming>, TrySendError<Post>> {
-        let answer = self.requests.try_send_request(request);
-        self.driving(answer).await
+    /// Posts and waits for the head of the answer.
+    pub(crate) async fn post(&mut self, head: &[u8], body: &[u8]) -> Result<Response, Broken> {
+        self.is_between_posts = false;
+        let mut parts = [IoSlice::new(head), IoSlice::new(body)];
+        let mut parts = &mut parts[..];
+        while !parts.is_empty() {
+            let written = self.stream.write_vectored(parts).await?;
+            if written == 0 {
+                return Err(Broken::Io(io::ErrorKind::WriteZero.into()));
+            }
+            IoSlice::advance_slices(&mut parts, written);
+        }
+        self.stream.flush().await?;
+        self.response().await
     }
 
-    /// Reads the body of an answer to its end. `false`: it is too long, and the rest of it is in the way of another request.
-    pub(crate) async fn discard(&mut self, mut body: Incoming) -> Result<bool, hyper::Error> {
+    /// Reads the head of an answer. Interim ones are passed over.
+    async fn response(&mut self) -> Result<Response, Broken> {
+        // A head that comes in small pieces is not parsed again with each of them.
+        let (mut next_look, mut searched) = (0, 0);
+        loop {
+            if self.input.len() >= next_look || has_blank_line(&self.input[searched..]) {
+                if let Some((response, bytes)) = Response::parse(&self.input)? {
+                    self.input.drain(..bytes);
+                    if !response.is_interim() {
+                        return Ok(response);
+                    }
+                    (next_look, searched) = (0, 0);
+                    continue;
+                }
+                next_look = self.input.len() * 2;
+            }
+            searched = self.input.len().saturating_sub(2);
+            if self.input.len() >= ANSWER_HEAD_BYTES_MAX {
+                return Err(Broken::HeadTooLong);
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the connection is not usable any more.
+    pub(crate) async fn finish(&mut self, response: &Response) -> Result<(), Broken> {
         let mut left = ANSWER_BODY_BYTES_MAX;
-        while !body.is_end_stream() {
-            let Some(frame) = self.driving(body.frame()).await else { break };
-            let bytes = frame?.data_ref().map_or(0, Bytes::len);
-            let Some(rest) = left.checked_sub(bytes) else { return Ok(false) };
+        let finished = match response.rest {
+            Rest::Bytes(bytes) => self.skip(bytes, &mut left).await?,
+            Rest::Chunks => self.skip_chunks(&mut left).await?,
+            Rest::UntilClosed => self.skip(u64::MAX, &mut left).await?,
+        };
+        self.is_between_posts = finished.is_ok() && response.persists;
+        self.input.shrink_to(IDLE_BYTES_MAX);
+        Ok(())
+    }
+
+    /// Passes over so many bytes, if that is no more than is left.
+    async fn skip(&mut self, mut bytes: u64, left: &mut u64) -> Result<Result<(), TooLong>, Broken> {
+        loop {
+            let here = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.input.len());
+            self.input.drain(..here);
+            bytes -= here as u64;
+            let Some(rest) = left.checked_sub(here as u64) else { return Ok(Err(TooLong)) };
+            *left = rest;
+            if bytes == 0 {
+                return Ok(Ok(()));
+            }
+            self.read().await?;
+        }
+    }
+
+    async fn skip_chunks(&mut self, left: &mut u64) -> Result<Result<(), TooLong>, Broken> {
+        loop {
+            match httparse::parse_chunk_size(&self.input).map_err(|_| Malformed::Chunk)? {
+                Complete((line, size)) => {
+                    self.input.drain(..line);
+                    if size == 0 {
+                        return self.skip_trailer().await;
+                    }
+                    if self.skip(size, left).await?.is_err() {
+                        return Ok(Err(TooLong));
+                    }
+                    if !matches!(self.line().await?, Ok(line) if line == 2) {
+                        return Err(Malformed::Chunk.into());
+                    }
+                    self.input.drain(..2);
+                }
+                Partial if self.input.len() > CHUNK_LINE_BYTES_MAX => return Ok(Err(TooLong)),
+                Partial => self.read().await?,
+            }
+        }
+    }
+
+    /// Passes over the lines behind the last chunk, up to an empty one.
+    async fn skip_trailer(&mut self) -> Result<Result<(), TooLong>, Broken> {
+        let mut left = CHUNK_LINE_BYTES_MAX;
+        loop {
+            let Ok(line) = self.line().await? else { return Ok(Err(TooLong)) };
+            let is_empty = matches!(&self.input[..line], b"\r\n" | b"\n");
+            self.input.drain(..line);
+            if is_empty {
+                return Ok(Ok(()));
+            }
+            let Some(rest) = left.checked_sub(line) else { return Ok(Err(TooLong)) };
             left = rest;
         }
-        Ok(true)
     }
 
-    /// Waits for `answer`, which comes only as far as the connection is driven.
-    async fn driving<F: Future>(&mut self, answer: F) -> F::Output {
-        let mut answer = pin!(answer);
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = answer.as_mut().poll(cx) {
-                return Poll::Ready(output);
+    /// How long the line is that comes next, its end included.
+    async fn line(&mut self) -> Result<Result<usize, TooLong>, Broken> {
+        loop {
+            if let Some(at) = self.input.iter().position(|byte| *byte == b'\n') {
+                return Ok(Ok(at + 1));
             }
-            self.drive(cx);
-            answer.as_mut().poll(cx)
-        })
-        .await
+            if self.input.len() > CHUNK_LINE_BYTES_MAX {
+                return Ok(Err(TooLong));
+            }
+            self.read().await?;
+        }
     }
 
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        // How the connection ended is told by the answer that was waited for, if there was one.
-        self.closed = self.closed || Pin::new(&mut self.driver).poll(cx).is_ready();
+    /// Reads what is there, and waits for something.
+    async fn read(&mut self) -> Result<(), Broken> {
+        self.input.reserve(READ_BYTES);
+        match self.stream.read_buf(&mut self.input).await? {
+            0 => Err(Broken::Io(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(()),
+        }
     }
+}
+
+/// Whether a head may end within.
+fn has_blank_line(input: &[u8]) -> bool {
+    input.windows(2).any(|pair| pair == b"\n\n") || input.windows(3).any(|three| three == b"\n\r\n")
 }

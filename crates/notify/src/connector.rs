@@ -40,8 +40,6 @@ pub(crate) enum ConnectError {
     Tcp(#[source] io::Error),
     #[error("no agreement on TLS")]
     Tls(#[source] io::Error),
-    #[error("the connection broke at once")]
-    Broken(#[source] hyper::Error),
 }
 
 impl From<&ConnectError> for AttemptError {
@@ -51,7 +49,6 @@ impl From<&ConnectError> for AttemptError {
             ConnectError::Unresolved => Self::NameUnresolved,
             ConnectError::TooSlow | ConnectError::Tcp(_) => Self::ConnectFailed,
             ConnectError::Tls(_) => Self::TlsFailed,
-            ConnectError::Broken(_) => Self::ConnectionBroken,
         }
     }
 }
@@ -73,7 +70,7 @@ impl Connector {
         let admitted = self.guard.admit(&self.addresses(&origin.host).await?)?;
         let stream = tokio::time::timeout(CONNECT_MAX, self.stream(origin, &admitted));
         let stream = stream.await.map_err(|_| ConnectError::TooSlow)??;
-        Connection::open(stream).await.map_err(ConnectError::Broken)
+        Ok(Connection::new(stream))
     }
 
     async fn addresses(&self, host: &Host<String>) -> Result<Arc<[IpAddr]>, ConnectError> {

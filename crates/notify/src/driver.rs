@@ -1,32 +1,35 @@
-//! Carries out what [`Lanes`] decides: one task asks it, and one task for each lease sees its notifications through.
+//! Carries out what [`Lanes`] decides: one task asks it and talks to the partitions, others send.
 //!
-//! All decisions are made in one place, [`run`]; the tasks only lease, send and record, and tell back which places they no
-//! longer hold. A task that panics tells that too.
+//! All decisions are made in one place, [`run`]. It has one [exchange](exchanges) with a partition under way at a time: ends of
+//! attempts go in, leases come out. What is leased goes to tasks of a few sends each, and these tell how their attempts ended, so that the
+//! places are free again. A task that panics tells that too.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{Incarnation, Timestamp};
-use engine::{Answer, AttemptDue, AttemptEnd, Engine};
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
+use base::Timestamp;
+use engine::{AttemptDue, Engine};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{Instrument, debug_span};
 
-use crate::breaker::{Tried, Turned, Why};
+use crate::breaker::{Turned, Why};
 use crate::connector::Connector;
 use crate::guard::Guard;
-use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits, Standing};
+use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
 use crate::metrics::{AttemptResult, Metrics};
 use crate::roots;
 use crate::sender::Sender;
 use crate::tester::Tester;
 
+mod exchanges;
+mod sends;
 #[cfg(test)]
 mod tests;
+
+use exchanges::Exchanges;
+use sends::{Finished, Shared, see_through};
 
 /// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off is repeated after the next start.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
@@ -34,6 +37,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(15);
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// Most messages of tasks that are taken at once.
 const PROGRESS_AT_ONCE_MAX: usize = 256;
+/// Sends that share a task: what ends together is told together. Several tasks use several cores.
+const SENDS_PER_TASK_MAX: usize = 16;
 
 /// What the operator can set of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,19 +95,21 @@ impl Webhooks {
 
 async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
     let engine = webhooks.engine.clone();
-    // A task tells of its lease once and of each send at most once, and holds a place for each of its sends: there is always room.
-    let (tell, mut told) = mpsc::channel(2 * IN_FLIGHT_MAX);
+    // A message tells of at least one send, which holds a place until it is taken in: there is always room.
+    let (tell, mut told) = mpsc::channel(IN_FLIGHT_MAX);
     let mut batch = Vec::with_capacity(PROGRESS_AT_ONCE_MAX);
     let mut driver = Driver::new(webhooks, tell);
     let mut clients = engine.directory().subscribe();
     let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        driver.start_leases();
+        driver.choose_leases();
+        driver.exchanges.start();
         let wakeup = driver.lanes.next_wakeup();
         tokio::select! {
             _ = shutdown.wait_for(|stop| *stop) => break,
             _ = told.recv_many(&mut batch, PROGRESS_AT_ONCE_MAX) => driver.take_in(batch.drain(..)),
+            Some(leased) = driver.exchanges.next() => driver.send(leased),
             Some(ended) = driver.tasks.join_next() => log_panic(ended),
             named = engine.due_lanes().take() => driver.lanes.mark_due(named),
             Ok(()) = clients.changed() => driver.lanes.clients_changed(),
@@ -110,8 +117,12 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
             _ = sweep.tick() => driver.sweep(),
         }
     }
-    drop(told);
-    driver.drain().await;
+    if tokio::time::timeout(DRAIN_MAX, driver.drain(&mut told)).await.is_err() {
+        let tasks = driver.tasks.len();
+        tracing::warn!(tasks, "stopped with attempts under way; they will be repeated");
+        driver.tasks.shutdown().await;
+    }
+    driver.metrics.in_flight.set(0);
 }
 
 /// Waits for `wakeup`.
@@ -124,38 +135,14 @@ async fn until(engine: &Engine, wakeup: Option<Timestamp>) {
 
 struct Driver {
     lanes: Lanes,
+    exchanges: Exchanges,
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
     metrics: Metrics,
 }
 
-/// What every task needs.
-struct Shared {
-    engine: Engine,
-    sender: Arc<Sender>,
-    timeout: Duration,
-    tell: mpsc::Sender<Progress>,
-}
-
-/// What a task tells: which of its places it no longer holds.
-enum Progress {
-    Leased {
-        lease: Lease,
-        got: usize,
-    },
-    Finished {
-        client: Incarnation,
-        tried: Option<Tried>,
-    },
-    /// The task ended before these sends did.
-    Dropped {
-        client: Incarnation,
-        sends: usize,
-    },
-}
-
 impl Driver {
-    fn new(webhooks: Webhooks, tell: mpsc::Sender<Progress>) -> Self {
+    fn new(webhooks: Webhooks, tell: mpsc::Sender<Vec<Finished>>) -> Self {
         let Webhooks { engine, settings, metrics, sender } = webhooks;
         let limits = Limits {
             per_client: settings.per_client_in_flight,
@@ -164,18 +151,18 @@ impl Driver {
         };
         Self {
             lanes: Lanes::new(limits),
+            exchanges: Exchanges::new(engine.clone()),
             shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
             tasks: JoinSet::new(),
             metrics,
         }
     }
 
-    fn start_leases(&mut self) {
-        let shared = Arc::clone(&self.shared);
+    fn choose_leases(&mut self) {
+        let shared = &self.shared;
         let now = shared.engine.clock().now();
         while let Some(lease) = self.lanes.next(now, |client| shared.standing(client)) {
-            let span = debug_span!("notify", client = lease.client.0, partition = %lease.partition);
-            self.tasks.spawn(see_through(Arc::clone(&self.shared), lease).instrument(span));
+            self.exchanges.lease(lease);
         }
         for turned in self.lanes.take_turned() {
             log_turn(&turned);
@@ -186,19 +173,27 @@ impl Driver {
         self.metrics.lanes_due.set(self.lanes.due() as i64);
     }
 
-    fn take_in(&mut self, told: impl Iterator<Item = Progress>) {
+    /// Sends what was leased.
+    fn send(&mut self, leased: Vec<(Lease, Vec<AttemptDue>)>) {
+        let mut due = Vec::new();
+        for (lease, got) in leased {
+            self.lanes.leased(lease, got.len());
+            due.extend(got);
+        }
+        while !due.is_empty() {
+            let rest = due.split_off(due.len().min(SENDS_PER_TASK_MAX));
+            let task = see_through(Arc::clone(&self.shared), std::mem::replace(&mut due, rest));
+            self.tasks.spawn(task);
+        }
+    }
+
+    fn take_in(&mut self, told: impl Iterator<Item = Vec<Finished>>) {
         let shared = &self.shared;
-        for progress in told {
-            match progress {
-                Progress::Leased { lease, got } => self.lanes.leased(lease, got),
-                Progress::Finished { client, tried } => {
-                    self.lanes.finished(client, tried, |client| shared.standing(client));
-                }
-                Progress::Dropped { client, sends } => {
-                    (0..sends)
-                        .for_each(|_| self.lanes.finished(client, None, |client| shared.standing(client)));
-                }
+        for Finished { client, partition, ended, tried } in told.flatten() {
+            if let Some(ended) = ended {
+                self.exchanges.ended(partition, ended);
             }
+            self.lanes.finished(client, tried, |client| shared.standing(client));
         }
     }
 
@@ -209,21 +204,17 @@ impl Driver {
         self.lanes.sweep(|client| shared.standing(client));
     }
 
-    /// Lets the tasks under way end. What they tell is of no use any more.
-    async fn drain(mut self) {
-        let all = async {
-            while let Some(ended) = self.tasks.join_next().await {
-                log_panic(ended);
+    /// Lets what is under way end, and hands in how it ended. Nothing more is leased.
+    async fn drain(&mut self, told: &mut mpsc::Receiver<Vec<Finished>>) {
+        self.exchanges.forget_leases();
+        while !(self.tasks.is_empty() && self.exchanges.is_empty() && told.is_empty()) {
+            self.exchanges.start();
+            tokio::select! {
+                Some(finished) = told.recv() => self.take_in(std::iter::once(finished)),
+                Some(leased) = self.exchanges.next() => self.send(leased),
+                Some(ended) = self.tasks.join_next() => log_panic(ended),
             }
-        };
-        if tokio::time::timeout(DRAIN_MAX, all).await.is_err() {
-            tracing::warn!(
-                tasks = self.tasks.len(),
-                "stopped with attempts under way; they will be repeated"
-            );
-            self.tasks.shutdown().await;
         }
-        self.metrics.in_flight.set(0);
     }
 }
 
@@ -247,91 +238,6 @@ fn log_turn(turned: &Turned) {
         }
         Turned::Closed { client, why: Why::Changed } => {
             tracing::info!(client = %client.id, "a client whose receiver kept failing was changed; it begins anew");
-        }
-    }
-}
-
-/// Leases, sends what was leased, side by side, and records each end.
-async fn see_through(shared: Arc<Shared>, lease: Lease) {
-    let (partition, client, max) = (lease.partition, lease.client, lease.max);
-    let mut places = Places { tell: &shared.tell, client, held: Held::Lease(lease) };
-    let leased = shared.engine.lease(partition, client, max).await;
-    // Not accepting: the engine is stopping, or names the lane again when its partition is back.
-    let due = leased.unwrap_or_default();
-    places.leased(due.len());
-    let mut sends: FuturesUnordered<_> = due.into_iter().map(|due| shared.send(due)).collect();
-    while let Some(tried) = sends.next().await {
-        places.finished(tried);
-    }
-}
-
-impl Shared {
-    fn standing(&self, client: Incarnation) -> Standing {
-        match self.engine.directory().get(client) {
-            None => Standing::Gone,
-            Some(client) if !client.enabled => Standing::Disabled,
-            Some(client) => Standing::Enabled(client),
-        }
-    }
-
-    /// Sends one notification, if its client is still there and enabled and the lease outlasts the attempt, and records the end.
-    async fn send(&self, due: AttemptDue) -> Option<Tried> {
-        let now = self.engine.clock().now();
-        let holds = now.after(self.timeout) <= due.until;
-        let to = self.engine.directory().get(due.client).filter(|client| client.enabled && holds);
-        let end = match &to {
-            Some(client) => self.sender.attempt(client, due.delivery, Arc::clone(&due.body)).await,
-            None => AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld },
-        };
-        let (at, answer) = (end.at, end.answer);
-        if self.engine.attempt_ended(&due, to.as_deref(), end).await.is_err() {
-            let partition = due.partition;
-            tracing::debug!(%partition, "the end of an attempt was not recorded; it will count as interrupted");
-        }
-        to.map(|to| Tried { to, delivery: due.delivery, at, answer })
-    }
-}
-
-/// The places in flight that a task holds. Whatever way the task ends, they are told to be free.
-struct Places<'a> {
-    tell: &'a mpsc::Sender<Progress>,
-    client: Incarnation,
-    held: Held,
-}
-
-enum Held {
-    Lease(Lease),
-    Sends(usize),
-}
-
-impl Places<'_> {
-    fn leased(&mut self, got: usize) {
-        if let Held::Lease(lease) = std::mem::replace(&mut self.held, Held::Sends(got)) {
-            self.tell(Progress::Leased { lease, got });
-        }
-    }
-
-    fn finished(&mut self, tried: Option<Tried>) {
-        if let Held::Sends(sends) = &mut self.held {
-            *sends -= 1;
-        }
-        self.tell(Progress::Finished { client: self.client, tried });
-    }
-
-    fn tell(&self, progress: Progress) {
-        // Fails only once a stop has closed the channel, and then nobody counts places any more.
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.tell.try_send(progress) {
-            tracing::error!("the sender lost count of its places in flight");
-        }
-    }
-}
-
-impl Drop for Places<'_> {
-    fn drop(&mut self) {
-        match std::mem::replace(&mut self.held, Held::Sends(0)) {
-            Held::Lease(lease) => self.tell(Progress::Leased { lease, got: 0 }),
-            Held::Sends(0) => {}
-            Held::Sends(sends) => self.tell(Progress::Dropped { client: self.client, sends }),
         }
     }
 }

@@ -12,6 +12,7 @@ use engine::records::Client;
 use crate::signature::SigningKey;
 use crate::target::{NotATarget, Target};
 
+const AGENT: &str = concat!("fieldpost/", env!("CARGO_PKG_VERSION"));
 /// Most clients that are kept prepared.
 const PREPARED_MAX: usize = 4_096;
 
@@ -19,6 +20,8 @@ const PREPARED_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) target: Target,
+    /// What the head of every request begins with.
+    pub(crate) opening: String,
     pub(crate) key: SigningKey,
     /// The key before, which is signed with too until then.
     pub(crate) previous: Option<(SigningKey, Timestamp)>,
@@ -27,8 +30,14 @@ pub(crate) struct Prepared {
 impl Prepared {
     fn of(client: &Client) -> Result<Self, NotATarget> {
         let previous = client.previous_secret.as_ref();
+        let target = Target::parse(&client.url)?;
+        let opening = format!(
+            "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: {AGENT}\r\ncontent-type: application/json\r\n",
+            target.path, target.host
+        );
         Ok(Self {
-            target: Target::parse(&client.url)?,
+            target,
+            opening,
             key: SigningKey::new(&client.secret),
             previous: previous.map(|previous| (SigningKey::new(&previous.secret), previous.until)),
         })

@@ -9,15 +9,10 @@ use std::time::{Duration, Instant};
 
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, EntityId};
-use bytes::Bytes;
 use engine::records::{AttemptError, Client};
 use engine::{Answer, AttemptEnd};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{Method, Response};
 
-use crate::connection::{Connection, Post};
+use crate::connection::{Broken, Connection, Response};
 use crate::connector::{ConnectError, Connector};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
@@ -29,12 +24,8 @@ mod tests;
 
 /// How long the rest of an answer may take; after that its connection is closed.
 const REST_OF_ANSWER: Duration = Duration::from_secs(1);
-const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
-const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("fieldpost/", env!("CARGO_PKG_VERSION")));
+/// What a head takes besides its opening and its signatures.
+const HEAD_BYTES_MORE: usize = 192;
 
 /// Makes attempts. One is shared by all.
 pub(crate) struct Sender {
@@ -94,18 +85,20 @@ impl Sender {
         delivery: EntityId,
         body: Arc<[u8]>,
     ) -> Result<(Answer, Open), AttemptError> {
+        let id = &client.id;
         let Ok(client) = self.clients.get(client) else {
-            tracing::error!(client = %client.id, "the client's URL cannot be posted to");
+            tracing::error!(client = %id, "the client's URL cannot be posted to");
             return Err(AttemptError::ConnectFailed);
         };
-        let request = request(&client, delivery, body, &*self.clock);
-        let (connection, response) = self.post(&client, request).await.map_err(|error| {
-            tracing::debug!(origin = %client.target.origin, error = chain(&error), "attempt failed");
+        let head = head(&client, delivery, &body, &*self.clock);
+        let (connection, response) = self.post(&client, &head, &body).await.map_err(|error| {
+            let origin = &client.target.origin;
+            tracing::debug!(client = %id, %origin, error = chain(&error), "attempt failed");
             AttemptError::from(error)
         })?;
-        let status = response.status();
-        let retry_after = retry_after(status, response.headers(), self.clock.wall());
-        let answer = Answer::Status { code: status.as_u16(), retry_after };
+        let asked = response.retry_after.as_deref();
+        let retry_after = asked.and_then(|text| retry_after(text, self.clock.wall()));
+        let answer = Answer::Status { code: response.status, retry_after };
         Ok((answer, Open { client, connection, response }))
     }
 
@@ -113,34 +106,27 @@ impl Sender {
     async fn post(
         &self,
         client: &Prepared,
-        mut request: Post,
-    ) -> Result<(Box<Connection>, Response<Incoming>), SendError> {
+        head: &str,
+        body: &[u8],
+    ) -> Result<(Box<Connection>, Response), SendError> {
         while let Some(mut connection) = self.idle.take(&client.target.origin, Instant::now()) {
-            if !connection.is_usable().await {
-                continue;
-            }
-            match connection.post(request).await {
-                Ok(response) => return Ok((connection, response)),
-                Err(mut failed) => match failed.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(failed.into_error().into()),
-                },
+            if connection.is_usable().await {
+                let response = connection.post(head.as_bytes(), body).await?;
+                return Ok((connection, response));
             }
         }
         // Rare, and far larger than the rest of an attempt: kept apart, so that a waiting attempt stays small.
         let mut connection = Box::new(Box::pin(self.connector.connect(&client.target.origin)).await?);
-        let response = connection.post(request).await.map_err(|failed| failed.into_error())?;
+        let response = connection.post(head.as_bytes(), body).await?;
         Ok((connection, response))
     }
 
     /// Waits a little for the rest of the answer, and keeps the connection if it is good for another.
     async fn finish(&self, open: Open) {
         let Open { client, mut connection, response } = open;
-        let receiver_keeps = keep_alive(response.headers());
-        let rest = connection.discard(response.into_body());
-        let is_complete = matches!(tokio::time::timeout(REST_OF_ANSWER, rest).await, Ok(Ok(true)));
-        if is_complete && connection.is_usable().await {
-            self.idle.keep(&client.target.origin, connection, Instant::now(), receiver_keeps);
+        let is_finished = tokio::time::timeout(REST_OF_ANSWER, connection.finish(&response)).await;
+        if matches!(is_finished, Ok(Ok(()))) && connection.is_usable().await {
+            self.idle.keep(&client.target.origin, connection, Instant::now(), response.keeps);
         }
     }
 }
@@ -149,31 +135,26 @@ impl Sender {
 struct Open {
     client: Arc<Prepared>,
     connection: Box<Connection>,
-    response: Response<Incoming>,
+    response: Response,
 }
 
-fn request(client: &Prepared, delivery: EntityId, body: Arc<[u8]>, clock: &dyn Clock) -> Post {
+/// The head of a request, as HTTP/1.1 has it.
+fn head(client: &Prepared, delivery: EntityId, body: &[u8], clock: &dyn Clock) -> String {
     let (id, seconds) = (delivery.to_text(DELIVERY_ID_PREFIX), (clock.wall().0 / 1_000).to_string());
-    let signature = client.sign(clock.now(), &id, &seconds, &body);
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(HOST, client.target.host.clone());
-    headers.insert(USER_AGENT, AGENT);
-    headers.insert(CONTENT_TYPE, JSON);
-    for (name, text) in [(WEBHOOK_ID, id), (WEBHOOK_TIMESTAMP, seconds), (WEBHOOK_SIGNATURE, signature)] {
-        headers.insert(name, HeaderValue::try_from(text).expect("ids, numbers and base64 are visible ASCII"));
-    }
-    let mut request = Post::new(Full::new(Bytes::from_owner(body)));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = client.target.path.clone();
-    *request.headers_mut() = headers;
-    request
-}
-
-/// How long the receiver says that it keeps an idle connection: `Keep-Alive: timeout=5`.
-fn keep_alive(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(KEEP_ALIVE)?.to_str().ok()?;
-    let timeout = text.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
-    timeout.trim().parse().ok().map(Duration::from_secs)
+    let signature = client.sign(clock.now(), &id, &seconds, body);
+    let length = body.len().to_string();
+    let opening = &client.opening;
+    let fields = [
+        ["webhook-id: ", &id],
+        ["\r\nwebhook-timestamp: ", &seconds],
+        ["\r\nwebhook-signature: ", &signature],
+        ["\r\ncontent-length: ", &length],
+    ];
+    let mut head = String::with_capacity(opening.len() + signature.len() + HEAD_BYTES_MORE);
+    head.push_str(opening);
+    fields.as_flattened().iter().for_each(|part| head.push_str(part));
+    head.push_str("\r\n\r\n");
+    head
 }
 
 /// Why an attempt had no answer, for the log.
@@ -182,7 +163,7 @@ enum SendError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the connection broke")]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] Broken),
 }
 
 impl From<SendError> for AttemptError {

@@ -5,8 +5,7 @@
 
 use std::fmt;
 
-use hyper::Uri;
-use hyper::header::HeaderValue;
+use http::{HeaderValue, Uri};
 use url::{Host, Url};
 
 /// What connections are kept by: two clients of one origin share them.
@@ -21,9 +20,10 @@ pub(crate) struct Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) origin: Origin,
-    /// Path and query.
+    /// Path and query, without anything that may not be in a request's head.
     pub(crate) path: Uri,
-    pub(crate) host: HeaderValue,
+    /// Likewise.
+    pub(crate) host: String,
 }
 
 /// A URL that nothing can be posted to. The registry lets none in.
@@ -48,7 +48,7 @@ impl Target {
         Ok(Self {
             origin: Origin { tls, host, port },
             path: path.parse().map_err(|_| NotATarget)?,
-            host: HeaderValue::try_from(header).map_err(|_| NotATarget)?,
+            host: HeaderValue::try_from(&header).map(|_| header).map_err(|_| NotATarget)?,
         })
     }
 }

@@ -201,7 +201,7 @@ impl Server {
     pub(crate) async fn lease_all(&self) -> Vec<AttemptDue> {
         let mut due = Vec::new();
         for (partition, client) in self.engine.due_lanes().take_now() {
-            due.extend(self.engine.lease(partition, client, 1_000).await.expect("accepting"));
+            due.extend(self.engine.exchange(partition, Vec::new(), vec![(client, 1_000)]).await.concat());
         }
         due
     }
@@ -210,7 +210,10 @@ impl Server {
     pub(crate) async fn end(&self, due: &AttemptDue, answer: Answered) {
         let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer };
         let to = self.engine.directory().get(due.client);
-        self.engine.attempt_ended(due, to.as_deref(), end).await.expect("accepting");
+        if let Some(to) = to {
+            self.engine.note_answer(&to, answer).await.expect("accepting");
+        }
+        self.engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
         let path = format!("/v1/deliveries/{}", due.delivery.to_text(DELIVERY_ID_PREFIX));
         while self.get(&path).await["attempts"].as_array().is_none_or(|all| all.len() < due.attempt as usize)
         {

@@ -23,6 +23,8 @@ use crate::unsettled::{Record, RecordKey};
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
+/// Addresses that a partition keeps at hand; each has up to 256 characters.
+const ADDRESSES_AT_HAND_MAX: usize = 1_024;
 /// Jitter is at most one part in this many of the delay.
 const JITTER_DIVISOR: u64 = 10;
 
@@ -112,7 +114,7 @@ impl Partition {
         id: &base::DeviceId,
         turn: &mut Turn<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let profile = self.stored_profile(id, turn)?;
+        let address = self.address(slot, id, turn)?;
         let state = self.state(slot);
         let body = match (self.pairs.get(&(slot, client)), self.devices.get(slot)) {
             (Some(pair), Some(device)) => {
@@ -124,7 +126,7 @@ impl Partition {
                     timestamp: delivery.at,
                     device: &device.id,
                     device_kind: self.devices.kind(device),
-                    address: profile.as_ref().and_then(|profile| profile.address.as_deref()),
+                    address: address.as_deref(),
                     value: state.value.as_ref(),
                     previous: pair.previous.as_ref(),
                     connection: state.connection,
@@ -140,6 +142,25 @@ impl Partition {
         let body: Arc<[u8]> = Arc::from(body);
         self.put_body(job, Arc::clone(&body), turn);
         Ok(body)
+    }
+
+    /// The registered address. Most changes concern several clients, or the same devices again.
+    fn address(
+        &mut self,
+        slot: DeviceSlot,
+        id: &base::DeviceId,
+        turn: &Turn<'_>,
+    ) -> Result<Option<Arc<str>>, StoreError> {
+        if let Some(address) = self.addresses.get(&slot) {
+            return Ok(address.clone());
+        }
+        let profile = self.stored_profile(id, turn)?;
+        let address: Option<Arc<str>> = profile.and_then(|profile| profile.address.as_deref().map(Arc::from));
+        if self.addresses.len() >= ADDRESSES_AT_HAND_MAX {
+            self.addresses.clear();
+        }
+        self.addresses.insert(slot, address.clone());
+        Ok(address)
     }
 
     pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {

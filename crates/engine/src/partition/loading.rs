@@ -65,6 +65,7 @@ impl Partition {
             quarantine: quarantine_of(store, settings),
             groups: Groups::default(),
             counts_at_hand: HashMap::default(),
+            addresses: HashMap::default(),
             unannounced: true,
             clients: HashMap::default(),
             unsettled: Unsettled::default(),

@@ -55,6 +55,7 @@ impl Partition {
             self.cancel_pair(slot, client, turn);
         }
         self.watch.forget(slot);
+        self.addresses.remove(&slot);
         turn.push(Op::DeleteDevice(id.clone(), slot));
         self.unsettled.put(turn.seq, RecordKey::Profile(id.clone()), None);
         Ok(())
@@ -169,6 +170,7 @@ impl Partition {
     }
 
     pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+        self.addresses.remove(&profile.slot);
         let record = Some(Record::Profile(Arc::new(profile.clone())));
         self.unsettled.put(turn.seq, RecordKey::Profile(profile.id.clone()), record);
         turn.push(Op::PutDevice(Box::new(profile.clone())));

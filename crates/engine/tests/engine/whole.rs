@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{ClientId, DeviceId, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash};
+use base::{
+    ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
+};
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{
-    Answer, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, Outcome, Page, Patch, Pending, Report,
-    Said,
+    Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, Outcome, Page, Patch, Pending,
+    Report, Said,
 };
 use records::{Connection, DeliveryStatus};
 use store::{MemoryStore, Planned};
@@ -178,6 +180,17 @@ async fn stopping_finishes_what_was_taken_and_takes_no_more() {
     assert_eq!(readings.len(), 50);
 }
 
+async fn lease(engine: &Engine, partition: PartitionId, client: Incarnation) -> Vec<AttemptDue> {
+    engine.exchange(partition, Vec::new(), vec![(client, 10)]).await.concat()
+}
+
+async fn end(engine: &Engine, due: &AttemptDue, to: &records::Client, code: u16) {
+    let answer = Answer::Status { code, retry_after: None };
+    engine.note_answer(to, answer).await.expect("accepting");
+    let end = AttemptEnd { at: engine.clock().now(), took: Duration::from_millis(3), answer };
+    engine.exchange(due.partition, vec![(due.reservation, end)], Vec::new()).await;
+}
+
 #[tokio::test]
 async fn a_change_is_leased_sent_and_remembered() {
     let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
@@ -188,25 +201,20 @@ async fn a_change_is_leased_sent_and_remembered() {
     submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
     let lanes = engine.due_lanes().take().await;
     let (partition, client) = lanes[0];
-    let due = engine.lease(partition, client, 10).await.expect("accepting");
+    let due = lease(&engine, partition, client).await;
     assert_eq!((lanes.len(), due.len(), &*due[0].body), (1, 1, &b"1"[..]));
-    let end = |code| AttemptEnd {
-        at: engine.clock().now(),
-        took: Duration::from_millis(3),
-        answer: Answer::Status { code, retry_after: None },
-    };
     let to = engine.directory().by_id(&acme).expect("there");
     let elsewhere = records::Client { url: format!("{}/old", to.url), ..(*to).clone() };
-    engine.attempt_ended(&due[0], Some(&elsewhere), end(410)).await.expect("accepting");
+    end(&engine, &due[0], &elsewhere, 410).await;
     assert!(engine.directory().by_id(&acme).expect("there").enabled, "another receiver is gone");
     engine.due_lanes().take().await;
-    let due = engine.lease(partition, client, 10).await.expect("accepting");
-    engine.attempt_ended(&due[0], Some(&to), end(410)).await.expect("accepting");
+    let due = lease(&engine, partition, client).await;
+    end(&engine, &due[0], &to, 410).await;
     assert!(!engine.directory().by_id(&acme).expect("there").enabled, "410 disables the client");
     engine.due_lanes().take().await;
-    let due = engine.lease(partition, client, 10).await.expect("accepting");
-    engine.attempt_ended(&due[0], Some(&to), end(204)).await.expect("accepting");
-    assert!(engine.lease(partition, client, 10).await.expect("accepting").is_empty());
+    let due = lease(&engine, partition, client).await;
+    end(&engine, &due[0], &to, 204).await;
+    assert!(lease(&engine, partition, client).await.is_empty());
     let (delivery, attempts) = engine.queries().delivery(due[0].delivery).expect("readable").expect("there");
     assert_eq!((delivery.progress.status, delivery.progress.attempts), (DeliveryStatus::Delivered, 3));
     assert_eq!(

@@ -64,6 +64,19 @@ pub(super) fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
+/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, the same on every Linux that this runs on.
+const TICKS_PER_SECOND: u32 = 100;
+
+/// CPU time that a process has used so far, in user mode and in the kernel.
+pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name of the program, in brackets, may hold spaces; `utime` and `stime` are the 14th and 15th field.
+    let (_, fields) = stat.rsplit_once(')').ok_or("no program name")?;
+    let ticks: Vec<u32> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
+    let [user, system] = ticks[..] else { return Err("no CPU times".into()) };
+    Ok(Duration::from_secs((user + system).into()) / TICKS_PER_SECOND)
+}
+
 /// Memory that a process has in use now, in MiB.
 pub(super) fn resident_mib(process: u32) -> Result<u64, Failure> {
     status_mib(process, "VmRSS:")

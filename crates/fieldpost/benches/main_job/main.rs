@@ -30,22 +30,39 @@ type Failure = Box<dyn Error + Send + Sync>;
 const ROUNDS: usize = 3;
 
 fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `cargo test --benches` runs this too, and only wants to know that it starts.
-    if std::env::args().any(|argument| argument == "--test") {
+    if arguments.iter().any(|argument| argument == "--test") {
         return Ok(());
     }
+    let named: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|word| !word.starts_with('-')).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run())
+    runtime.block_on(run(&named))
 }
 
-async fn run() -> Result<(), Failure> {
+/// Runs the named parts, or all.
+async fn run(named: &[&str]) -> Result<(), Failure> {
+    const PARTS: [&str; 4] = ["reports", "webhooks", "latency", "registry"];
+    if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
+        return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
+    }
+    let wanted = |part: &str| named.contains(&part) || named.is_empty();
     let mut report = Report::open()?;
     machine::describe(&mut report)?;
-    reports::mqtt_beside_mosquitto(&mut report).await?;
-    reports::http_lines_beside_nats(&mut report).await?;
-    reports::growth(&mut report).await?;
-    webhooks::deliveries(&mut report).await?;
-    webhooks::report_to_webhook(&mut report).await?;
-    registry::a_million_devices(&mut report).await?;
+    if wanted("reports") {
+        reports::mqtt_beside_mosquitto(&mut report).await?;
+        reports::http_lines_beside_nats(&mut report).await?;
+        reports::growth(&mut report).await?;
+    }
+    if wanted("webhooks") {
+        webhooks::deliveries(&mut report).await?;
+    }
+    if wanted("latency") {
+        webhooks::report_to_webhook(&mut report).await?;
+    }
+    if wanted("registry") {
+        registry::a_million_devices(&mut report).await?;
+    }
     report.finish()
 }

@@ -86,7 +86,7 @@ impl Report {
     }
 }
 
-fn median(mut rounds: Vec<f64>) -> f64 {
+pub(super) fn median(mut rounds: Vec<f64>) -> f64 {
     rounds.sort_by(f64::total_cmp);
     rounds.get(rounds.len() / 2).copied().unwrap_or(f64::NAN)
 }

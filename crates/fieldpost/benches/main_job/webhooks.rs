@@ -11,9 +11,9 @@ use simulator::sent::{Answer, Sent};
 use simulator::traffic::{DeviceIds, Dial, Locks, Pace};
 use tokio::task::JoinSet;
 
-use super::machine::ms;
-use super::report::Report;
-use super::reports::{Load, all_acknowledged};
+use super::machine::{self, ms};
+use super::report::{Report, median};
+use super::reports::all_acknowledged;
 use super::sink::Sink;
 use super::site::Fieldpost;
 use super::{Failure, ROUNDS};
@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CALLS_AT_A_TIME: usize = 32;
 
 const CLIENTS: u32 = 1_000;
-const LINKS_OF_A_DEVICE: u32 = 10;
-const DEVICES: u32 = 2_000;
+/// Webhooks of a round: devices times links.
+const PER_ROUND: u32 = 20_000;
 
 const TIMED_CLIENTS: u32 = 50;
 const TIMED_DEVICES: u32 = 2_000;
@@ -32,32 +32,40 @@ const TIMED_CHANGES_PER_SECOND: u32 = 1_000;
 const TIMED_FOR: Duration = Duration::from_secs(10);
 const TIMED_CONNECTIONS: u32 = 8;
 
-/// Webhooks a second at a sink that answers at once. Every device changes once a round and a round ends when all its
-/// webhooks have come, so that none is replaced by a newer one.
+/// Webhooks to a sink that answers at once, and the CPU time of the server for each, from HTTP report to answer: changes that
+/// concern one client, and ten.
 pub(super) async fn deliveries(report: &mut Report) -> Result<(), Failure> {
-    const OWN: &str = "webhooks_delivered_1000clients_10links_fast_sink";
+    for links in [1, 10] {
+        deliveries_with(links, report).await?;
+    }
+    Ok(())
+}
+
+/// Every device changes once a round and a round ends when all its webhooks have come, so that none is replaced by a newer one.
+async fn deliveries_with(links: u32, report: &mut Report) -> Result<(), Failure> {
+    let name = format!("webhooks_delivered_{CLIENTS}clients_{links}links_fast_sink");
     let server = Fieldpost::start().await?;
+    let process = server.process_id()?;
     let mut sink = Sink::open().await?;
-    let load = Load {
-        way: Way::Http { lines: 250 },
-        connections: 8,
-        devices: DeviceIds::new("W", DEVICES),
-        change_every: 1,
-    };
+    let devices = DeviceIds::new("W", PER_ROUND / links);
     let url = format!("http://{}/hook", sink.address);
-    register(&server, &load.devices, CLIENTS, LINKS_OF_A_DEVICE, &url).await?;
-    let per_round = u64::from(DEVICES * LINKS_OF_A_DEVICE);
-    let (mut rounds, mut expected) = (Vec::new(), 0);
-    for value in [0, 1, 0, 1].into_iter().take(ROUNDS + 1) {
-        expected += per_round;
-        let start = Instant::now();
-        change_all(&server, &load.devices, value).await?;
-        sink.until(expected, PATIENCE).await?;
-        rounds.push(report.round(OWN, per_round, start.elapsed())?);
+    register(&server, &devices, CLIENTS, links, &url).await?;
+    let (mut rates, mut costs) = (Vec::new(), Vec::new());
+    for (round, value) in (1..=ROUNDS as u64 + 1).zip([0, 1].into_iter().cycle()) {
+        let (start, cpu) = (Instant::now(), machine::cpu_time(process)?);
+        change_all(&server, &devices, value).await?;
+        sink.until(round * u64::from(PER_ROUND), PATIENCE).await?;
+        rates.push(report.round(&name, PER_ROUND.into(), start.elapsed())?);
+        let cost = (machine::cpu_time(process)? - cpu) / PER_ROUND;
+        report.note(&format!("  {name}: {:.1} us of server CPU each", ms(cost) * 1e3))?;
+        costs.push(ms(cost) * 1e3);
     }
     server.stop().await?;
-    rounds.remove(0); // the first opens the connections
-    report.rate(OWN, rounds, None);
+    // The first round opens the connections.
+    rates.remove(0);
+    costs.remove(0);
+    report.rate(&name, rates, None);
+    report.figure(&format!("{name} server CPU each"), format!("{:.1} us", median(costs)));
     Ok(())
 }
 
@@ -167,20 +175,18 @@ async fn register(
     let api = Api::new(server.site.http.clone(), PATIENCE);
     let client = |index: u32| json!({"id": format!("c{index}"), "name": "bench", "url": url});
     all(&api, "/v1/clients", (0..clients).map(client)).await?;
-    all(&api, "/v1/devices", (0..devices.count()).map(|index| json!({"id": devices.id(index)}))).await?;
-    let mut calls = JoinSet::new();
-    for device in 0..devices.count() {
-        let (api, id) = (api.clone(), devices.id(device));
-        let linked: Vec<_> = (0..links).map(|link| (device * links + link) % clients).collect();
-        room(&mut calls).await?;
-        calls.spawn(async move {
-            for client in linked {
-                api.put(&format!("/v1/devices/{id}/clients/c{client}")).await?;
-            }
-            Ok(())
-        });
+    let line = |device: u32| {
+        let linked: Vec<_> =
+            (0..links).map(|link| format!("c{}", (device * links + link) % clients)).collect();
+        format!("{}\n", json!({"id": devices.id(device), "clients": linked}))
+    };
+    let answer: Value =
+        api.post_lines("/v1/devices/import", (0..devices.count()).map(line).collect()).await?;
+    if answer["created"] == devices.count() {
+        Ok(())
+    } else {
+        Err(format!("not all registered: {answer}").into())
     }
-    drain(calls).await
 }
 
 type Calls = JoinSet<Result<(), simulator::api_client::ApiError>>;

@@ -15,7 +15,7 @@ const OWN_FILES: usize = 256;
 /// one in [`WEBHOOKS_PART`], and some in any case.
 const WEBHOOK_FILES: usize = 2 * notify::IN_FLIGHT_MAX;
 const WEBHOOK_FILES_MIN: usize = 64;
-const WEBHOOKS_PART: usize = 64;
+const WEBHOOKS_PART: usize = 16;
 /// Connections over MQTT that have not said who they are, where there are many files; otherwise one in so many.
 const GREETING_FILES: usize = 4_096;
 const GREETING_PART: usize = 4;
@@ -81,7 +81,7 @@ mod tests {
     fn few_files_are_shared_out_and_many_leave_the_settings_as_they_are() {
         for (files, expect) in [
             (1_048_576, (16_384, 65_536, 4_096, 2_048)),
-            (20_000, (9_716, 19_128, 4_096, 156)),
+            (20_000, (9_247, 18_205, 4_096, 625)),
             (1_024, (352, 693, 176, 32)),
             (100, (2, 3, 1, 32)),
         ] {

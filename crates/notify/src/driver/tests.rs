@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use base::id::DELIVERY_ID_PREFIX;
-use base::{ClientId, DeviceId, EntityId, Lineage, SystemClock, Timestamp, Value, WayIn};
+use base::{
+    ClientId, DeviceId, EntityId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn,
+};
 use bytes::Bytes;
 use engine::records::{Attempt, Delivery, DeliveryStatus};
 use engine::settings::{Retry, UnknownDevice};
-use engine::{ClientPatch, NewClient, NewDevice, Patch, Report, Said};
+use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, Said};
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
 use standardwebhooks::Webhook;
@@ -259,16 +261,35 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
     report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
     let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
 
-    let lease = async || engine.lease(partition, client, 1).await.expect("accepting").remove(0);
-    let mut due = lease().await;
+    let wanted = || vec![(client, 1)];
+    let mut due = engine.exchange(partition, Vec::new(), wanted()).await.concat().remove(0);
     due.until = engine.clock().now().after(TIMEOUT / 2);
-    driver.shared.send(due).await;
+    let ended = driver.shared.send(due).await.ended;
     assert!(receiver.requests.try_recv().is_err(), "nothing is sent");
 
-    let again = lease().await;
+    let again = engine.exchange(partition, ended.into_iter().collect(), wanted()).await.concat().remove(0);
     assert_eq!(again.attempt, 1, "what was not begun does not count");
     driver.shared.send(again).await;
     receiver.request().await;
+}
+
+#[tokio::test]
+async fn what_comes_while_an_exchange_is_under_way_goes_together_with_the_next() {
+    let running = Running::start("http://127.0.0.1:9/").await;
+    let mut exchanges = Exchanges::new(running.engine.clone());
+    let lease = |client| Lease { partition: PartitionId(0), client: Incarnation(client), max: 1 };
+    let clients = |leased: Option<Vec<(Lease, Vec<AttemptDue>)>>| -> Vec<u64> {
+        leased.into_iter().flatten().map(|(lease, _)| lease.client.0).collect()
+    };
+    exchanges.lease(lease(1));
+    exchanges.start();
+    exchanges.lease(lease(2));
+    exchanges.lease(lease(3));
+    exchanges.start();
+    assert_eq!(clients(exchanges.next().await), [1]);
+    exchanges.start();
+    assert_eq!(clients(exchanges.next().await), [2, 3]);
+    assert!(exchanges.is_empty());
 }
 
 #[tokio::test]
@@ -352,23 +373,4 @@ async fn a_stop_lets_attempts_under_way_end() {
     receiver.gate.add_permits(1);
     let (delivery, _) = shown(&running.stop().await, &request);
     assert_eq!(delivery.progress.status, DeliveryStatus::Delivered);
-}
-
-#[test]
-fn a_task_that_fails_gives_back_what_it_held() {
-    let (tell, mut told) = mpsc::channel(8);
-    let client = base::Incarnation(1);
-    let places = |held| Places { tell: &tell, client, held };
-    let lease = || Lease { partition: base::PartitionId(0), client, max: 3 };
-
-    drop(places(Held::Lease(lease())));
-    assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 0, .. })));
-    let mut half_way = places(Held::Lease(lease()));
-    half_way.leased(3);
-    half_way.finished(None);
-    drop(half_way);
-    assert!(matches!(told.try_recv(), Ok(Progress::Leased { got: 3, .. })));
-    assert!(matches!(told.try_recv(), Ok(Progress::Finished { tried: None, .. })));
-    assert!(matches!(told.try_recv(), Ok(Progress::Dropped { sends: 2, .. })));
-    assert!(told.try_recv().is_err());
 }

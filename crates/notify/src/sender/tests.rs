@@ -1,8 +1,9 @@
 //! Attempts against real receivers on loopback.
 
 use base::{ClientId, Incarnation, Lineage, SystemClock, Timestamp};
-use hyper::StatusCode;
-use hyper::header::RETRY_AFTER;
+use http_body_util::Full;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{RootCertStore, ServerConfig};

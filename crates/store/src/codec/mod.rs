@@ -6,6 +6,8 @@
 //! another meaning under the same version. Nothing here trusts its input: bytes that make no sense are a
 //! [`CodecError`], never a panic.
 
+use std::cell::RefCell;
+
 mod answer;
 mod batch;
 mod bytes;
@@ -74,6 +76,9 @@ pub enum CodecError {
     },
 }
 
+/// Memory that a thread keeps to write rows in.
+const SCRATCH_BYTES_KEPT: usize = 16 << 10;
+
 /// A record with a stored form.
 pub(crate) trait Stored: Sized {
     /// The version that is written.
@@ -110,6 +115,20 @@ pub(crate) trait Stored: Sized {
         let mut out = Vec::with_capacity(64);
         self.write(&mut out);
         out
+    }
+
+    /// The value of a table's row that is kept: without room to spare.
+    fn to_boxed_row(&self) -> Box<[u8]> {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.write(scratch);
+            let row = Box::from(&**scratch);
+            scratch.clear();
+            scratch.shrink_to(SCRATCH_BYTES_KEPT);
+            row
+        })
     }
 
     /// Reads the value of a table's row.

@@ -67,7 +67,7 @@ impl Prepared {
 }
 
 fn put(table: Table, key: Key, record: &impl Stored) -> Change {
-    Change::Put { table, key, value: record.to_row().into_boxed_slice() }
+    Change::Put { table, key, value: record.to_boxed_row() }
 }
 
 /// A row that is all key.

@@ -1,6 +1,7 @@
 //! The rows of one table that were changed, with the versions that open views need.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use smallvec::SmallVec;
@@ -121,28 +122,29 @@ impl Rows {
         is_born: impl FnOnce(&Key, &[u8]) -> bool,
     ) {
         self.value_bytes += value.len();
-        if let Some(row) = self.rows.get_mut(&key) {
-            self.value_bytes -= row.push(Some(value), versions);
-            return;
+        match self.rows.entry(key) {
+            Entry::Occupied(mut row) => self.value_bytes -= row.get_mut().push(Some(value), versions),
+            Entry::Vacant(place) => {
+                let is_born_here = is_born(place.key(), &value);
+                let version = Version { seq: versions.seq, value: Some(value) };
+                place.insert(RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
+            }
         }
-        let is_born_here = is_born(&key, &value);
-        let version = Version { seq: versions.seq, value: Some(value) };
-        self.rows.insert(key, RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
     }
 
     pub(super) fn delete(&mut self, key: Key, versions: &Versions, is_below: impl FnOnce(&Key) -> bool) {
-        match self.rows.get_mut(&key) {
-            Some(row) if row.is_born_here && !versions.needs(row.first_seq()) => {
-                self.value_bytes -= row.value_bytes();
-                self.rows.remove(&key);
+        match self.rows.entry(key) {
+            Entry::Occupied(row) if row.get().is_born_here && !versions.needs(row.get().first_seq()) => {
+                self.value_bytes -= row.remove().value_bytes();
             }
-            Some(row) => self.value_bytes -= row.push(None, versions),
-            None if is_below(&key) => {
-                let version = Version { seq: versions.seq, value: None };
-                let row = RowVersions { is_born_here: false, versions: SmallVec::from_buf([version]) };
-                self.rows.insert(key, row);
+            Entry::Occupied(mut row) => self.value_bytes -= row.get_mut().push(None, versions),
+            Entry::Vacant(place) => {
+                if is_below(place.key()) {
+                    let version = Version { seq: versions.seq, value: None };
+                    let versions = SmallVec::from_buf([version]);
+                    place.insert(RowVersions { is_born_here: false, versions });
+                }
             }
-            None => {}
         }
     }
 
