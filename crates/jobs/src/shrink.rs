@@ -211,7 +211,8 @@ impl Jobs {
         }
     }
 
-    /// How many stay at the front of each queue's line, and of each group's. Where there are too many groups, only their heads stay.
+    /// How many stay at the front of each queue's line, and of each group's. Where there are too many groups, only
+    /// their heads stay.
     fn fronts(&self, lines: impl Iterator<Item = Option<GroupKey>>) -> (usize, usize) {
         let (mut of_queues, mut of_groups) = (0, 0);
         for group in lines {
