@@ -27,9 +27,16 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
 
     /// Forgets what is durable. The room of a burst goes with it.
     pub(super) fn settle(&mut self, seq: u64) {
+        self.settle_with(seq, |_| {});
+    }
+
+    /// The same; `forgotten` is told of each record that is there.
+    pub(super) fn settle_with(&mut self, seq: u64, mut forgotten: impl FnMut(&V)) {
         while let Some((written, key)) = self.order.pop_front_if(|(written, _)| *written <= seq) {
-            if self.records.get(&key).is_some_and(|(latest, _)| *latest == written) {
-                self.records.remove(&key);
+            if self.records.get(&key).is_some_and(|(latest, _)| *latest == written)
+                && let Some((_, Some(value))) = self.records.remove(&key)
+            {
+                forgotten(&value);
             }
         }
         if self.order.is_empty() {
@@ -45,6 +52,11 @@ impl<K: Ord + Clone, V: Clone> Recent<K, V> {
     /// How many records were changed lately.
     pub(super) fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// The records that were changed lately, and are there.
+    pub(super) fn present(&self) -> impl Iterator<Item = &V> {
+        self.records.values().filter_map(|(_, value)| value.as_ref())
     }
 
     /// A record that was changed lately, and is there.

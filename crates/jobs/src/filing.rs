@@ -165,8 +165,8 @@ impl Jobs {
         self.watch_line(queue, None);
         let Some(first) = first else { return false };
         if self.is_blocked(first) {
-            if self.is_held_up(first) {
-                self.hold_up(queue, None);
+            if let Some(place) = self.held_up_at(first) {
+                self.hold_up(queue, None, place);
             }
             return false;
         }

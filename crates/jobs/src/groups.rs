@@ -55,7 +55,7 @@ impl Groups {
         place.or_insert_with(|| Group { queue, key, active: None, behind: BTreeMap::new(), line }).into_mut()
     }
 
-    fn forget(&mut self, queue: Handle<Queue>, key: GroupKey) {
+    pub(crate) fn forget(&mut self, queue: Handle<Queue>, key: GroupKey) {
         let is_it = |group: &Group| group.queue == queue && group.key == key;
         if let Ok(found) = self.0.find_entry(hash_of(queue, key), is_it) {
             found.remove();
@@ -107,6 +107,26 @@ impl Groups {
         if let Some(group) = self.find(queue, key) {
             group.line = line;
         }
+    }
+
+    /// Whether a job of the group is known that goes first.
+    pub(crate) fn has_active(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+        self.get(queue, key).is_some_and(|group| group.active.is_some())
+    }
+
+    /// Whether a job goes first, and no other that is resident comes behind it.
+    pub(crate) fn is_alone(&self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) -> bool {
+        self.get(queue, key).is_some_and(|group| group.active == Some(job) && group.behind.is_empty())
+    }
+
+    /// Whether no job of the group is due or started, of those that are resident.
+    pub(crate) fn has_nobody(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+        self.get(queue, key).is_none_or(|group| group.active.is_none() && group.behind.is_empty())
+    }
+
+    /// A group is known by its head, which was parked: what is parked of it comes behind.
+    pub(crate) fn know(&mut self, queue: Handle<Queue>, key: GroupKey, line: GroupLine) {
+        self.enter(queue, key, Some(line));
     }
 
     /// Whether fewer than `low` jobs wait in a group for their turn.
@@ -174,7 +194,8 @@ impl Jobs {
             return;
         };
         if self.misses_before(queue, order) {
-            self.hold_up(queue, Some(key));
+            self.hold_up(queue, Some(key), order);
+            self.watch_line(queue, Some(key));
             return;
         }
         let gives_way = |active: Handle<Entry>| {

@@ -84,13 +84,14 @@
 //! # What is not resident
 //! With [`Jobs::set_resident_max`], [`Jobs::shrink`] parks what is needed last (`ParkJob`): jobs whose time comes late,
 //! and the ends of lines. From then on whoever is published behind a [`Horizon`] parks at once. The caller, once a step,
-//! reads what is [`Jobs::wanted`] and gives it to [`Jobs::take_in`], then [`Jobs::read_to`]; it makes a job resident
-//! ([`Jobs::unpark`]) before a call about it. Then nothing else changes for consumers, but that a lease may have to be asked
+//! reads what is [`Jobs::wanted`], no more than [`Jobs::page_max`] at once, and gives it to [`Jobs::take_in`], then
+//! [`Jobs::read_to`]; how much of that it does in a step is its affair, but for what is [`Jobs::wanted_at_once`]. It makes a job
+//! resident ([`Jobs::unpark`]) before a call about it. Then nothing else changes for consumers, but that a lease may have to be asked
 //! for again after reading: nobody is given a job while one that is parked may go before it. (Where the newest goes first, one whose
-//! time has come may, until it is read.) Not parked are jobs that were started, those with a successor, and the first of every line; ready
-//! jobs in more lines than `resident_max` all stay. [`Jobs::take_changed_counts`] tells what is parked of each queue, for
-//! [`Jobs::load_counts`] after a restart. A group with parked jobs always has one that is resident: by it the group is known
-//! then.
+//! time has come may, until it is read.) Not parked are jobs that were started, those with a successor, and the first of every
+//! queue; where more queues than `resident_max` have ready jobs, one of each stays. [`Jobs::take_changed_counts`] tells what is
+//! parked of each queue, for [`Jobs::load_counts`] after a restart. A group with parked jobs always has one that is resident, or one
+//! that is parked as its head, in its queue's line: by it the group is known then.
 //!
 //! # Cost
 //! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and heaps linked through the
@@ -116,7 +117,9 @@ mod entry;
 mod filing;
 mod groups;
 mod heap;
+mod held_up;
 mod jobs;
+mod needs;
 mod parking;
 mod publish;
 mod queues;

@@ -4,10 +4,10 @@
 //! line - the jobs of a queue, or of a group, whose time has come - everything up to the line's. Whoever publishes behind a
 //! horizon that is there parks at once. Horizons move out when the caller has read in what was [`Jobs::wanted`], and in
 //! when [`Jobs::shrink`] makes room. A resident job may also be behind a horizon; then it waits until all before it is
-//! resident: nobody is leased a job while one that is parked may come before it. Where the newest goes first, that holds of
+//! resident: nobody is leased a job while one that is parked may come before it. The first of a group is parked in its queue's
+//! line too, as its head: the group is forgotten then, and read when its head is. Where the newest goes first, that holds of
 //! its line only, and a job whose time has come counts once it is read: new ones may keep coming for ever.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::Timestamp;
@@ -15,13 +15,15 @@ use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey
 
 use crate::entry::{Entry, Next};
 use crate::groups::GroupLine;
+use crate::held_up::HeldUp;
 use crate::jobs::{Jobs, Turn};
+use crate::needs::{Need, Needs};
 use crate::queues::Queue;
 use crate::shrink::Stuck;
 use crate::slab::Handle;
 
-/// Jobs that stay at the front of each line, if there is room for so many.
-pub(crate) const FRONT: usize = 256;
+/// Jobs that stay at the front of each line, if there is room for so many, and that are read of one at once.
+pub(crate) const FRONT: usize = 1_000;
 /// A parked job is read in this long before its time, at least.
 pub(crate) const AHEAD: Duration = Duration::from_secs(1);
 
@@ -112,9 +114,13 @@ pub(crate) struct Lot {
     /// Up to where time has moved on, by the engine clock and by the wall clock.
     moved_on: (Timestamp, Timestamp),
     /// Lines to be read.
-    pub(crate) short: BTreeSet<(QueueKey, Option<GroupKey>)>,
+    pub(crate) needs: Needs,
     /// Lines that have a job which waits until those whose time came before are read.
-    pub(crate) held_up: BTreeSet<(QueueKey, Option<GroupKey>)>,
+    pub(crate) held_up: HeldUp,
+    /// A line was read last, not a clock: they take turns.
+    pub(crate) line_was_last: bool,
+    /// Jobs taken in since something was wanted.
+    pub(crate) taken_in: usize,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
     /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
@@ -138,8 +144,10 @@ impl Default for Lot {
             drawn_in: None,
             epochs: 0,
             moved_on: (Timestamp(i64::MIN), Timestamp(i64::MIN)),
-            short: BTreeSet::new(),
-            held_up: BTreeSet::new(),
+            needs: Needs::default(),
+            held_up: HeldUp::default(),
+            line_was_last: false,
+            taken_in: 0,
             changed: Vec::new(),
             front: FRONT,
             leaving: Vec::new(),
@@ -167,7 +175,7 @@ impl Lot {
     }
 
     /// Whether jobs whose time has come, and that go before this place, may not have been read.
-    fn misses_before(&self, place: (Timestamp, u64)) -> bool {
+    pub(crate) fn misses_before(&self, place: (Timestamp, u64)) -> bool {
         let misses = |horizon: Option<Horizon>, time| {
             horizon.is_some_and(|horizon| {
                 horizon < Horizon { at: time, number: u64::MAX } && horizon.is_before(place, QueueOrder::Fifo)
@@ -206,6 +214,7 @@ impl Jobs {
     /// Most jobs that are resident before some are parked. Without it none are.
     pub fn set_resident_max(&mut self, max: usize) {
         self.lot.resident_max = max;
+        self.lot.front = self.lot.front.min(max / 8).max(1);
     }
 
     /// Whether any job is parked.
@@ -253,7 +262,7 @@ impl Jobs {
         self.lot.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
         self.lot.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
         if ready > 0 {
-            self.lot.short.insert((queue, None));
+            self.lot.needs.set((queue, None), Need::Blocking);
         }
     }
 
@@ -327,9 +336,9 @@ impl Jobs {
         let (entry, group) = (&self.table.entries[job], self.table.group(job));
         let queue = entry.queue;
         let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
-        // Of a group that nothing is known of, this job becomes the one by which it is known.
-        let is_known = group.is_none_or(|group| self.groups.line(queue, group).is_some());
-        let line = self.line(queue, group).filter(|_| is_known);
+        // What is parked of a group comes behind one that is resident, or that is parked as its head.
+        let is_led = group.is_none_or(|group| self.groups.has_active(queue, group));
+        let line = self.line(queue, group).filter(|_| is_led);
         line.is_some_and(|line| line.is_before(entry.order(), order))
     }
 
@@ -365,7 +374,7 @@ impl Jobs {
     pub(crate) fn park(&mut self, job: Handle<Entry>, parking: Parking, batch: &mut Batch) {
         let head = self.head(job);
         let queue = self.table.entries[job].queue;
-        let expiry = head.terms.expires_at.filter(|_| parking == Parking::Worker);
+        let expiry = head.terms.expires_at.filter(|_| parking != Parking::Time);
         if let Some(at) = expiry {
             self.lot.draw_in(JobClock::Engine, (at, 0));
         }
@@ -373,11 +382,19 @@ impl Jobs {
         let parked = self.parked_mut(queue);
         match parking {
             Parking::Time => parked.scheduled += 1,
-            Parking::Worker => parked.ready += 1,
+            Parking::Worker | Parking::Head => parked.ready += 1,
         }
+        parked.groups_unknown |= parking == Parking::Head;
         match parking {
             Parking::Time => self.lot.scheduled += 1,
-            Parking::Worker => self.lot.ready += 1,
+            Parking::Worker | Parking::Head => self.lot.ready += 1,
+        }
+        if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {
+            // From now on its head leads to it, as after a start.
+            self.groups.forget(queue, group);
+            let line = (self.queues[queue].key, Some(group));
+            self.lot.needs.remove(line);
+            self.lot.held_up.release(line);
         }
         self.queues[queue].jobs -= 1;
         batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
@@ -387,7 +404,7 @@ impl Jobs {
     pub(crate) fn count_less(&mut self, queue: Handle<Queue>, parking: Parking) {
         let of_all = match parking {
             Parking::Time => &mut self.lot.scheduled,
-            Parking::Worker => &mut self.lot.ready,
+            Parking::Worker | Parking::Head => &mut self.lot.ready,
         };
         *of_all = of_all.saturating_sub(1);
         self.lot.epochs += 1;
@@ -395,7 +412,7 @@ impl Jobs {
         let parked = self.parked_mut(queue);
         let of_queue = match parking {
             Parking::Time => &mut parked.scheduled,
-            Parking::Worker => &mut parked.ready,
+            Parking::Worker | Parking::Head => &mut parked.ready,
         };
         debug_assert!(*of_queue > 0, "what is parked is counted");
         *of_queue = of_queue.saturating_sub(1);
@@ -425,7 +442,9 @@ impl Jobs {
     pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
         let queue = self.table.entries[first].queue;
         self.queues[queue].parked.is_some()
-            && (self.is_behind_unread(first) || self.is_held_up(first) || self.has_headless_group(queue))
+            && (self.is_behind_unread(first)
+                || self.held_up_at(first).is_some()
+                || self.lot.needs.block(self.queues[queue].key))
     }
 
     /// Whether a ready job is behind what is resident of its queue's line.
@@ -435,44 +454,23 @@ impl Jobs {
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
     }
 
-    /// Whether a ready job must wait until jobs are read whose time came before its own.
-    pub(crate) fn is_held_up(&self, ready: Handle<Entry>) -> bool {
+    /// The place of a ready job that must wait until jobs are read whose time came before its own.
+    pub(crate) fn held_up_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
         let entry = &self.table.entries[ready];
-        match self.queues[entry.queue].order {
-            QueueOrder::Fifo => self.misses_before(entry.queue, entry.order()),
+        let place = match self.queues[entry.queue].order {
+            QueueOrder::Fifo => entry.order(),
             QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
-                self.misses_before(entry.queue, entry.order_in_group())
+                entry.order_in_group()
             }
-            QueueOrder::Lifo => false,
-        }
+            QueueOrder::Lifo => return None,
+        };
+        self.misses_before(entry.queue, place).then_some(place)
     }
 
     /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
     pub(crate) fn misses_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
         let parked = self.queues[queue].parked.as_ref();
         parked.is_some_and(|parked| parked.scheduled > 0) && self.lot.misses_before(place)
-    }
-
-    /// Whether the first of a group is parked: it may come before what is ready.
-    fn has_headless_group(&self, queue: Handle<Queue>) -> bool {
-        let key = self.queues[queue].key;
-        let groups = (key, Some(GroupKey(u64::MIN)))..=(key, Some(GroupKey(u64::MAX)));
-        let mut short = self.lot.short.range(groups).filter_map(|(_, group)| *group);
-        short.any(|group| self.groups.is_headless(queue, group, self.line(queue, Some(group))))
-    }
-
-    /// Notes that a line has a job which waits until others are read.
-    pub(crate) fn hold_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
-        self.lot.held_up.insert((self.queues[queue].key, group));
-    }
-
-    /// Looks again at the lines with a job that waited until others are read.
-    pub(crate) fn review_held_up(&mut self, turn: &mut Turn<'_>) {
-        for (key, group) in std::mem::take(&mut self.lot.held_up) {
-            if let Some(queue) = self.queues.find(key) {
-                self.move_up(queue, group, turn);
-            }
-        }
     }
 
     /// The line of a queue goes by another order from now on: what was known of it says nothing any more.

@@ -8,6 +8,7 @@ use crate::entry::{Entry, Next};
 use crate::jobs::{Jobs, Turn};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
+use crate::table::Found;
 
 /// A job to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +124,25 @@ impl Jobs {
         self.name_next(holder, Next::Nobody, batch);
         self.put(holder, batch);
         Some(Expired { job, queue, alias: Some(alias), next_run: None })
+    }
+
+    /// Has a job that waits expire now, if that is due: a call is about it, before [`Jobs::advance`] comes to it.
+    pub fn expire_waiting(
+        &mut self,
+        now: Timestamp,
+        id: JobId,
+        calendar: &mut dyn Calendar,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) -> Option<Expired> {
+        let Some(Found::Job(job)) = self.table.find(id) else { return None };
+        let is_over = self.table.expires_at(job).is_some_and(|at| at <= now);
+        if self.table.entries[job].lease.is_some() || !is_over {
+            return None;
+        }
+        let wall = self.see_wall(now);
+        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        Some(self.expire(job, &mut turn))
     }
 
     /// Publishes a job whose alias `holder` holds.

@@ -48,15 +48,17 @@ impl Jobs {
     /// that come due in more than a minute, of which consumers have no use yet, until an eighth is. First those leave whose time
     /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
+        let was_stuck = self.lot.stuck.is_stuck();
         if self.lot.leaving.is_empty() && !self.plan(now) {
-            return false;
+            // Reading waited for this, and goes on without room.
+            return self.lot.stuck.is_stuck() && !was_stuck;
         }
-        let before = self.table.entries.len();
+        let before = self.waiting_in_memory();
         for _ in 0..PARKED_AT_A_TIME {
             let Some((id, parking)) = self.lot.leaving.pop() else { break };
             self.park_if_behind(now, id, parking, batch);
         }
-        let resident = self.table.entries.len();
+        let resident = self.waiting_in_memory();
         if !self.lot.leaving.is_empty() {
             return true;
         }
@@ -64,12 +66,12 @@ impl Jobs {
             self.lot.stuck.note(true, resident);
             self.lot.scheduled_stuck.note(true, self.counts().scheduled);
         }
-        resident > self.lot.resident_max && !self.lot.stuck.is_stuck()
+        resident > self.lot.resident_max && !(self.lot.stuck.is_stuck() && was_stuck)
     }
 
     /// Chooses what leaves: whether anything does.
     fn plan(&mut self, now: Timestamp) -> bool {
-        let (resident, most) = (self.table.entries.len(), self.lot.resident_max);
+        let (resident, most) = (self.waiting_in_memory(), self.lot.resident_max);
         self.lot.leaving = if self.lot.stuck.is_over(resident, most) {
             self.plan_all(now, resident - most / 4)
         } else {
@@ -86,7 +88,7 @@ impl Jobs {
             rest => self.plan_lines(now, rest),
         };
         leaving.extend(scheduled);
-        self.lot.stuck.note(leaving.len() <= excess / 4, self.table.entries.len());
+        self.lot.stuck.note(leaving.len() <= excess / 4, self.waiting_in_memory());
         leaving
     }
 
@@ -136,39 +138,90 @@ impl Jobs {
     fn plan_lines(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
         let mut lines: BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>> = BTreeMap::new();
         for (job, entry) in self.table.entries.iter() {
-            let group = self.table.group(job);
-            // The active job of a group stays.
-            let may_leave = match entry.place {
-                Place::Ready => group.is_none(),
-                Place::Behind => true,
-                Place::Nowhere | Place::Timed => false,
+            let line = match entry.place {
+                Place::Ready => None,
+                Place::Behind => self.table.group(job),
+                Place::Nowhere | Place::Timed => continue,
             };
-            if may_leave && self.can_be_parked(job) && !self.expires_soon(job, now) {
-                lines.entry((entry.queue, group)).or_default().push((entry.order(), entry.id));
+            if self.can_wait_in_line(job) && self.can_be_parked(job) && !self.expires_soon(job, now) {
+                lines.entry((entry.queue, line)).or_default().push((entry.order(), entry.id));
             }
         }
-        let front = (self.lot.resident_max / 4 / lines.len().max(1)).clamp(1, FRONT);
+        let (front, front_of_group) = self.fronts(lines.keys().map(|(_, group)| *group));
         self.lot.front = front;
-        let mut leaving = Vec::new();
-        for ((queue, group), mut line) in lines {
+        let (mut leaving, mut heads) = (Vec::new(), Vec::new());
+        // A group's head may leave when the others have.
+        let (of_queues, of_groups): (Vec<_>, Vec<_>) =
+            lines.into_iter().partition(|((_, group), _)| group.is_none());
+        for ((queue, group), mut line) in of_groups.into_iter().chain(of_queues) {
             let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
             line.sort_unstable_by_key(|(order, _)| *order);
             if order == QueueOrder::Lifo {
                 line.reverse();
             }
-            let room = excess - leaving.len();
+            let room = excess - leaving.len() - heads.len();
+            let front = if group.is_some() { front_of_group } else { front };
             let kept = front.max(line.len().saturating_sub(room));
             if line.len() <= kept {
                 continue;
             }
-            let ((at, number), _) = line[kept - 1];
-            self.draw_line_in(queue, group, Horizon { at, number }, order);
-            leaving.extend(line.drain(kept..).map(|(_, id)| (id, Parking::Worker)));
-            if leaving.len() == excess {
+            let to = match kept.checked_sub(1).map(|last| line[last].0) {
+                Some((at, number)) => Horizon { at, number },
+                None => Horizon::just_before(line[0].0.0, line[0].0.1),
+            };
+            self.draw_line_in(queue, group, to, order);
+            let gone = line.drain(kept..).map(|(_, id)| (id, self.parking_in_line(id)));
+            if group.is_some() {
+                leaving.extend(gone)
+            } else {
+                heads.extend(gone)
+            }
+            if leaving.len() + heads.len() == excess {
                 break;
             }
         }
-        leaving
+        // The last of the list leaves first.
+        heads.append(&mut leaving);
+        heads
+    }
+
+    /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked of a group comes behind one
+    /// that is known to go first.
+    fn can_wait_in_line(&self, job: Handle<Entry>) -> bool {
+        let queue = self.table.entries[job].queue;
+        self.table.group(job).is_none_or(|group| self.groups.has_active(queue, group))
+    }
+
+    /// Whether a job is the first of its group, and all others of that are parked behind it.
+    fn leads_alone(&self, job: Handle<Entry>) -> bool {
+        let entry = &self.table.entries[job];
+        let Some(group) = self.table.group(job) else { return false };
+        let line = self.line(entry.queue, Some(group));
+        self.groups.is_alone(entry.queue, group, job)
+            && line.is_none_or(|line| !line.is_before(entry.order_in_group(), QueueOrder::Fifo))
+    }
+
+    fn parking_in_line(&self, id: JobId) -> Parking {
+        match self.table.find(id) {
+            Some(Found::Job(job)) if self.table.entries[job].place == Place::Ready => {
+                if self.table.group(job).is_some() { Parking::Head } else { Parking::Worker }
+            }
+            _ => Parking::Worker,
+        }
+    }
+
+    /// How many stay at the front of each queue's line, and of each group's. Where there are too many groups, only their heads stay.
+    fn fronts(&self, lines: impl Iterator<Item = Option<GroupKey>>) -> (usize, usize) {
+        let (mut of_queues, mut of_groups) = (0, 0);
+        for group in lines {
+            *(if group.is_some() { &mut of_groups } else { &mut of_queues }) += 1;
+        }
+        let share = |lines: usize| (self.lot.resident_max / 4 / lines.max(1)).clamp(1, FRONT);
+        if of_groups > self.lot.resident_max / 8 {
+            return (share(of_queues), 0);
+        }
+        let front = share(of_queues + of_groups);
+        (front, front)
     }
 
     /// Has a line be resident no further than to this place.
@@ -195,8 +248,13 @@ impl Jobs {
             && !self.expires_soon(job, now)
             && match (parking, place) {
                 (Parking::Time, Place::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
-                (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, group),
-                (Parking::Worker, Place::Behind) => self.is_behind_planned_line(job, group),
+                (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, None),
+                (Parking::Head, Place::Ready) => {
+                    self.leads_alone(job) && self.is_behind_planned_line(job, None)
+                }
+                (Parking::Worker, Place::Behind) => {
+                    self.can_wait_in_line(job) && self.is_behind_planned_line(job, group)
+                }
                 _ => false,
             };
         if is_behind {

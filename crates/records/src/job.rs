@@ -119,6 +119,8 @@ pub enum Parking {
     Time,
     /// A worker: it is found in the line of its queue, or of its group, and by when it expires.
     Worker,
+    /// A worker, as the first of its group: it is found in its queue's line, in its group's, and by when it expires.
+    Head,
 }
 
 /// All by which a job that is not resident is found.

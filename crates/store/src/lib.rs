@@ -17,6 +17,6 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    CommitDone, CommitOutcome, Figure, Page, ReadingKey, Resident, Store, StoreError, StoredJob, View, Whose,
-    parked_time,
+    BATCH_BYTES_MAX, CommitDone, CommitOutcome, Figure, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey,
+    Resident, Store, StoreError, StoredJob, View, Whose, parked_span, parked_time,
 };

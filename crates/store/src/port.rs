@@ -17,20 +17,25 @@ use records::{
     ReportIds, Seen,
 };
 
-pub use parked::{StoredJob, parked_time};
+pub(crate) use parked::parked_lines;
+pub use parked::{PARKED_SPAN_MS, ParkedTimes, StoredJob, parked_span, parked_time};
 
 /// What became of a batch.
 #[derive(Clone, Debug)]
 pub enum CommitOutcome {
     /// It survives `kill -9` and, with `sync = "always"`, power loss; every view opened from now on shows it.
     Durable,
-    /// Another owner has the partition; nothing was written. Drop its memory.
+    /// Nothing was written: another owner has the partition, or the batch is larger than any may be. Drop its memory.
     Fenced,
     /// It may or may not have been written. Drop the partition's memory and load it again.
     Unknown,
     /// It was not written, and the store accepts nothing more until it is opened again.
     Failed(Arc<StoreError>),
 }
+
+/// What a batch may weigh at most, in bytes as [`records::Op::weight`] counts them: then it fits a frame of the log. Whoever makes
+/// batches keeps far below.
+pub const BATCH_BYTES_MAX: usize = 48 << 20;
 
 /// Called once, when the outcome of a batch is known; on the thread that knows it, so it must only signal.
 pub type CommitDone = Box<dyn FnOnce(CommitOutcome) + Send>;
@@ -256,15 +261,16 @@ pub trait View: Send {
     fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
     /// The parked job of a queue that has this alias.
     fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError>;
-    /// Parked jobs that are found by a time of `clock`, soonest first, and by id where that is the same; `after` is exclusive. May look at the
-    /// keys, and only these, of many more than it gives: of some minutes.
-    fn parked_soonest(
+    /// Parked jobs that are found by a time of `clock`: those of a span before those of later ones ([`parked_span`]), within a span in
+    /// an order of the store's own. `after` is exclusive, in that order. Looks at `scan_max` keys at most; some may be of jobs that
+    /// are not parked any more.
+    fn parked_times(
         &self,
         clock: JobClock,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError>;
-    /// Parked jobs that wait for a worker, without a group or of one, in the order of their lines: `visible_at`, then the publish
+        after: (Timestamp, JobId),
+        scan_max: usize,
+    ) -> Result<ParkedTimes, StoreError>;
+    /// Parked jobs that wait for a worker, without a group - the heads of groups are among them - or of one, in the order of their lines: `visible_at`, then the publish
     /// number; from the back in the reverse order. `after` is exclusive and in the direction of reading: what went since the last checkpoint
     /// lies at a line's front, and is not looked through again by who says how far it has come.
     fn parked_line(

@@ -4,10 +4,12 @@
 //! A state machine like every other. What its users see of a queue - its name, settings, dead letters, kept answers - is here;
 //! when a job may be leased is the rules' affair.
 
+mod budget;
 mod consumers;
 mod dead;
 mod dropping;
 mod ending;
+mod lately;
 mod lifetime;
 mod loading;
 mod looking;
@@ -15,7 +17,9 @@ mod naming;
 mod oldest;
 mod parked;
 mod publishing;
+mod reading;
 mod repeats;
+mod soonest;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,8 +28,8 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use jobs::Jobs;
-use records::{AliasKey, Batch, DeadJob, JobId, Op, ParkedJob, PartitionHead, QueueKey, QueueSettings};
-use store::StoreError;
+use records::{Batch, DeadJob, JobId, Op, PartitionHead, QueueKey, QueueSettings};
+use store::{BATCH_BYTES_MAX, StoreError};
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
 use super::input::QueueCall;
@@ -39,10 +43,14 @@ use crate::recent::Recent;
 use crate::repeats::Answers;
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use dropping::Dropping;
+use budget::{Budget, Limits};
+use lately::ParkedLately;
 use lifetime::Sweep;
 use oldest::Oldest;
+use reading::Clocks;
 use waiting::Waiting;
 
+pub use budget::Spent;
 pub use dead::DeadView;
 pub use looking::{Figures, QueueMark, listed};
 
@@ -51,6 +59,8 @@ pub use looking::{Figures, QueueMark, listed};
 const JOBS_AT_A_TIME: usize = 8;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
+/// Keys of parked jobs that are looked at together.
+const KEYS_AT_A_TIME: usize = 2_000;
 
 /// What the answers of one step may carry together, in bytes, before no more is given: a job may carry a megabyte.
 const CARRIED_BYTES_MAX: usize = 8 << 20;
@@ -65,9 +75,8 @@ pub struct QueuePartition {
     lineage: Lineage,
     head: PartitionHead,
     jobs: Jobs,
-    /// Jobs that are read in at once by their time, and of a line: a part of what may be resident.
-    timed_at_once: usize,
-    lined_at_once: usize,
+    limits: Limits,
+    clocks: Clocks,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
     waiting: Waiting,
@@ -82,8 +91,7 @@ pub struct QueuePartition {
     /// Queues with more dead letters than they may keep.
     overfull: BTreeSet<QueueKey>,
     bodies: Unsettled,
-    parked: Recent<JobId, ParkedJob>,
-    parked_aliases: Recent<(QueueKey, AliasKey), JobId>,
+    parked: ParkedLately,
     dead: Recent<(QueueKey, u64), DeadJob>,
     oldest_dead: Oldest,
     answers: Answers,
@@ -92,10 +100,12 @@ pub struct QueuePartition {
     /// How it stood after the step before.
     stood: Standing,
     named: Named,
+    /// What the latest step did.
+    spent: Spent,
     /// The latest batch that is durable.
     settled: u64,
-    /// What loading found to be written; the first batch begins with it.
-    opening: Vec<Op>,
+    /// What loading found to be written: the first batches hold it, and nothing else before it is all written.
+    opening: VecDeque<Op>,
     /// The next step is the last: it sends the consumers home.
     closing: bool,
 }
@@ -125,6 +135,9 @@ struct Turn<'a> {
     weighed: (usize, usize),
     /// What was read of jobs' bodies, in bytes.
     carried: usize,
+    budget: Budget,
+    /// More jobs were due than the step has room for.
+    is_behind: bool,
     effects: Vec<Effect>,
     /// Queues that have something to lease.
     wakes: Vec<QueueKey>,
@@ -146,10 +159,15 @@ impl Turn<'_> {
 
     /// Whether the step takes more.
     fn has_room(&mut self) -> bool {
+        self.weigh() < STEP_BYTES_MAX && self.may_carry()
+    }
+
+    /// What the batch weighs so far.
+    fn weigh(&mut self) -> usize {
         let (ops, weight) = self.weighed;
         let added: usize = self.batch.ops[ops..].iter().map(Op::weight).sum();
         self.weighed = (self.batch.ops.len(), weight + added);
-        self.weighed.1 < STEP_BYTES_MAX && self.may_carry()
+        self.weighed.1
     }
 
     fn push(&mut self, op: Op) {
@@ -187,6 +205,8 @@ impl Machine for QueuePartition {
             batch: Batch::new(self.id),
             weighed: (0, 0),
             carried: 0,
+            budget: Budget::new(self.limits),
+            is_behind: false,
             effects: Vec::new(),
             wakes: Vec::new(),
             touched: Vec::new(),
@@ -196,10 +216,12 @@ impl Machine for QueuePartition {
             fetch,
         };
         self.jobs.set_wall(turn.wall);
-        turn.batch.ops.append(&mut self.opening);
+        if !self.open(&mut turn) {
+            return Ok(self.seal(turn, true));
+        }
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
-        self.read_in(&mut turn)?;
-        while self.advance_jobs(&mut turn)? && turn.has_room() {}
+        self.read_in(|turn| turn.budget.left_to_read_ahead(), &mut turn)?;
+        self.advance_jobs_with_room(&mut turn)?;
         while self.age_dead(&mut turn)? && turn.has_room() {}
         if self.waiting.are_due() {
             self.serve(&mut turn)?;
@@ -214,6 +236,7 @@ impl Machine for QueuePartition {
         let more = self.advance(&mut turn)?;
         self.serve(&mut turn)?;
         self.retire_waiters(&mut turn);
+        self.read_at_once(&mut turn)?;
         Ok(self.seal(turn, more || self.waiting.are_due()))
     }
 
@@ -221,7 +244,6 @@ impl Machine for QueuePartition {
         self.settled = seq;
         self.bodies.settle(seq);
         self.parked.settle(seq);
-        self.parked_aliases.settle(seq);
         self.dead.settle(seq);
         self.answers.settle(seq);
     }
@@ -231,7 +253,7 @@ impl Machine for QueuePartition {
     }
 
     fn has_unfinished(&self) -> bool {
-        false
+        !self.opening.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
@@ -248,6 +270,19 @@ impl Machine for QueuePartition {
 }
 
 impl QueuePartition {
+    /// What the latest step did, for whoever checks that no step does too much.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// How many jobs are in memory, and how many of these consumers have.
+    #[must_use]
+    pub fn resident(&self) -> (usize, usize) {
+        let jobs = self.jobs.counts();
+        (jobs.scheduled + jobs.ready + jobs.reserved, jobs.reserved)
+    }
+
     fn apply(&mut self, input: QueueInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let effect = match input {
             QueueInput::Publish { queue, jobs, once, reply } => {
@@ -345,9 +380,11 @@ impl QueuePartition {
         let mut more;
         // Once also where inputs have filled the batch: time passes however many come.
         loop {
-            more = self.advance_jobs(turn)?;
-            more |= self.read_in(turn)?;
-            if !more || !turn.has_room() {
+            let is_behind = self.advance_jobs_with_room(turn)?;
+            let before = turn.budget.spent();
+            let wants = self.read_in(|turn| turn.budget.left_to_read(), turn)?;
+            more = is_behind || wants;
+            if !more || !turn.has_room() || turn.budget.spent() == before {
                 break;
             }
         }
@@ -358,14 +395,35 @@ impl QueuePartition {
         more |= self.go_on_dropping(turn)?;
         self.let_empty_go(turn);
         more |= self.jobs.shrink(turn.now, &mut turn.batch);
+        // Where nothing more can leave, reading goes on without room.
+        more |= self.jobs.wanted(turn.now).is_some();
         Ok(more)
     }
 
+    /// Takes what loading found into the batch, as far as there is room. Whether that was all.
+    fn open(&mut self, turn: &mut Turn<'_>) -> bool {
+        while turn.has_room() {
+            let Some(op) = self.opening.pop_front() else { return true };
+            turn.push(op);
+        }
+        self.opening.is_empty()
+    }
+
     /// Makes the turn one batch, with the head as it is after it.
+    ///
+    /// # Panics
+    /// When the step has done more than a step may: its batch might be more than the log takes.
     fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
         self.note_touched(&mut turn);
         self.note_parked(&mut turn);
         self.put_counts(&mut turn);
+        turn.budget.assert_kept(JOBS_AT_A_TIME);
+        let weight = turn.weigh();
+        assert!(
+            weight <= BATCH_BYTES_MAX,
+            "a step makes no batch that the log does not take: {weight} bytes"
+        );
+        self.spent = turn.budget.spent();
         let batch = (!turn.batch.ops.is_empty()).then(|| {
             let numbers = self.jobs.numbers();
             self.head.seq = turn.seq;

@@ -12,6 +12,9 @@ mod machine;
 #[path = "../main_job/peer.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod peer;
+#[path = "../../tests/overload/raw.rs"]
+#[allow(dead_code, reason = "shared with the test of overload")]
+mod raw;
 #[path = "../main_job/report.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod report;
@@ -21,6 +24,7 @@ mod site;
 
 mod beanstalkd;
 mod delayed;
+mod flood;
 mod http;
 mod lateness;
 mod lmstfy;
@@ -60,7 +64,7 @@ fn main() -> Result<(), Failure> {
 
 /// Runs the named parts, or all that take no longer than a few minutes.
 async fn run(named: &[&str]) -> Result<(), Failure> {
-    const PARTS: [&str; 6] = ["publish", "lmstfy", "work", "lateness", "delayed", "large"];
+    const PARTS: [&str; 7] = ["publish", "lmstfy", "work", "lateness", "flood", "delayed", "large"];
     if let Some(unknown) = named.iter().find(|name| !PARTS.contains(name)) {
         return Err(format!("no part is called {unknown}; there are {}", PARTS.join(", ")).into());
     }
@@ -80,6 +84,9 @@ async fn run(named: &[&str]) -> Result<(), Failure> {
     }
     if wanted("lateness") {
         lateness::of_delayed_jobs(&mut report).await?;
+    }
+    if wanted("flood") {
+        flood::of_a_million(&mut report).await?;
     }
     if wanted("delayed") {
         delayed::two_million(&mut report).await?;

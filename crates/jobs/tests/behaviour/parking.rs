@@ -170,11 +170,11 @@ fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
     }
     rig.publish(job(4));
     rig.shrink();
-    assert_eq!(parked(&rig), [(3, Parking::Worker)]);
-    assert_eq!(rig.drain(), [1, 2].map(id));
+    assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
+    assert_eq!(rig.drain(), [id(1)]);
     rig.read_in();
     assert_eq!(rig.taken_wakes().last(), Some(&QUEUE), "it can be leased again");
-    assert_eq!(rig.drain(), [3, 4].map(id));
+    assert_eq!(drained(&mut rig), [2, 3, 4].map(id));
 }
 
 #[test]
@@ -206,12 +206,89 @@ fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
         rig.publish(NewJob { terms, ..job(number) });
     }
     rig.shrink();
-    assert_eq!(parked(&rig), [(3, Parking::Worker), (4, Parking::Worker)]);
+    assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
     let mut order = rig.drain();
     while !rig.read_in().is_empty() {
         order.extend(rig.drain());
     }
     assert_eq!(order, [1, 2, 3, 4].map(id));
+}
+
+#[test]
+fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_the_queue() {
+    let mut rig = Rig::new();
+    let of = |group| Terms { group: Some(GroupKey(group)), ..Terms::default() };
+    for number in 1..=9 {
+        rig.publish(NewJob { terms: of(u64::from(number) % 3), ..job(number) });
+    }
+    rig.shrink();
+    let heads = [(2, Parking::Head), (3, Parking::Head)];
+    assert_eq!(rig.stored.len(), 1, "the first of the queue");
+    assert!(heads.iter().all(|head| parked(&rig).contains(head)), "{:?}", parked(&rig));
+    rig.restart(Process(2));
+    rig.at(1);
+    let mut order = Vec::new();
+    while rig.jobs.has_parked() || rig.jobs.ready(QUEUE) > 0 {
+        rig.read_in();
+        order.extend(rig.drain());
+        rig.shrink();
+        assert!(rig.stored.len() <= 2, "{:?}", rig.stored);
+    }
+    assert_eq!(order, (1..=9).map(id).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_late_job_of_a_group_goes_before_its_head_that_is_parked() {
+    let mut rig = Rig::new();
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    rig.at(50);
+    rig.publish(job_at(1, 10));
+    for number in 2..=4 {
+        rig.publish(NewJob { terms, ..job_at(number, 40) });
+    }
+    rig.shrink();
+    assert!(parked(&rig).contains(&(2, Parking::Head)), "{:?}", parked(&rig));
+    rig.publish(NewJob { terms, ..job_at(5, 20) });
+    assert_eq!(drained(&mut rig), [1, 5, 2, 3, 4].map(id));
+}
+
+#[test]
+fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
+    let mut rig = Rig::new();
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    rig.publish(job(1));
+    for number in 2..=4 {
+        rig.publish(NewJob { terms, ..job(number) });
+    }
+    rig.shrink();
+    rig.unpark(id(2));
+    assert!(rig.cancel(id(2)).is_some());
+    assert_eq!(rig.jobs.wanted_at_once(), Some(Want::Line { queue: QUEUE, group: Some(GroupKey(4)) }));
+    rig.read_in();
+    assert_eq!(rig.jobs.wanted_at_once(), None);
+    assert_eq!(drained(&mut rig), [1, 3, 4].map(id));
+}
+
+#[test]
+fn lines_are_read_no_further_than_there_is_room() {
+    let mut rig = Rig::new();
+    for group in 0..10 {
+        let terms = Terms { group: Some(GroupKey(group)), ..Terms::default() };
+        for number in 0..20 {
+            rig.publish(NewJob { terms, ..job(1 + 20 * group as u8 + number) });
+        }
+    }
+    rig.shrink_to(16);
+    rig.restart(Process(2));
+    rig.jobs.set_resident_max(16);
+    rig.at(1);
+    let mut done = 0;
+    while done < 200 {
+        rig.read_in();
+        done += rig.drain().len();
+        rig.shrink_to(16);
+        assert!(rig.stored.len() <= 20, "{} are resident", rig.stored.len());
+    }
 }
 
 #[test]
@@ -227,15 +304,15 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
         rig.publish(NewJob { terms: by(JobClock::Engine), ..job_at(number, 60) });
     }
     rig.shrink();
-    assert_eq!(parked(&rig), [(3, Parking::Worker), (4, Parking::Worker)]);
+    assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
     rig.restart(Process(2));
     rig.see_wall(10);
     rig.read_in();
     rig.at(100);
-    assert_eq!(drained(&mut rig), [3, 4].map(id), "the others do not wait for the wall clock");
+    assert_eq!(drained(&mut rig), [2, 3, 4].map(id), "the others do not wait for the wall clock");
     rig.see_wall(50);
     rig.at(101);
-    assert_eq!(rig.drain(), [1, 2].map(id));
+    assert_eq!(rig.drain(), [id(1)]);
 }
 
 #[test]

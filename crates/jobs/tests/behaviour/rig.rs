@@ -219,7 +219,7 @@ impl Rig {
         self.process = process;
         self.jobs = Jobs::new(process, numbers);
         let of = |parking| self.parked.values().filter(|parked| parked.parking == parking).count() as u64;
-        self.jobs.load_counts(QUEUE, of(Parking::Time), of(Parking::Worker));
+        self.jobs.load_counts(QUEUE, of(Parking::Time), of(Parking::Worker) + of(Parking::Head));
         let (now, heads) = (self.now, self.stored.values().cloned().collect::<Vec<_>>());
         self.wakes.clear();
         self.call(|jobs, batch, _| heads.iter().map(|head| jobs.load(now, head, batch)).collect())
@@ -279,7 +279,12 @@ fn is_of(parked: &ParkedJob, want: Want) -> bool {
     match want {
         Want::Time { clock, .. } => parked.parking == Parking::Time && terms.clock == clock,
         Want::Line { queue: of, group } => {
-            parked.parking == Parking::Worker && queue == of && terms.group == group
+            let is_in_line = match parked.parking {
+                Parking::Time => false,
+                Parking::Worker => terms.group == group,
+                Parking::Head => terms.group == group || group.is_none(),
+            };
+            is_in_line && queue == of
         }
     }
 }

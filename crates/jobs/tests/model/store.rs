@@ -15,8 +15,8 @@ pub(crate) struct Stored {
     pub(crate) bodies: BTreeSet<JobId>,
     pub(crate) dead: BTreeSet<JobId>,
     pub(crate) counts: BTreeMap<QueueKey, (u64, u64)>,
-    /// How often jobs were parked: until their time, in a queue's line, in a group's.
-    pub(crate) parkings: [u64; 3],
+    /// How often jobs were parked: until their time, in a queue's line, in a group's, as a group's head.
+    pub(crate) parkings: [u64; 4],
 }
 
 impl Stored {
@@ -52,6 +52,7 @@ impl Stored {
             (Parking::Time, _) => 0,
             (Parking::Worker, None) => 1,
             (Parking::Worker, Some(_)) => 2,
+            (Parking::Head, _) => 3,
         };
         self.parkings[kind] += 1;
         self.heads.remove(&parked.head.id);
@@ -98,7 +99,7 @@ impl Stored {
             let counted = counts.entry(parked.head.queue).or_default();
             match parked.parking {
                 Parking::Time => counted.0 += 1,
-                Parking::Worker => counted.1 += 1,
+                Parking::Worker | Parking::Head => counted.1 += 1,
             }
         }
         assert_eq!(self.counts, counts, "counts tell what is parked");
@@ -107,12 +108,18 @@ impl Stored {
         }
     }
 
-    /// After a crash a group is known by a job of it that is resident.
+    /// After a crash a group is known by a job of it that is resident, or by its head in its queue's line.
     pub(crate) fn check_groups(&self) {
         let lines = self.parked.values().filter(|parked| parked.parking == Parking::Worker);
         for parked in lines.filter(|parked| parked.head.terms.group.is_some()) {
             let (queue, group) = (parked.head.queue, parked.head.terms.group);
-            let is_known = self.heads.values().any(|head| head.queue == queue && head.terms.group == group);
+            let is_of_group = |head: &JobHead| head.queue == queue && head.terms.group == group;
+            let is_head = |parked: &&ParkedJob| parked.parking == Parking::Head && is_of_group(&parked.head);
+            let heads: Vec<_> = self.parked.values().filter(is_head).collect();
+            let is_known = heads.len() == 1 || self.heads.values().any(is_of_group);
+            let (at, number) = (parked.head.visible_at, parked.head.number);
+            let is_first = heads.iter().all(|head| (head.head.visible_at, head.head.number) < (at, number));
+            assert!(is_first, "the head of group {group:?} of {queue:?} goes before what is parked of it");
             assert!(is_known, "group {group:?} of {queue:?} has only parked jobs");
         }
     }
@@ -123,9 +130,12 @@ fn place(parked: &ParkedJob, want: Want) -> Option<(Timestamp, u64)> {
     let JobHead { queue, visible_at, number, terms, .. } = parked.head;
     match (want, parked.parking) {
         (Want::Time { clock, .. }, Parking::Time) => (terms.clock == clock).then_some((visible_at, number)),
-        (Want::Time { clock: JobClock::Engine, .. }, Parking::Worker) => Some((terms.expires_at?, 0)),
-        (Want::Line { queue: of, group }, Parking::Worker) => {
-            (queue == of && terms.group == group).then_some((visible_at, number))
+        (Want::Time { clock: JobClock::Engine, .. }, Parking::Worker | Parking::Head) => {
+            Some((terms.expires_at?, 0))
+        }
+        (Want::Line { queue: of, group }, Parking::Worker | Parking::Head) => {
+            let is_head = parked.parking == Parking::Head && group.is_none();
+            (queue == of && (terms.group == group || is_head)).then_some((visible_at, number))
         }
         (Want::Time { .. } | Want::Line { .. }, _) => None,
     }

@@ -151,9 +151,9 @@ fn get_successor(reader: &mut Reader<'_>, version: u8) -> Result<Successor, Code
     Ok(Successor { id, number, run_at, tries, terms, starts })
 }
 
-/// Version 1: what it waits for, and the head with its own version.
+/// Version 2: what it waits for, and the head with its own version. Version 1 knows no heads of groups.
 impl Stored for ParkedJob {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "a parked job";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -161,19 +161,20 @@ impl Stored for ParkedJob {
         self.head.write(out);
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
-        let parking = get_parking(reader)?;
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+        let parking = get_parking(reader, version)?;
         let head = JobHead::read(reader)?;
-        if head.state != JobState::Waiting || head.successor.is_some() {
+        let leads_nothing = parking == Parking::Head && head.terms.group.is_none();
+        if head.state != JobState::Waiting || head.successor.is_some() || leads_nothing {
             return Err(reader.invalid(Self::NAME));
         }
         Ok(Self { head, parking })
     }
 }
 
-/// Version 1: the fields in order.
+/// Version 2: the fields in order. Version 1 knows no heads of groups.
 impl Stored for ParkedKey {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "a parked job's key";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -191,11 +192,11 @@ impl Stored for ParkedKey {
         put_option(out, self.alias.as_ref(), |out, alias| out.extend_from_slice(&alias.0.to_le_bytes()));
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
         Ok(Self {
             id: JobId(reader.array("a job id")?),
             queue: QueueKey(reader.u64("a queue")?),
-            parking: get_parking(reader)?,
+            parking: get_parking(reader, version)?,
             clock: reader.choice("a clock", &[JobClock::Engine, JobClock::Wall])?,
             visible_at: Timestamp(reader.i64("a time")?),
             number: reader.u64("a publish number")?,
@@ -212,9 +213,12 @@ fn put_parking(out: &mut Vec<u8>, parking: Parking) {
     out.push(match parking {
         Parking::Time => 0,
         Parking::Worker => 1,
+        Parking::Head => 2,
     });
 }
 
-fn get_parking(reader: &mut Reader<'_>) -> Result<Parking, CodecError> {
-    reader.choice("what a parked job waits for", &[Parking::Time, Parking::Worker])
+fn get_parking(reader: &mut Reader<'_>, version: u8) -> Result<Parking, CodecError> {
+    const ALL: [Parking; 3] = [Parking::Time, Parking::Worker, Parking::Head];
+    let known = if version < 2 { &ALL[..2] } else { &ALL[..] };
+    reader.choice("what a parked job waits for", known)
 }

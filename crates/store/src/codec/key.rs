@@ -5,12 +5,13 @@
 
 use base::{ClientId, DeviceId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
-    AliasKey, AnswerKey, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey, JobClock, JobId, ParkedKey,
+    AliasKey, AnswerKey, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey, JobClock, JobId,
     QuarantineKey, QueueKey,
 };
 use smallvec::SmallVec;
 
 use super::CodecError;
+use crate::port::PARKED_SPAN_MS;
 
 /// A key; most fit without an allocation.
 pub(crate) type Key = SmallVec<[u8; 24]>;
@@ -136,11 +137,6 @@ pub(crate) fn line(in_queue: QueueKey, group: Option<GroupKey>) -> Key {
     key
 }
 
-/// The place of a job in its line.
-pub(crate) fn in_line(job: &ParkedKey) -> Key {
-    place_in_line(job.queue, job.group, (job.visible_at, job.number))
-}
-
 /// A place in a line: a time and a publish number.
 pub(crate) fn place_in_line(in_queue: QueueKey, group: Option<GroupKey>, place: (Timestamp, u64)) -> Key {
     let mut key = line(in_queue, group);
@@ -238,16 +234,15 @@ impl TimedKey {
         let bucket = (Self::in_range(at).0 - Self::FIRST.0).cast_unsigned() >> Self::BUCKET_BITS;
         Key::from_slice(&(clock | bucket).to_be_bytes()[8 - Self::BUCKET_BYTES..])
     }
-
-    /// What the keys of all times in the bucket of `key` begin with.
-    pub(crate) fn bucket_of(key: &[u8]) -> &[u8] {
-        key.get(..Self::BUCKET_BYTES).unwrap_or(key)
-    }
 }
 
 const _: () = assert!(
     TimedKey::BUCKET_BITS as usize <= 8 * TimedKey::WITHIN_BYTES,
     "a key keeps the time within a bucket behind the id"
+);
+const _: () = assert!(
+    PARKED_SPAN_MS == 1 << TimedKey::BUCKET_BITS && TimedKey::FIRST.0 % PARKED_SPAN_MS == 0,
+    "a bucket is one of the spans that callers are told of"
 );
 
 /// A place in a feed: a time and a number.

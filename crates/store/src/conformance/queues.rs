@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::{Make, Subject, loaded, put};
-use crate::port::{Resident, StoredJob, View};
+use crate::port::{Resident, StoredJob, View, parked_span};
 
 const QUEUE: QueueKey = QueueKey(3);
 const START: i64 = 1_800_000_000_000;
@@ -97,6 +97,10 @@ fn for_worker(head: JobHead) -> ParkedJob {
     ParkedJob { head, parking: Parking::Worker }
 }
 
+fn as_head(head: JobHead) -> ParkedJob {
+    ParkedJob { head, parking: Parking::Head }
+}
+
 fn park(job: &ParkedJob) -> Op {
     Op::ParkJob(Box::new(job.clone()))
 }
@@ -109,16 +113,41 @@ fn ids(jobs: &[ParkedJob]) -> Vec<u8> {
     jobs.iter().map(|job| job.head.id.0[15]).collect()
 }
 
-fn soonest(view: &dyn View, clock: JobClock, after: Option<(i64, u8)>, limit: usize) -> Vec<u8> {
-    let after = after.map(|(at, job)| (Timestamp(START + at), id(job)));
-    ids(&view.parked_soonest(clock, after, limit).expect("reads"))
+/// A place before those of all jobs.
+pub(super) const FIRST: (Timestamp, JobId) = (Timestamp(i64::MIN), JobId([0; 16]));
+
+/// All parked jobs behind a place, looked at so many at a time.
+pub(super) fn parked_times_from(
+    view: &dyn View,
+    clock: JobClock,
+    mut after: (Timestamp, JobId),
+    scan_max: usize,
+) -> Vec<(Timestamp, JobId)> {
+    let mut all = Vec::new();
+    loop {
+        let times = view.parked_times(clock, after, scan_max).expect("reads");
+        assert!(times.found.len() <= scan_max, "no more are looked at");
+        all.extend(times.found);
+        let Some(next) = times.next else { break };
+        assert!(parked_span(next.0) >= parked_span(after.0) && next != after, "it goes on");
+        after = next;
+    }
+    assert!(all.is_sorted_by_key(|(at, _)| parked_span(*at)), "span after span");
+    all
+}
+
+/// Whom a time of this clock leads to, soonest first.
+fn soonest(view: &dyn View, clock: JobClock, scan_max: usize) -> Vec<u8> {
+    let mut all = parked_times_from(view, clock, FIRST, scan_max);
+    all.sort_unstable();
+    all.iter().map(|(_, id)| id.0[15]).collect()
 }
 
 fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> Vec<u8> {
     ids(&view.parked_line(QUEUE, group.map(GroupKey), None, from_back, limit).expect("reads"))
 }
 
-/// Soonest first, near and far from each other; each clock by itself, the expiry of what waits for a worker too.
+/// Near and far from each other; each clock by itself, the expiry of what waits for a worker too.
 pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
     let mut queues = Queues::new(make);
     let on_wall_clock = Terms { clock: JobClock::Wall, ..Terms::default() };
@@ -136,15 +165,13 @@ pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
     queues.put(jobs.iter().map(park).collect());
     queues.always(|queues| {
         let view = queues.view();
-        let engine = |after, limit| soonest(&*view, JobClock::Engine, after, limit);
-        assert_eq!(engine(None, 100), [7, 3, 5, 2, 8, 1]);
-        assert_eq!((engine(None, 3), engine(None, 0)), (vec![7, 3, 5], vec![]));
-        assert_eq!(engine(Some((100, 3)), 2), [5, 2]);
-        assert_eq!((engine(Some((900, 1)), 9), engine(Some((900, 2)), 9)), (vec![2, 8, 1], vec![8, 1]));
-        assert_eq!(soonest(&*view, JobClock::Wall, None, 100), [4]);
+        for scan_max in [1, 2, 3, 100] {
+            assert_eq!(soonest(&*view, JobClock::Engine, scan_max), [7, 3, 5, 2, 8, 1], "{scan_max}");
+        }
+        assert_eq!(soonest(&*view, JobClock::Wall, 100), [4]);
     });
     queues.put(vec![unpark(&jobs[1]), unpark(&jobs[4])]);
-    queues.always(|queues| assert_eq!(soonest(&*queues.view(), JobClock::Engine, None, 9), [7, 3, 8, 1]));
+    queues.always(|queues| assert_eq!(soonest(&*queues.view(), JobClock::Engine, 2), [7, 3, 8, 1]));
 }
 
 /// Those that wait for a worker, by queue or group, from either end; and by alias.
@@ -157,24 +184,26 @@ pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
         for_worker(job(2, START + 1)),
         for_worker(with(of_group(0), job(4, START))),
         for_worker(with(of_group(u64::MAX), job(5, START))),
+        as_head(with(of_group(9), job(10, START + 3))),
         for_worker(JobHead { queue: QueueKey(4), ..job(6, START) }),
         for_time(JobHead { alias: Some(alias), ..job(7, START) }),
     ];
     queues.put(jobs.iter().map(park).collect());
     queues.always(|queues| {
         let view = queues.view();
-        assert_eq!(line(&*view, None, false, 100), [2, 3, 1]);
-        assert_eq!(line(&*view, None, true, 2), [1, 3]);
+        assert_eq!(line(&*view, None, false, 100), [2, 3, 1, 10]);
+        assert_eq!(line(&*view, None, true, 3), [10, 1, 3]);
+        assert_eq!(line(&*view, Some(9), false, 100), [10], "the head of a group is in both lines");
         assert_eq!(line(&*view, Some(0), false, 100), [4]);
         assert_eq!(line(&*view, Some(u64::MAX), true, 100), [5]);
         assert_eq!(line(&*view, Some(1), false, 100), Vec::<u8>::new());
         let found = |queue, alias| view.parked_alias(queue, alias).expect("reads");
-        assert_eq!(found(QUEUE, alias), Some(jobs[6].clone()));
+        assert_eq!(found(QUEUE, alias), Some(jobs[7].clone()));
         assert_eq!((found(QueueKey(4), alias), found(QUEUE, AliasKey(7))), (None, None));
     });
     // the same alias goes to another job
     let next = for_worker(JobHead { alias: Some(alias), ..job(8, START + 9) });
-    queues.put(vec![unpark(&jobs[6]), unpark(&jobs[2]), park(&next)]);
+    queues.put(vec![unpark(&jobs[7]), unpark(&jobs[2]), unpark(&jobs[5]), park(&next)]);
     queues.always(|queues| {
         let view = queues.view();
         assert_eq!(line(&*view, None, false, 100), [3, 1, 8]);
@@ -205,7 +234,7 @@ pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
         let view = queues.view();
         assert_eq!(stored(&*view), Some(StoredJob::Resident(head.clone())), "turn {turn}");
         assert_eq!(queues.residents(), [Resident::Job(Box::new(head.clone()))], "turn {turn}");
-        assert_eq!(soonest(&*view, JobClock::Engine, None, 10), [0_u8; 0], "turn {turn}");
+        assert_eq!(soonest(&*view, JobClock::Engine, 10), [0_u8; 0], "turn {turn}");
         assert_eq!(view.job_body(head.id).expect("reads"), Some(Arc::clone(&body)), "turn {turn}");
     }
     queues.put(vec![Op::DeleteJob(head.id)]);

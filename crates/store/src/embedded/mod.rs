@@ -245,6 +245,16 @@ impl Store for EmbeddedStore {
             return;
         }
         let (prepared, frame) = Prepared::with_frame(batch);
+        if frame.len() > blocklog::PAYLOAD_BYTES_MAX {
+            // It never reaches the log, which would accept nothing more. Those after it are out of order now, and fenced.
+            tracing::error!(
+                partition = index,
+                bytes = frame.len(),
+                "a batch is too large for the log and is dropped"
+            );
+            done(CommitOutcome::Fenced);
+            return;
+        }
         if let Err(done) = self.inbox.push(Waiting { index, prepared, frame, done }) {
             let stopped = StoreError::Refused("the store was stopped".to_owned());
             done(CommitOutcome::Failed(Arc::new(stopped)));

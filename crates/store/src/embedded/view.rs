@@ -24,7 +24,7 @@ use super::partition::Moment;
 use super::tables::Table;
 use crate::codec::key::{self, Key};
 use crate::codec::{CodecError, SeenSlice, Stored, decode_seen_slice};
-use crate::port::{Page, ReadingKey, StoreError, StoredJob, View, Whose};
+use crate::port::{Page, ParkedTimes, ReadingKey, StoreError, StoredJob, View, Whose};
 use feed::Feed;
 use merged::Merged;
 
@@ -365,13 +365,13 @@ impl View for EmbeddedView {
         self.reported(self.parked_with_alias(queue, alias))
     }
 
-    fn parked_soonest(
+    fn parked_times(
         &self,
         clock: JobClock,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        self.reported(self.soonest(clock, after, limit))
+        after: (Timestamp, JobId),
+        scan_max: usize,
+    ) -> Result<ParkedTimes, StoreError> {
+        self.reported(self.times(clock, after, scan_max))
     }
 
     fn parked_line(

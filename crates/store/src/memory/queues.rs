@@ -6,11 +6,11 @@ use std::ops::Bound;
 use base::Timestamp;
 use records::{
     AliasKey, AnswerKey, DeadJob, GroupKey, JobClock, JobHead, JobId, KeptAnswer, ParkedJob, ParkedKey,
-    Parking, Queue, QueueCounts, QueueKey,
+    Queue, QueueCounts, QueueKey,
 };
 
 use super::partition::MemoryPartition;
-use crate::port::{Resident, StoredJob, parked_time};
+use crate::port::{ParkedTimes, Resident, StoredJob, parked_lines, parked_span, parked_time};
 
 /// A line of jobs that wait for a worker, and a place in it.
 type InLine = ((QueueKey, Option<GroupKey>), (Timestamp, u64));
@@ -21,7 +21,8 @@ pub(super) struct MemoryQueues {
     queues: BTreeMap<QueueKey, Queue>,
     counts: BTreeMap<QueueKey, QueueCounts>,
     parked: BTreeMap<JobId, ParkedJob>,
-    by_time: BTreeSet<(JobClock, Timestamp, JobId)>,
+    /// By span of time and id, as the embedded store has them.
+    by_time: BTreeSet<(JobClock, i64, JobId, Timestamp)>,
     by_line: BTreeMap<InLine, JobId>,
     aliases: BTreeMap<(QueueKey, AliasKey), JobId>,
     dead: BTreeMap<(QueueKey, u64), DeadJob>,
@@ -30,11 +31,8 @@ pub(super) struct MemoryQueues {
     answers_by_time: BTreeSet<(Timestamp, AnswerKey)>,
 }
 
-fn in_line(key: &ParkedKey) -> Option<InLine> {
-    match key.parking {
-        Parking::Time => None,
-        Parking::Worker => Some(((key.queue, key.group), (key.visible_at, key.number))),
-    }
+fn in_lines(key: &ParkedKey) -> impl Iterator<Item = InLine> + '_ {
+    parked_lines(key).map(|group| ((key.queue, group), (key.visible_at, key.number)))
 }
 
 impl MemoryQueues {
@@ -58,8 +56,8 @@ impl MemoryQueues {
     pub(super) fn park(&mut self, job: ParkedJob) {
         let key = job.key();
         self.assert_not_parked(key.id);
-        self.by_time.extend(parked_time(&key).map(|(clock, at)| (clock, at, key.id)));
-        if let Some(place) = in_line(&key) {
+        self.by_time.extend(parked_time(&key).map(|(clock, at)| (clock, parked_span(at), key.id, at)));
+        for place in in_lines(&key) {
             let other = self.by_line.insert(place, key.id);
             assert_eq!(
                 other, None,
@@ -81,9 +79,9 @@ impl MemoryQueues {
         let job = self.parked.remove(&key.id);
         assert_eq!(job.map(|job| job.key()).as_ref(), Some(key), "a job is unparked as it was parked");
         if let Some((clock, at)) = parked_time(key) {
-            self.by_time.remove(&(clock, at, key.id));
+            self.by_time.remove(&(clock, parked_span(at), key.id, at));
         }
-        if let Some(place) = in_line(key) {
+        for place in in_lines(key) {
             self.by_line.remove(&place);
         }
         if let Some(alias) = key.alias {
@@ -128,16 +126,17 @@ impl MemoryQueues {
         self.aliases.get(&(queue, alias)).and_then(|id| self.parked(*id))
     }
 
-    pub(super) fn parked_soonest(
+    pub(super) fn parked_times(
         &self,
         clock: JobClock,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Vec<ParkedJob> {
-        let first = (clock, Timestamp(i64::MIN), JobId([0; 16]));
-        let low = after.map_or(Bound::Included(first), |(at, id)| Bound::Excluded((clock, at, id)));
+        (at, id): (Timestamp, JobId),
+        scan_max: usize,
+    ) -> ParkedTimes {
+        let low = Bound::Excluded((clock, parked_span(at), id, at));
         let places = self.by_time.range((low, Bound::Unbounded)).take_while(|(other, ..)| *other == clock);
-        places.filter_map(|(.., id)| self.parked(*id)).take(limit).collect()
+        let found: Vec<_> = places.map(|(_, _, id, at)| (*at, *id)).take(scan_max).collect();
+        let next = found.last().copied().filter(|_| found.len() == scan_max);
+        ParkedTimes { found, next }
     }
 
     pub(super) fn parked_line(

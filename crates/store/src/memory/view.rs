@@ -11,7 +11,7 @@ use records::{
 };
 
 use super::partition::{FeedKey, MemoryPartition};
-use crate::port::{Page, ReadingKey, StoreError, StoredJob, View, Whose};
+use crate::port::{Page, ParkedTimes, ReadingKey, StoreError, StoredJob, View, Whose};
 
 pub(super) struct MemoryView(pub(super) Arc<MemoryPartition>);
 
@@ -193,13 +193,13 @@ impl View for MemoryView {
         Ok(self.0.queues.parked_alias(queue, alias))
     }
 
-    fn parked_soonest(
+    fn parked_times(
         &self,
         clock: JobClock,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        Ok(self.0.queues.parked_soonest(clock, after, limit))
+        after: (Timestamp, JobId),
+        scan_max: usize,
+    ) -> Result<ParkedTimes, StoreError> {
+        Ok(self.0.queues.parked_times(clock, after, scan_max))
     }
 
     fn parked_line(

@@ -1,7 +1,7 @@
 //! Jobs that are not in memory, and by what they are found.
 
 use base::Timestamp;
-use records::{JobClock, JobHead, ParkedJob, ParkedKey, Parking};
+use records::{GroupKey, JobClock, JobHead, JobId, ParkedJob, ParkedKey, Parking};
 
 /// A job, and which of the two places it is in.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,34 @@ impl StoredJob {
 pub fn parked_time(job: &ParkedKey) -> Option<(JobClock, Timestamp)> {
     match job.parking {
         Parking::Time => Some((job.clock, job.visible_at)),
-        Parking::Worker => job.expires_at.map(|at| (JobClock::Engine, at)),
+        Parking::Worker | Parking::Head => job.expires_at.map(|at| (JobClock::Engine, at)),
     }
+}
+
+/// The lines that a parked job is found in: that of its queue, or of its group; of a group's head, both.
+pub(crate) fn parked_lines(job: &ParkedKey) -> impl Iterator<Item = Option<GroupKey>> {
+    let (first, second) = match job.parking {
+        Parking::Time => (None, None),
+        Parking::Worker => (Some(job.group), None),
+        Parking::Head => (Some(job.group), Some(None)),
+    };
+    first.into_iter().chain(second)
+}
+
+/// The span of time in which a moment is, counted in spans of [`PARKED_SPAN_MS`].
+#[must_use]
+pub fn parked_span(at: Timestamp) -> i64 {
+    at.0.div_euclid(PARKED_SPAN_MS)
+}
+
+/// Milliseconds of a span: the store finds parked jobs in the order of these, 4.4 minutes each.
+pub const PARKED_SPAN_MS: i64 = 1 << 18;
+
+/// Some of the parked jobs that are found by a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParkedTimes {
+    /// The jobs, each by its time.
+    pub found: Vec<(Timestamp, JobId)>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<(Timestamp, JobId)>,
 }

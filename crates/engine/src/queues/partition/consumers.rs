@@ -12,6 +12,9 @@ use crate::queues::consuming::{LeasedJob, Leases};
 use crate::queues::effect::QueueEffect;
 use crate::queues::input::Asking;
 
+/// Consumers that have waited enough and are sent home in a step; the others are in the next.
+const RETIRED_MAX: usize = 10_000;
+
 impl QueuePartition {
     pub(super) fn consume(&mut self, asking: Asking, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         let leased = match self.key_of(&asking.queue) {
@@ -39,11 +42,14 @@ impl QueuePartition {
     ) -> Result<Vec<LeasedJob>, StoreError> {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
         let mut leased = Vec::new();
+        if self.must_come_due_first(queue, turn) {
+            return Ok(leased);
+        }
         while leased.len() < asking.max && (leased.is_empty() || turn.may_carry()) {
             let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
             let Some(lease) = lease else {
                 // What is ready may be in the store.
-                if (leased.is_empty() || turn.has_room()) && self.read_in(turn)? {
+                if (leased.is_empty() || turn.has_room()) && self.read_in_of(queue, turn)? {
                     continue;
                 }
                 break;
@@ -146,8 +152,25 @@ impl QueuePartition {
 
     /// Whether a lease would give something; what is ready may be in the store.
     fn may_lease(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        Ok(self.jobs.may_lease(queue, turn.now)
-            || (self.read_in(turn)? && self.jobs.may_lease(queue, turn.now)))
+        if self.must_come_due_first(queue, turn) {
+            return Ok(false);
+        }
+        while !self.jobs.may_lease(queue, turn.now) {
+            if !self.read_in_of(queue, turn)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether jobs of the queue may have been due before those that are ready, and the step had no room for them: those that wait are
+    /// served in the next.
+    fn must_come_due_first(&mut self, queue: QueueKey, turn: &Turn<'_>) -> bool {
+        let must = turn.is_behind && self.jobs.figures(queue).scheduled > 0;
+        if must {
+            self.waiting.set_due(queue);
+        }
+        must
     }
 
     /// Sends home whoever has waited enough, and at the end everyone.
@@ -156,7 +179,9 @@ impl QueuePartition {
         if self.closing {
             self.waiting.take_due();
         }
-        while let Some(Waiter { wants, .. }) = self.waiting.take_late(end) {
+        let most = if self.closing { usize::MAX } else { RETIRED_MAX };
+        for _ in 0..most {
+            let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
             if let Wants::Jobs(asking) = wants {
                 self.answer(asking, Vec::new(), turn);
             }

@@ -206,8 +206,31 @@ impl QueuePartition {
         }
     }
 
+    /// A job that a call is about has waited for too long.
+    pub(super) fn expire_now(&mut self, id: JobId, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+        let expired =
+            self.jobs.expire_waiting(turn.now, id, &mut calendars, &mut turn.batch, &mut turn.wakes);
+        calendars.broken.map_or(Ok(()), Err)?;
+        if let Some(expired) = expired {
+            turn.counted.expired += 1;
+            turn.touched.push(expired.queue);
+        }
+        Ok(())
+    }
+
+    /// Does what is due, as far as the step has room, and some of it in any case. Whether there is more of it.
+    pub(super) fn advance_jobs_with_room(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        turn.is_behind = self.advance_jobs(turn)?;
+        while turn.is_behind && turn.has_room() && turn.budget.may_advance() {
+            turn.budget.advanced(JOBS_AT_A_TIME);
+            turn.is_behind = self.advance_jobs(turn)?;
+        }
+        Ok(turn.is_behind)
+    }
+
     /// Jobs come due, leases run out, jobs expire. Whether there is more of it.
-    pub(super) fn advance_jobs(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn advance_jobs(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
         let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
         let progress = self.jobs.advance(

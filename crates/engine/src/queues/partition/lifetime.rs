@@ -1,5 +1,6 @@
 //! Queues come with their first job or setting, stay a little longer than their last, and are deleted at once but swept in steps.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobs::QueueRules;
@@ -214,15 +215,15 @@ impl QueuePartition {
     pub(super) fn put_counts(&mut self, turn: &mut Turn<'_>) {
         let mut changed = Vec::new();
         self.jobs.take_changed_counts(&mut changed);
-        turn.recounted.extend(changed.iter().map(|(key, ..)| key));
+        let changed: BTreeMap<_, _> =
+            changed.into_iter().map(|(key, scheduled, ready)| (key, (scheduled, ready))).collect();
+        turn.recounted.extend(changed.keys());
         for key in std::mem::take(&mut turn.recounted) {
             let swept = || self.sweeps.get(&key).map(|sweep| sweep.dead);
             let Some(dead) = self.queues.get(&key).map(|queue| queue.dead).or_else(swept) else { continue };
             // Taken as they changed, not asked for: a count that has become nothing is not there to be asked for.
-            let (parked_scheduled, parked_ready) = changed
-                .iter()
-                .find(|(of, ..)| *of == key)
-                .map_or_else(|| self.jobs.parked(key), |(_, scheduled, ready)| (*scheduled, *ready));
+            let (parked_scheduled, parked_ready) =
+                changed.get(&key).copied().unwrap_or_else(|| self.jobs.parked(key));
             let counts = QueueCounts { parked_scheduled, parked_ready, dead };
             turn.push(Op::PutQueueCounts(key, counts));
         }

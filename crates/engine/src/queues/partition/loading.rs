@@ -8,9 +8,11 @@ use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
 use super::dropping::Dropping;
+use super::budget::{Limits, Spent};
+use super::lately::ParkedLately;
 use super::lifetime::{Sweep, rules};
 use super::oldest::Oldest;
-use super::parked::{LINED_AT_ONCE_MAX, TIMED_AT_ONCE_MAX};
+use super::reading::Clocks;
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
 use crate::hashed::HashMap;
@@ -49,8 +51,8 @@ impl QueuePartition {
             id,
             lineage: store.lineage(),
             jobs: rules_of_jobs,
-            timed_at_once: TIMED_AT_ONCE_MAX.min(resident_max / 32).max(1),
-            lined_at_once: LINED_AT_ONCE_MAX.min(resident_max / 8).max(1),
+            limits: Limits::of(resident_max),
+            clocks: Clocks::new(resident_max),
             names: BTreeMap::new(),
             queues: HashMap::default(),
             waiting: Waiting::default(),
@@ -60,16 +62,16 @@ impl QueuePartition {
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
             bodies: Unsettled::default(),
-            parked: Recent::default(),
-            parked_aliases: Recent::default(),
+            parked: ParkedLately::default(),
             dead: Recent::default(),
             oldest_dead: Oldest::default(),
             answers: Answers::load(&*view)?,
             dead_total: 0,
             stood: Standing::default(),
             named: Named::default(),
+            spent: Spent::default(),
             settled: head.seq,
-            opening: Vec::new(),
+            opening: VecDeque::new(),
             closing: false,
             head,
         };
@@ -81,7 +83,7 @@ impl QueuePartition {
             Resident::Job(head) => partition.load_job(&head, now, &mut batch),
             _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
         })?;
-        partition.opening = batch.ops;
+        partition.opening = batch.ops.into();
         Ok(partition)
     }
 

@@ -55,7 +55,7 @@ impl QueuePartition {
             (Some(job), Some(key)) => self.find(key, job, turn)?,
             (None, Some(key)) => {
                 // What is first may be in the store.
-                self.read_in(turn)?;
+                while self.jobs.peek(key).is_none() && self.read_in_of(key, turn)? {}
                 self.jobs.peek(key)
             }
         };

@@ -1,5 +1,7 @@
 //! A partition of queues on a bench, step by step: what one step may carry, and how often it reads the store.
 
+mod flood;
+
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -49,6 +51,8 @@ struct Rig {
     now: Timestamp,
     /// What the heaviest batch weighed.
     heaviest: usize,
+    /// Jobs that the step with the most of them made resident.
+    most_unparked: usize,
 }
 
 fn orders() -> QueueName {
@@ -62,11 +66,14 @@ fn jobs(count: usize, bytes: usize) -> Vec<driving::ToPublish> {
 
 impl Rig {
     fn new() -> Self {
+        Self::with_resident(65_536)
+    }
+
+    fn with_resident(resident_max: usize) -> Self {
         let store = MemoryStore::new(Lineage(1), 1);
-        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
-        let partition = QueuePartition::load(&store, partition(), 65_536, Process(1), moment).expect("loads");
+        let partition = load(&store, resident_max, Process(1), NOW);
         let (inbox, back) = mpsc::channel(64);
-        Self { partition, store, inbox, _back: back, views: 0, now: NOW, heaviest: 0 }
+        Self { partition, store, inbox, _back: back, views: 0, now: NOW, heaviest: 0, most_unparked: 0 }
     }
 
     /// One step, durable at once: what it tells, whether there is more to do, and how many inputs it took.
@@ -81,6 +88,9 @@ impl Rig {
         if let Some(batch) = step.batch {
             let seq = batch.head.seq;
             self.heaviest = self.heaviest.max(batch.ops.iter().map(Op::weight).sum());
+            let unparked = batch.ops.iter().filter(|op| matches!(op, Op::UnparkJob(_))).count();
+            self.most_unparked = self.most_unparked.max(unparked);
+            drop(fetch);
             self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
             self.partition.settled(seq);
         }
@@ -138,6 +148,11 @@ impl Rig {
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn load(store: &MemoryStore, resident_max: usize, process: Process, now: Timestamp) -> QueuePartition {
+    let moment = Moment { now, stamp: now, wall: now };
+    QueuePartition::load(store, partition(), resident_max, process, moment).expect("loads")
 }
 
 /// How many jobs each answer has.

@@ -38,6 +38,11 @@ pub(crate) struct Plan {
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 900;
+/// Of runs with a crowd: queues, groups and aliases in each, jobs that wait in each, and jobs that may be resident.
+const CROWDED_QUEUES: u64 = 4;
+const CROWDED_NAMES: u64 = 40;
+const CROWDED_BACKLOG: usize = 150;
+const CROWDED_RESIDENT: usize = 16;
 /// Jobs that may be resident: more than there ever are.
 const ENOUGH_RESIDENT: usize = 10_000;
 
@@ -71,6 +76,17 @@ impl Plan {
     /// So many jobs may be resident.
     pub(crate) fn with_resident(self, resident_max: usize) -> Self {
         Self { resident_max, ..self }
+    }
+
+    /// Many jobs of many groups in several queues that are all polled, and room for few: steps read little, and are many.
+    pub(crate) fn crowded(mut self) -> Self {
+        self.queues = (0..CROWDED_QUEUES).map(name).collect();
+        self.names = CROWDED_NAMES;
+        self.backlog = CROWDED_BACKLOG;
+        self.machine.partitions = 1;
+        self.machine.steps = STEPS as usize;
+        (self.weights.publish, self.weights.consume) = (240, 120);
+        self.with_resident(CROWDED_RESIDENT)
     }
 
     /// Nobody looks at the store before the end: only what is answered can show that something is wrong.

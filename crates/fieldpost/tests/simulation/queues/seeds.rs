@@ -51,6 +51,17 @@ fn many_lives_of_queues_keep_every_promise() {
     }
 }
 
+/// The seeds of CI with a crowd.
+const CROWDED: Range<u64> = 10_000..10_060;
+
+#[test]
+fn crowds_of_groups_in_little_memory_keep_every_promise() {
+    let run = |seed| world::run(Plan::of(seed).crowded());
+    let (all, runs) = run_all("crowds_of_groups", &Asked::Seeds(CROWDED), run, Counts::add);
+    println!("{runs} runs: {all:?}");
+    assert!(all.parked > 20 * runs as u64 && all.leased > 50 * runs as u64, "{all:?}");
+}
+
 #[test]
 fn what_once_went_wrong_with_queues_stays_right() {
     for (seed, resident, what) in FOUND_BUGS {

@@ -1,8 +1,8 @@
 //! Bytes that earlier builds wrote are read as what they meant then.
 
 use records::{
-    AliasKey, AttendedReadings, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, Parking,
-    Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
+    AliasKey, AttendedReadings, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey,
+    Parking, Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
 };
 
 use super::*;
@@ -97,8 +97,12 @@ fn terms_survive_whatever_holds() {
                     let terms = Terms { clock, expires_at, group, recurrence };
                     let head = JobHead { terms, ..plain() };
                     assert_eq!(JobHead::from_row(&head.to_row()), Ok(head.clone()));
-                    let job = ParkedJob { head, parking: Parking::Worker };
-                    assert_eq!(ParkedJob::from_row(&job.to_row()), Ok(job));
+                    let leads = group.map(|_| Parking::Head);
+                    for parking in [Parking::Time, Parking::Worker].into_iter().chain(leads) {
+                        let job = ParkedJob { head: head.clone(), parking };
+                        assert_eq!(ParkedKey::from_row(&job.key().to_row()), Ok(job.key()));
+                        assert_eq!(ParkedJob::from_row(&job.to_row()), Ok(job));
+                    }
                 }
             }
         }
@@ -110,6 +114,22 @@ fn what_is_with_a_worker_is_not_parked() {
     let mut reserved = vec![1, 0];
     reserved.extend(reserved_in_version_1());
     assert!(matches!(ParkedJob::from_row(&reserved), Err(CodecError::Invalid { what: "a parked job", .. })));
+}
+
+#[test]
+fn a_parked_job_of_version_1_is_no_head_of_a_group() {
+    let head = JobHead { attempt: 0, ..plain() };
+    for (byte, parking) in [(0, Parking::Time), (1, Parking::Worker)] {
+        let job = ParkedJob { head: head.clone(), parking };
+        let row = [&[1, byte], &head.to_row()[..]].concat();
+        assert_eq!(ParkedJob::from_row(&row), Ok(job.clone()));
+        let mut key = job.key().to_row();
+        key[0] = 1;
+        assert_eq!(ParkedKey::from_row(&key), Ok(job.key()));
+    }
+    let row = |version| [&[version, 2], &head.to_row()[..]].concat();
+    assert!(ParkedJob::from_row(&row(1)).is_err(), "version 1 knew none");
+    assert!(ParkedJob::from_row(&row(2)).is_err(), "a job without a group leads none");
 }
 
 /// Batch 1 at 2,000, numbers from 3 to 9.

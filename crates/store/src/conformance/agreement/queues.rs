@@ -5,8 +5,9 @@ use base::random::Random;
 use records::{JobClock, JobHead, JobId, ParkedJob, QueueKey};
 
 use super::read;
+use crate::conformance::queues::{FIRST, parked_times_from};
 use crate::conformance::traffic::Traffic;
-use crate::port::{View, parked_time};
+use crate::port::View;
 
 pub(super) fn agree(
     view: &dyn View,
@@ -72,19 +73,17 @@ fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Ran
 }
 
 fn by_time(view: &dyn View, model: &dyn View, clock: JobClock, random: &mut Random, context: &str) {
-    let all = read(model.parked_soonest(clock, None, usize::MAX));
-    assert_eq!(read(view.parked_soonest(clock, None, usize::MAX)), all, "{context} {clock:?}");
+    let all = read(model.parked_times(clock, FIRST, usize::MAX)).found;
+    assert_eq!(read(view.parked_times(clock, FIRST, usize::MAX)).found, all, "{context} {clock:?}");
     for _ in 0..6 {
-        let after = all.get(random.below(all.len() as u64 + 1) as usize).and_then(|job| {
-            let (_, at) = parked_time(&job.key())?;
-            Some(match random.below(3) {
-                0 => (at, JobId([0; 16])),
-                1 => (Timestamp(at.0 + 9_000), job.head.id),
-                _ => (at, job.head.id),
-            })
-        });
-        let limit = random.below(20) as usize;
-        let soonest = |view: &dyn View| read(view.parked_soonest(clock, after, limit));
-        assert_eq!(soonest(view), soonest(model), "{context} {clock:?} {after:?} {limit}");
+        let place = all.get(random.below(all.len() as u64 + 1) as usize).copied().unwrap_or(FIRST);
+        let after = match random.below(3) {
+            0 => (place.0, JobId([0; 16])),
+            1 => (Timestamp(place.0.0.saturating_add(9_000)), place.1),
+            _ => place,
+        };
+        let scan_max = 1 + random.below(20) as usize;
+        let rest = |view: &dyn View| parked_times_from(view, clock, after, scan_max);
+        assert_eq!(rest(view), rest(model), "{context} {clock:?} {after:?} {scan_max}");
     }
 }

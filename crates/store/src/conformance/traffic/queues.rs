@@ -193,7 +193,12 @@ impl Traffic {
     }
 
     fn parking(&mut self, head: JobHead) -> ParkedJob {
-        let parking = if self.below(2) == 0 { Parking::Time } else { Parking::Worker };
+        let parking = match self.below(3) {
+            0 => Parking::Time,
+            1 => Parking::Worker,
+            _ if head.terms.group.is_none() => Parking::Worker,
+            _ => Parking::Head,
+        };
         ParkedJob { head, parking }
     }
 

@@ -1,12 +1,12 @@
 //! What changes of queues are as rows: a parked job with all by which it is found, a dead letter, a kept answer.
 
 use base::Timestamp;
-use records::{AnswerKey, DeadJob, JobId, KeptAnswer, ParkedJob, ParkedKey, Parking, QueueKey};
+use records::{AnswerKey, DeadJob, JobId, KeptAnswer, ParkedJob, ParkedKey, QueueKey};
 
 use super::{Change, delete, mark, put};
 use crate::codec::key::{self, Key, TimedKey};
 use crate::embedded::tables::Table;
-use crate::port::parked_time;
+use crate::port::{parked_lines, parked_time};
 
 pub(super) fn park(job: &ParkedJob, out: &mut Vec<Change>) {
     let (key, id) = (job.key(), job.head.id);
@@ -24,13 +24,15 @@ pub(super) fn unpark(key: &ParkedKey, out: &mut Vec<Change>) {
 }
 
 /// The rows by which a parked job is found, besides that by its id.
-pub(in crate::embedded) fn places(job: &ParkedKey) -> impl Iterator<Item = (Table, Key)> {
+pub(in crate::embedded) fn places(job: &ParkedKey) -> impl Iterator<Item = (Table, Key)> + '_ {
     let id = job.id;
     let time = parked_time(job).map(|(clock, at)| TimedKey { clock, at, id }.to_key());
-    let line = (job.parking == Parking::Worker).then(|| key::in_line(job));
+    let place = (job.visible_at, job.number);
+    let lines = parked_lines(job).map(move |group| key::place_in_line(job.queue, group, place));
     let alias = job.alias.map(|alias| key::alias(job.queue, alias));
-    let tables = [Table::ParkedByTime, Table::ParkedByLine, Table::ParkedAliases];
-    tables.into_iter().zip([time, line, alias]).filter_map(|(table, key)| Some((table, key?)))
+    let time = time.map(|key| (Table::ParkedByTime, key));
+    let alias = alias.map(|key| (Table::ParkedAliases, key));
+    time.into_iter().chain(lines.map(|key| (Table::ParkedByLine, key))).chain(alias)
 }
 
 pub(super) fn delete_queue(queue: QueueKey, out: &mut Vec<Change>) {

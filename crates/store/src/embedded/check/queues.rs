@@ -115,7 +115,7 @@ impl RowCheck<'_, '_> {
             let found = known.found(job.head.queue)?;
             match job.parking {
                 Parking::Time => found.parked_scheduled += 1,
-                Parking::Worker => found.parked_ready += 1,
+                Parking::Worker | Parking::Head => found.parked_ready += 1,
             }
             places(&job.key()).try_for_each(|(table, place)| check.needs(table, partition, &place))
         });

@@ -54,6 +54,26 @@ impl<'a> Merged<'a> {
         let keys = overlays.chain(from_tables);
         if self.ascending { keys.min() } else { keys.max() }
     }
+
+    /// The next key, and its row unless that is gone.
+    pub(super) fn next_or_gone(&mut self) -> Option<Result<(Key, Option<Vec<u8>>), StoreError>> {
+        let key = self.next_key()?;
+        if matches!(self.tables.peek(), Some(Err(_))) {
+            return self.tables.next().map(|row| row.map(|(key, value)| (key, Some(value))));
+        }
+        let mut newest: Option<Option<Vec<u8>>> = None;
+        for rows in &mut self.overlays {
+            if rows.peek() == Some(&key) {
+                let value = rows.copied.pop_front().and_then(|(_, value)| value);
+                newest.get_or_insert_with(|| value.map(<[u8]>::into_vec));
+            }
+        }
+        let is_next = |row: &Result<Row, _>| row.as_ref().is_ok_and(|(other, _)| *other == key);
+        if let Some(Ok((_, value))) = self.tables.next_if(is_next) {
+            newest.get_or_insert(Some(value));
+        }
+        Some(Ok((key, newest.flatten())))
+    }
 }
 
 impl Iterator for Merged<'_> {
@@ -61,23 +81,10 @@ impl Iterator for Merged<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let key = self.next_key()?;
-            if matches!(self.tables.peek(), Some(Err(_))) {
-                return self.tables.next();
-            }
-            let mut newest: Option<Option<Vec<u8>>> = None;
-            for rows in &mut self.overlays {
-                if rows.peek() == Some(&key) {
-                    let value = rows.copied.pop_front().and_then(|(_, value)| value);
-                    newest.get_or_insert_with(|| value.map(<[u8]>::into_vec));
-                }
-            }
-            let is_next = |row: &Result<Row, _>| row.as_ref().is_ok_and(|(other, _)| *other == key);
-            if let Some(Ok((_, value))) = self.tables.next_if(is_next) {
-                newest.get_or_insert(Some(value));
-            }
-            if let Some(value) = newest.flatten() {
-                return Some(Ok((key, value)));
+            match self.next_or_gone()? {
+                Ok((key, Some(value))) => return Some(Ok((key, value))),
+                Ok((_, None)) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }

@@ -4,7 +4,6 @@ use base::Timestamp;
 use records::{
     AliasKey, AnswerKey, DeadJob, GroupKey, JobClock, JobHead, JobId, KeptAnswer, ParkedJob, QueueKey,
 };
-use std::collections::BinaryHeap;
 use std::iter::Peekable;
 use std::ops::Bound;
 
@@ -14,7 +13,7 @@ use crate::codec::Stored;
 use crate::codec::key::{self, Key, TimedKey};
 use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
-use crate::port::{StoreError, StoredJob};
+use crate::port::{ParkedTimes, StoreError, StoredJob};
 
 impl EmbeddedView {
     pub(super) fn job_by_id(&self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
@@ -52,40 +51,25 @@ impl EmbeddedView {
         TimedKey::from_key(key).map_err(|error| self.damaged(Table::ParkedByTime, key, &error))
     }
 
-    /// Looks at all keys of each bucket that it comes to, and at the jobs of those that are first only.
-    pub(super) fn soonest(
+    pub(super) fn times(
         &self,
         clock: JobClock,
-        after: Option<(Timestamp, JobId)>,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError> {
-        let mut range = of_clock(clock);
-        if let Some((at, _)) = after {
-            range.low = Bound::Included(TimedKey::bucket(clock, at));
-        }
-        let mut found: Vec<Soonest> = Vec::new();
-        let (mut bucket, mut first) = (Key::new(), BinaryHeap::new());
-        for row in self.rows(Table::ParkedByTime, &range, true)? {
-            let (key, _) = row?;
-            if !key.starts_with(&bucket) || bucket.is_empty() {
-                bucket = Key::from_slice(TimedKey::bucket_of(&key));
-                found.extend(std::mem::take(&mut first).into_sorted_vec());
-                if found.len() >= limit {
-                    break;
-                }
-            }
+        (at, id): (Timestamp, JobId),
+        scan_max: usize,
+    ) -> Result<ParkedTimes, StoreError> {
+        let low = Bound::Excluded(TimedKey { clock, at, id }.to_key());
+        let mut rows = self.rows(Table::ParkedByTime, &KeyRange { low, ..of_clock(clock) }, true)?;
+        let mut times = ParkedTimes::default();
+        for _ in 0..scan_max {
+            let Some(row) = rows.next_or_gone() else { return Ok(ParkedTimes { next: None, ..times }) };
+            let (key, row) = row?;
             let TimedKey { at, id, .. } = self.timed(&key)?;
-            if after.is_some_and(|after| (at, id) <= after) {
-                continue;
-            }
-            if first.len() < limit - found.len() {
-                first.push((at, id, key));
-            } else if let Some(mut last) = first.peek_mut().filter(|last| (at, id) < (last.0, last.1)) {
-                *last = (at, id, key);
+            times.next = Some((at, id));
+            if row.is_some() {
+                times.found.push((at, id));
             }
         }
-        found.extend(first.into_sorted_vec());
-        found.iter().map(|(_, id, key)| self.named(Table::ParkedByTime, key, *id)).collect()
+        Ok(times)
     }
 
     pub(super) fn line(
@@ -173,9 +157,6 @@ impl EmbeddedView {
         rows.map(named).collect()
     }
 }
-
-/// A job by its time, and the key that says so.
-type Soonest = (Timestamp, JobId, Key);
 
 /// The keys of every parked job that is found by this clock.
 fn of_clock(clock: JobClock) -> KeyRange {

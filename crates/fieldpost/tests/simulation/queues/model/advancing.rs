@@ -35,6 +35,7 @@ impl Partition {
         let by_expiry = |job: &Job| (job.expires_at.unwrap_or(base::Timestamp::MAX), job.number);
         if let Some(place) = first(&expires, &by_expiry) {
             self.counts.expired += 1;
+            self.expired_in_step += 1;
             if !self.comes_again(name, place) {
                 self.end(name, place);
             }

@@ -57,7 +57,8 @@ impl Partition {
             QueueOrder::Lifo if is_parking => queue.ready().collect(),
             QueueOrder::Lifo | QueueOrder::Fifo => queue.first().into_iter().collect(),
         };
-        let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, queue.first()));
+        let first = queue.first().filter(|_| queue.settings.order == QueueOrder::Fifo);
+        let may_be = (0..queue.jobs.len()).filter(|place| queue.may_go_before(*place, first));
         let places = places.into_iter().chain(may_be).collect::<Vec<_>>();
         places.into_iter().map(|place| shown(&queue.jobs[place], now, wall)).collect()
     }
@@ -103,7 +104,8 @@ impl Partition {
     pub(super) fn figures_of(&mut self, names: &[QueueName]) -> Expected {
         let shown = names.iter().map(|name| self.figures(name)).collect();
         let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
-        Expected::Figures { shown, is_sure: jobs.all(|job| job.stands != Stands::MayBeDue) }
+        let is_sure = jobs.all(|job| job.stands != Stands::MayBeDue);
+        Expected::Figures { shown, is_sure, late: self.expired_in_step }
     }
 
     /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its time comes.

@@ -22,6 +22,8 @@ pub(crate) enum Expected {
     Figures {
         shown: Vec<ShownFigures>,
         is_sure: bool,
+        /// So many may have been counted that expired later in the same step.
+        late: u64,
     },
     Dead(Vec<ShownDead>),
     Count(Result<usize, &'static str>),

@@ -73,6 +73,8 @@ pub(crate) struct Partition {
     pub(crate) counts: Counts,
     /// Memory is small: most jobs are parked.
     pub(crate) is_parking: bool,
+    /// Jobs that have expired in this step: a parked one may be read at its end only, and be counted until then.
+    expired_in_step: u64,
     /// Counts publishing, and whatever else gives a job a new place.
     number: u64,
     /// The number of the latest lease.
@@ -90,6 +92,7 @@ impl Partition {
         self.wall = step.moment.wall;
         evidence.only_leases_after(self.last_lease);
         let mut answers = Answers::new();
+        self.expired_in_step = 0;
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;
         for input in step.inputs {
@@ -209,6 +212,19 @@ impl Partition {
             }
         };
         Ok(Some((*call, expected)))
+    }
+
+    /// Jobs that may be resident and not reserved, where so many should be: twice as many, for queues that are swept and for those
+    /// that are about to leave, and those that cannot leave, of which more may come before that is noticed.
+    pub(crate) fn resident_most(&self, resident_max: usize) -> usize {
+        let soon = Timestamp(self.now.0 + 1_000);
+        let stays = |job: &&job::Job| {
+            let is_kept = job.is_started() || job.next.is_some() || job.visible_at != job.run_at;
+            is_kept || job.expires_at.is_some_and(|at| at <= soon.max(job.visible_at))
+        };
+        let jobs = self.queues.values().flat_map(|queue| &queue.jobs);
+        let staying = jobs.filter(|job| !job.is_reserved()).filter(stays).count();
+        2 * resident_max + 3 * self.queues.len() + staying + staying / 4
     }
 
     /// A queue: there whenever somebody names it.

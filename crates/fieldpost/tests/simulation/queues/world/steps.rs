@@ -34,6 +34,7 @@ impl World {
                 return self.take_answers();
             }
         };
+        let (resident, reserved) = port.runner.machine().resident();
         let batch = tap.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
         self.trace.note(format_args!(
@@ -47,6 +48,14 @@ impl World {
         let step = Step { moment, inputs: &inputs, gone: &gone, more, closing: self.closing };
         let track = &mut self.model[usize::from(partition.queues_index().unwrap_or_default())];
         let answers = track.present.step(&step, &mut evidence)?;
+        if !more {
+            let most = track.present.resident_most(self.plan.resident_max);
+            Invariant::Bounded.check(resident - reserved <= most, || {
+                format!(
+                    "{resident} jobs are resident, {reserved} of them reserved, and {most} should be at most"
+                )
+            })?;
+        }
         if let Some(head) = head {
             Invariant::AsTheModel.same("time of a batch", &head.now, &track.present.now)?;
             track.made(head.seq)?;

@@ -136,7 +136,11 @@ fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
             timed(JobClock::Engine, EXPIRES_AT, worker.id),
             "its row in parked_by_time is missing",
         ),
-        (Table::ParkedByLine, key::in_line(&worker), "its row in parked_by_line is missing"),
+        (
+            Table::ParkedByLine,
+            key::place_in_line(worker.queue, worker.group, (worker.visible_at, worker.number)),
+            "its row in parked_by_line is missing",
+        ),
         (Table::ParkedAliases, key::alias(QUEUE, AliasKey(2)), "its row in parked_aliases is missing"),
         (Table::Dead, key::dead(QUEUE, 1), "the dead letter that it names is missing"),
         (Table::DeadIds, key::job_of(QUEUE, dead().id), "its row in dead_ids is missing"),

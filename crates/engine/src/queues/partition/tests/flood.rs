@@ -1,0 +1,193 @@
+//! Floods: many jobs that are due at one moment, many groups with many jobs, many leases that a start cuts off. What a step does
+//! is counted, not timed.
+
+use std::collections::BTreeMap;
+
+use records::JobId;
+
+use super::*;
+
+const RESIDENT_MAX: usize = 1_024;
+/// Jobs that a step reads in at most, and besides those that lead to groups: one for each job that ended.
+const READ_MAX: usize = RESIDENT_MAX / 4;
+const HOUR: Duration = Duration::from_secs(3_600);
+/// What a step's batch may weigh where nothing in it is large.
+const WEIGHT_MAX: usize = 3 * MEGABYTE / 2;
+
+fn plain() -> NewJob {
+    NewJob::new(Payload::Bytes(vec![7].into()))
+}
+
+fn calls_of(jobs: &[NewJob]) -> impl Iterator<Item = Vec<driving::ToPublish>> {
+    jobs.chunks(1_000).map(|jobs| driving::to_publish(jobs, NOW).expect("they may be"))
+}
+
+impl Rig {
+    /// Steps until there is nothing left to do at this moment.
+    fn rest(&mut self) {
+        for _ in 0..10_000 {
+            if !self.step(&mut Vec::new()).1 {
+                return;
+            }
+        }
+        panic!("no end of steps at one moment");
+    }
+
+    fn restart(&mut self, process: u64) {
+        self.partition = load(&self.store, RESIDENT_MAX, Process(process), self.now);
+    }
+
+    fn ack(&mut self, held: Vec<Held>) {
+        let told = self.ask(|reply| QueueInput::Ack { queue: orders(), held, reply });
+        assert!(matches!(&told, QueueEffect::Acked(_, stale) if stale.is_empty()), "{told:?}");
+    }
+
+    /// Leases and acknowledges some of what there is; their ids.
+    fn take(&mut self, max: usize) -> Vec<JobId> {
+        let held = self.leased(max);
+        let ids = held.iter().map(Held::job).collect();
+        if !held.is_empty() {
+            self.ack(held);
+        }
+        ids
+    }
+
+    /// No step has done too much.
+    fn check_steps(&self, ended: usize) {
+        assert!(self.most_unparked <= READ_MAX + ended, "{} read in in one step", self.most_unparked);
+        assert!(self.heaviest <= WEIGHT_MAX, "a batch of {} bytes", self.heaviest);
+        let (resident, reserved) = self.partition.resident();
+        let most = RESIDENT_MAX + READ_MAX + ended;
+        assert!(resident - reserved <= most, "{resident} resident, {reserved} of them reserved");
+    }
+}
+
+#[test]
+fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
+    const JOBS: usize = 20_000;
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    for jobs in calls_of(&vec![job; JOBS]) {
+        rig.publish_these(jobs);
+        rig.rest();
+    }
+    assert!(rig.partition.resident().0 <= RESIDENT_MAX, "{:?}", rig.partition.resident());
+    rig.now = NOW.after(HOUR);
+    (rig.most_unparked, rig.heaviest) = (0, 0);
+    let (mut leased, mut steps) = (0, 0);
+    while leased < JOBS {
+        let ask_empty = |number: usize| {
+            let queue = QueueName::unchecked("shop", &format!("empty-{number}"));
+            let want = Want { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
+            driving::consume(queue, &want, rig.now, &rig.inbox).0
+        };
+        let mut polls: Vec<_> = (0..64).map(ask_empty).collect();
+        let (told, _, taken) = rig.step(&mut polls);
+        assert_eq!((taken, counts(&told)), (64, vec![0; 64]));
+        leased += rig.take(100).len();
+        steps += 1;
+        rig.check_steps(0);
+        assert!(steps < 1_000, "{leased} leased in so many rounds");
+    }
+    assert_eq!((leased, rig.partition.resident()), (JOBS, (0, 0)));
+}
+
+#[test]
+fn who_waits_gets_jobs_of_a_flood_without_asking_again() {
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    for jobs in calls_of(&vec![job; 5_000]) {
+        rig.publish_these(jobs);
+        rig.rest();
+    }
+    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..500).map(|_| rig.asking(10, 2 * HOUR)).unzip();
+    rig.step(&mut inputs);
+    rig.now = NOW.after(HOUR);
+    let mut served = Vec::new();
+    for _ in 0..1_000 {
+        let (told, more, _) = rig.step(&mut inputs);
+        served.extend(counts(&told));
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(served.iter().sum::<usize>(), 5_000, "{served:?}");
+}
+
+#[test]
+fn many_groups_with_many_ready_jobs_fit_into_memory_in_their_order_also_after_a_start() {
+    const GROUPS: usize = 400;
+    const OF_EACH: usize = 40;
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let group = |number: usize| NewJob { group: Some(format!("g{}", number % GROUPS).into()), ..plain() };
+    let (mut groups, mut number) = (BTreeMap::new(), 0);
+    for jobs in calls_of(&(0..GROUPS * OF_EACH).map(group).collect::<Vec<_>>()) {
+        let told = rig.ask(|reply| QueueInput::Publish { queue: orders(), jobs, once: None, reply });
+        let QueueEffect::Published(_, Ok(published)) = told else { panic!("{told:?}") };
+        for job in published {
+            groups.insert(job.id, number % GROUPS);
+            number += 1;
+        }
+        rig.rest();
+        assert!(rig.partition.resident().0 <= RESIDENT_MAX, "{:?}", rig.partition.resident());
+    }
+    let (mut order, mut rounds) = (Vec::new(), 0);
+    while order.len() < GROUPS * OF_EACH {
+        if rounds % 50 == 0 {
+            rig.rest();
+            rig.restart(2 + rounds);
+            (rig.most_unparked, rig.heaviest) = (0, 0);
+        }
+        order.extend(rig.take(100));
+        rig.check_steps(100);
+        rounds += 1;
+        assert!(rounds < 2_000, "{} leased in so many rounds", order.len());
+    }
+    let mut of_group = vec![Vec::new(); GROUPS];
+    order.iter().for_each(|id| of_group[groups[id]].push(*id));
+    assert!(of_group.iter().all(|ids| ids.len() == OF_EACH && ids.is_sorted()), "in the order of each group");
+}
+
+#[test]
+fn a_million_groups_would_not_be_a_million_resident_jobs() {
+    const GROUPS: usize = 10_000;
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let group = |number: usize| NewJob { group: Some(format!("g{number}").into()), ..plain() };
+    for jobs in calls_of(&(0..GROUPS).map(group).collect::<Vec<_>>()) {
+        rig.publish_these(jobs);
+        rig.rest();
+        assert!(rig.partition.resident().0 <= RESIDENT_MAX, "{:?}", rig.partition.resident());
+    }
+    let mut order = Vec::new();
+    while order.len() < GROUPS {
+        order.extend(rig.take(500));
+        rig.check_steps(500);
+    }
+    assert!(order.is_sorted(), "in the order in which they were published");
+}
+
+#[test]
+fn leases_that_a_start_cuts_off_are_written_in_several_steps_before_anything_else() {
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    for jobs in calls_of(&vec![NewJob { tries: 3, ..plain() }; 6_000]) {
+        rig.publish_these(jobs);
+    }
+    for _ in 0..100 {
+        let want = Want { max: 1_000, ttr: HOUR, wait: Duration::ZERO, process: Some(Process(1)) };
+        let (input, _receiver) = driving::consume(orders(), &want, rig.now, &rig.inbox);
+        rig.step(&mut vec![input]);
+        rig.rest();
+    }
+    assert_eq!(rig.partition.resident().1, 6_000);
+    rig.restart(2);
+    (rig.most_unparked, rig.heaviest) = (0, 0);
+    assert!(rig.partition.has_unfinished());
+    let (input, _receiver) = rig.asking(10, Duration::ZERO);
+    let mut inputs = vec![input];
+    let (told, more, taken) = rig.step(&mut inputs);
+    assert_eq!((counts(&told), more, taken), (vec![], true, 0));
+    while rig.step(&mut inputs).2 == 0 {}
+    assert!(rig.heaviest <= WEIGHT_MAX, "a batch of {} bytes", rig.heaviest);
+    rig.rest();
+    assert_eq!(rig.partition.resident().1, 10);
+}
