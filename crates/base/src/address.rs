@@ -40,6 +40,15 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     special || PLATFORMS.contains(&address)
 }
 
+/// What stands for all addresses that one sender has at its disposal: of IPv6 its network, the first 64 bits.
+#[must_use]
+pub fn sender(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
+}
+
 fn is_private_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = embedded_v4(address) {
         return is_private_v4(inner);
@@ -81,6 +90,19 @@ fn v4(high: u16, low: u16) -> Ipv4Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_addresses_of_one_sender_are_one() {
+        for (text, expect) in [
+            ("10.1.2.3", "10.1.2.3"),
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::"),
+        ] {
+            let address = sender(text.parse().expect(text));
+            assert_eq!(address.to_string(), expect, "{text}");
+        }
+    }
 
     #[test]
     fn public_and_private_addresses_are_told_apart() {
