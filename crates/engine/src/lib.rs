@@ -4,6 +4,7 @@
 //! calls, and everything that is read comes from [`Queries`], which see durable data only.
 
 pub mod effect;
+pub mod followers;
 pub mod input;
 pub mod intake;
 pub mod lanes;
@@ -26,6 +27,7 @@ mod metrics;
 mod recent;
 mod refusals;
 mod repeats;
+mod version;
 
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
@@ -39,3 +41,4 @@ pub use records;
 pub use repeats::Form;
 pub use settings::Settings;
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};
+pub use version::{OnlyIf, Version};
