@@ -6,6 +6,7 @@
 //! sent, is cut off; what else may take how long is for whoever speaks to say.
 
 use std::future::{Future, ready};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,11 +149,11 @@ impl Arrivals {
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
-            let Some((stream, turn)) = taken else {
+            let Some((stream, peer, turn)) = taken else {
                 self.figures.accept_errors.inc();
                 continue;
             };
-            let Some(seat) = door.seat().await else {
+            let Some(seat) = door.seat(peer).await else {
                 self.figures.connects.count("dropped");
                 continue;
             };
@@ -225,19 +226,19 @@ impl Door {
     }
 
     /// The next connection, with its turn to agree on TLS; `None` when there was none to be had.
-    async fn next(&mut self, listener: &TcpListener) -> Option<(TcpStream, Option<Guest>)> {
+    async fn next(&mut self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr, Option<Guest>)> {
         let turn = match &self.handshakes {
             Some(handshakes) => Some(handshakes.enter_in_turn().await),
             None => None,
         };
-        let (stream, _) = self.patience.accept(listener).await?;
-        Some((stream, turn))
+        let (stream, peer) = self.patience.accept(listener).await?;
+        Some((stream, peer, turn))
     }
 
     /// `None` where even saying that there is no room would take room that is not there.
-    async fn seat(&self) -> Option<Seat> {
+    async fn seat(&self, peer: SocketAddr) -> Option<Seat> {
         match self.served.enter().await {
-            Some(guest) => Some(Seat::Served(guest)),
+            Some(guest) => Some(Seat::Served(guest.from(peer))),
             None => self.turned_away.take().map(Seat::TurnedAway),
         }
     }

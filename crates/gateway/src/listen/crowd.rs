@@ -5,6 +5,7 @@
 //! full; what happens then is for the listener to say.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,6 +59,7 @@ pub struct Guest {
     number: u64,
     seat: Arc<Seat>,
     place: Option<Place>,
+    peer: Option<SocketAddr>,
 }
 
 impl Crowd {
@@ -109,7 +111,7 @@ impl Crowd {
         table.entered += 1;
         let number = table.entered;
         table.seats.insert(number, Arc::clone(&seat));
-        Guest { crowd: Arc::clone(self), number, seat, place: Some(place) }
+        Guest { crowd: Arc::clone(self), number, seat, place: Some(place), peer: None }
     }
 
     /// Asks those who move least to leave: how many.
@@ -156,6 +158,18 @@ impl Seat {
 }
 
 impl Guest {
+    /// The same, from that address.
+    pub(crate) fn from(mut self, peer: SocketAddr) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// The address that it came from.
+    #[must_use]
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
     /// Its request has begun.
     pub fn begins(&self) {
         self.turn(true);
