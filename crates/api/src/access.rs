@@ -22,7 +22,7 @@ pub use guard::{Admitted, Asked, Guard};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, Sees};
 pub(crate) use guard::KeepsOut;
 
 /// Whether callers have to show who they are.

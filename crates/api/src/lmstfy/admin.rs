@@ -87,6 +87,9 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer
     if !shared.may_administer(parts, is_secret || parts.method != Method::GET) {
         return Answer::password_wanted();
     }
+    if let Err(refused) = calls::plain_only(parts, &body) {
+        return refused;
+    }
     answered(shared, call, Query::new(parts.uri.query()), body).await.unwrap_or_else(|refused| refused)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 
@@ -11,6 +11,7 @@ use super::consume::Consumer;
 use super::query::Query;
 use super::route::{Call, Target, target};
 use super::{Shared, dead, decoding, look, publish};
+use crate::content_encoding::is_encoded;
 
 /// A request that was read.
 pub(super) enum TakenIn {
@@ -39,6 +40,15 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
     }
 }
 
+/// A body is a job as it is, so one that is said to be encoded would be given to consumers who do not know of that.
+pub(super) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
+    if body.is_end_stream() || !is_encoded(&parts.headers) {
+        return Ok(());
+    }
+    let text = "Content-Encoding is not supported: send the body as it is";
+    Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+}
+
 /// The path without the slash at its end, with the query.
 pub(super) fn without_slash(parts: &Parts) -> Option<HeaderValue> {
     let path = parts.uri.path().strip_suffix('/')?;
@@ -53,6 +63,7 @@ pub(super) fn moved(method: &Method) -> StatusCode {
 
 async fn called(shared: &Shared, target: &Target<'_>, parts: &Parts, body: Body) -> Result<TakenIn, Answer> {
     let names = target.names()?;
+    plain_only(parts, &body)?;
     let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
     let taken = shared.let_in(target, headers, query)?;
     let answer = match (target.call, names.first()) {
