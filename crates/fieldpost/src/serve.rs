@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, WayIn};
 use engine::Engine;
-use gateway::http::HttpListener;
+use gateway::http::{Answers, HttpListener, WebAccess};
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
 use store::{EmbeddedStore, Running, Store};
@@ -128,6 +128,9 @@ struct Threshold {
     front: Arc<Front>,
     tls: Option<TlsSource>,
     shares: Shares,
+    /// Of every HTTP listener, as `answers`.
+    web: WebAccess,
+    answers: Answers,
     metrics: Registry,
 }
 
@@ -149,7 +152,11 @@ impl Threshold {
             certificate.register_metrics(&mut metrics);
         }
         let (app, busy) = front::apps(&front);
-        let mut listener = HttpListener::new(http, app, busy, shares.http);
+        let (web, answers) = (doors::web_access(settings), Answers::default());
+        web.register_metrics(&mut metrics);
+        answers.register_metrics(&mut metrics);
+        let mut listener = HttpListener::new(http, app, busy, shares.http, web.clone());
+        listener = listener.with_answers(answers.clone());
         listener = listener.with_open_files(shares.files.clone());
         if let Some(source) = &tls {
             listener = listener.with_tls(Arc::clone(source));
@@ -157,7 +164,7 @@ impl Threshold {
         listener.register_metrics(&mut metrics);
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, shares, metrics })
+        Ok(Self { front, tls, shares, web, answers, metrics })
     }
 }
 
@@ -169,7 +176,7 @@ async fn open_doors(
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Threshold { front, tls, shares, mut metrics } = threshold;
+    let Threshold { front, tls, shares, web, answers, mut metrics } = threshold;
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
@@ -186,9 +193,11 @@ async fn open_doors(
     }
     let reports = gateway::http::routes(engine, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
-    let ground = Ground { settings, tls: tls.as_ref(), shares: &shares, metrics: &metrics, stop };
+    let ground =
+        Ground { settings, tls: tls.as_ref(), shares: &shares, web, answers, metrics: &metrics, stop };
     lmstfy::open(&ground, engine, addresses, doors).await?;
     let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    let api = api.ended_by(stop.subscribe());
     grpc::open(&ground, engine, &api, addresses, doors).await?;
     let api = api.testing_with(move |client| {
         let tester = tester.clone();
