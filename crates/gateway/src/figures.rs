@@ -1,14 +1,13 @@
 //! What became of the reports of one way in: counted by result, and the refused ones logged.
 //!
-//! A flood of bad reports must not become a flood of log lines: for each sender and code a few a minute are written, or one a
-//! second where the sender is not told apart, and each says how many were left out. The counters miss none.
+//! A flood of bad reports must not become a flood of log lines: at most one a second is written, and it says how many were
+//! left out. The counters miss none.
 
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use base::{CallerName, DeviceId, LogLimit, Problem, WayIn, address};
+use base::{Problem, WayIn};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -67,21 +66,13 @@ pub(crate) struct ReportFigures {
     results: ByWord,
     accepted: Counter,
     log: Quota,
-    by_sender: LogLimit<(Option<IpAddr>, &'static str)>,
-}
-
-/// Who sent reports: the address, and the name of the token that they came with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sender {
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) login: Option<CallerName>,
 }
 
 impl ReportFigures {
     pub(crate) fn new(way: WayIn) -> Self {
         let results = ByWord::new("result");
         let accepted = results.counter("accepted");
-        Self { way, results, accepted, log: Quota::new(), by_sender: LogLimit::default() }
+        Self { way, results, accepted, log: Quota::new() }
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
@@ -93,7 +84,12 @@ impl ReportFigures {
         self.accepted.inc_by(reports);
     }
 
-    /// Counts a refused report; `from` says for the log where it came from. No text of the sender is written without escapes.
+    /// Counts a refused report that is logged by its way in.
+    pub(crate) fn count_refused(&self, problem: &Problem) {
+        self.results.count(problem.code);
+    }
+
+    /// Counts a refused report; `from` says for the log where it came from.
     pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
         self.results.count(problem.code);
         if let Some(left_out) = self.log.take() {
@@ -101,33 +97,6 @@ impl ReportFigures {
                 way = self.way.as_str(),
                 code = problem.code,
                 detail = problem.detail,
-                %from,
-                left_out,
-                "refused a report"
-            );
-        }
-    }
-}
-
-impl ReportFigures {
-    /// Counts a refused report of a sender who is known; `from` says for the log where among what was sent it is.
-    pub(crate) fn refused_of(
-        &self,
-        sender: &Sender,
-        device: Option<&DeviceId>,
-        problem: &Problem,
-        from: impl Display,
-    ) {
-        self.results.count(problem.code);
-        let key = (sender.peer.map(|peer| address::sender(peer.ip())), problem.code);
-        if let Some(left_out) = self.by_sender.take(key, Instant::now()) {
-            tracing::info!(
-                way = self.way.as_str(),
-                device = device.map(DeviceId::as_str),
-                login = sender.login.as_ref().map(|login| &*login.0),
-                code = problem.code,
-                detail = problem.detail,
-                peer = sender.peer.map(tracing::field::display),
                 %from,
                 left_out,
                 "refused a report"

@@ -12,10 +12,10 @@ use engine::intake::{NotAccepting, Received, Slice};
 use super::answer::Tally;
 use super::body;
 use super::lines::{Line, Lines};
+use super::refusals::Sender;
 use super::room::Share;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
-use crate::figures::Sender;
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
 const SLICES_IN_FLIGHT_MAX: usize = 8;
@@ -120,14 +120,14 @@ impl Run<'_> {
         let Some(mut slice) = self.in_flight.pop_front() else { return Ok(()) };
         let Some(pending) = slice.pending.take() else { return Ok(()) };
         let outcome = pending.durable().await?;
-        let reports = &self.shared.figures.reports;
         for rejection in outcome.rejected {
             let (line, device) = &slice.lines[rejection.index as usize];
             let line = *line;
-            reports.refused_of(self.sender, device.as_ref(), &rejection.problem, format_args!("line {line}"));
+            let from = format_args!("line {line}");
+            self.shared.refused(self.sender, device.as_ref(), &rejection.problem, from);
             self.tally.reject(line, rejection.problem);
         }
-        reports.accepted(outcome.accepted.into());
+        self.shared.figures.reports.accepted(outcome.accepted.into());
         self.tally.accept(outcome.accepted.into());
         Ok(())
     }

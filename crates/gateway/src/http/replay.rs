@@ -17,9 +17,9 @@ use engine::records::Quarantined;
 use engine::{Report, Said};
 
 use super::answer::{self, Tally};
-use super::{Refused, Shared, sender};
+use super::refusals::Sender;
+use super::{Refused, Shared};
 use crate::decode::{self, Rules};
-use crate::figures::Sender;
 use crate::mqtt::NOT_ALLOWED;
 
 /// `POST /v1/quarantine/{id}/replay`
@@ -28,7 +28,7 @@ pub(super) async fn replay(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let sender = sender(&request);
+    let sender = Sender::of(&request);
     let id = match id {
         Ok(Path(id)) => id,
         Err(rejection) => return answer::problem(&Problem::unreadable(format!("the path: {rejection}"))),
@@ -44,18 +44,13 @@ async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tal
     if quarantined.code == NOT_ALLOWED {
         let detail = "the login that sent it may not speak for this device; if the report is true, its device has to send it";
         let problem = Problem::not_allowed(NOT_ALLOWED, detail);
-        shared.figures.reports.refused_of(sender, quarantined.device.as_ref(), &problem, "a replay");
+        shared.refused(sender, quarantined.device.as_ref(), &problem, "a replay");
         return Err(Refused::Report(problem));
     }
     let slice = slice_of(&quarantined, Rules::of(&shared.engine));
     let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
     if let Some(rejection) = outcome.rejected.into_iter().next() {
-        shared.figures.reports.refused_of(
-            sender,
-            quarantined.device.as_ref(),
-            &rejection.problem,
-            "a replay",
-        );
+        shared.refused(sender, quarantined.device.as_ref(), &rejection.problem, "a replay");
         return Err(Refused::Report(rejection.problem));
     }
     match shared.engine.discard_quarantined(quarantined.id).await {
