@@ -22,7 +22,7 @@ pub use guard::{Admitted, Asked, Guard};
 pub use scope::{Namespace, Scope};
 pub use token::{Digest, Token};
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, Sees};
 pub(crate) use guard::{Holder, KeepsOut};
 pub(crate) use guesses::Guesses;
 pub(crate) use limits::UnderWay;

@@ -22,6 +22,11 @@ const TEXT_BYTES_MAX: usize = 1_024;
 pub(crate) trait Key: Sized {
     fn write(&self, bytes: &mut Vec<u8>);
     fn read(bytes: &[u8]) -> Option<Self>;
+
+    /// The place before every item, in a feed that can be followed from its beginning.
+    fn before_all() -> Option<Self> {
+        None
+    }
 }
 
 /// The cursor behind the item at `key`, in the list with that fingerprint.
@@ -131,6 +136,10 @@ impl Key for ReadingKey {
         let (ts, number, rest) = read_moment(bytes)?;
         rest.is_empty().then_some(Self { ts, number })
     }
+
+    fn before_all() -> Option<Self> {
+        Some(Self { ts: Timestamp(i64::MIN), number: 0 })
+    }
 }
 
 macro_rules! feed_key {
@@ -145,6 +154,10 @@ macro_rules! feed_key {
                 let (at, number, rest) = read_moment(bytes)?;
                 let partition = PartitionId(u16::from_be_bytes(rest.try_into().ok()?));
                 Some(Self { key: $key { at, number }, partition })
+            }
+
+            fn before_all() -> Option<Self> {
+                Some(Self { key: $key { at: Timestamp(i64::MIN), number: 0 }, partition: PartitionId(0) })
             }
         }
     )*};

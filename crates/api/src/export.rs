@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::ApiState;
+use crate::compression;
 use crate::list::List;
 use crate::page::{PageOf, Rows};
 use crate::reads::Place;
@@ -40,12 +41,15 @@ pub(crate) async fn all<L: List>(
     list: L,
 ) -> Result<Response, Problem> {
     let place = api.shared.exports.enter()?;
-    let walk = Walk { list: Arc::new(list), rows, after: None, left: page.limit, begun: false };
+    let gzip = page.gzip.then(compression::Rows::new);
+    let is_compressed = gzip.is_some();
+    let walk = Walk { list: Arc::new(list), rows, after: None, left: page.limit, begun: false, gzip };
     let (first, walk) = Walk { after: page.after, ..walk }.next(&place).await?;
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(send_all(first, walk, place, sender));
     let mut response = Response::new(body(receiver));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(rows.content_type()));
+    compression::told(response.headers_mut(), is_compressed);
     Ok(response)
 }
 
@@ -116,6 +120,7 @@ struct Walk<L: List> {
     /// Items that may still be shown.
     left: Option<usize>,
     begun: bool,
+    gzip: Option<compression::Rows>,
 }
 
 impl<L: List> Walk<L> {
@@ -133,7 +138,19 @@ impl<L: List> Walk<L> {
         self.left = self.left.map(|left| left - found.len());
         self.after = found.last().map(L::key);
         let ended = found.len() < asked || self.left == Some(0);
+        let bytes = self.compressed(bytes, ended);
         Ok((bytes, if ended { None } else { Some(self) }))
+    }
+
+    fn compressed(&mut self, bytes: Bytes, ended: bool) -> Bytes {
+        let Some(mut gzip) = self.gzip.take() else { return bytes };
+        gzip.add(&bytes);
+        if ended {
+            return gzip.finish();
+        }
+        let piece = gzip.piece();
+        self.gzip = Some(gzip);
+        piece
     }
 
     fn written(&self, found: &[L::Found]) -> Bytes {

@@ -73,7 +73,7 @@ impl Figures {
 }
 
 /// The method as a label: callers may make up methods, and labels must not grow with that.
-fn name(method: &Method) -> &'static str {
+pub(crate) fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",
@@ -111,13 +111,14 @@ pub(crate) async fn text(registry: &Arc<Mutex<Registry>>) -> Result<String, Prob
 /// Registers what is read off when `/metrics` is asked for.
 pub(crate) fn register_gauges(
     registry: &mut Registry,
-    [lookups, lists, exports]: [&Arc<Reads>; 3],
+    [lookups, lists, exports, follows]: [&Arc<Reads>; 4],
     remembered: &Arc<Remembered>,
 ) {
     registry.register_collector(Box::new(Gauges {
         lookups: Arc::clone(lookups),
         lists: Arc::clone(lists),
         exports: Arc::clone(exports),
+        follows: Arc::clone(follows),
         remembered: Arc::clone(remembered),
     }));
 }
@@ -127,6 +128,7 @@ struct Gauges {
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
+    follows: Arc<Reads>,
     remembered: Arc<Remembered>,
 }
 
@@ -134,7 +136,12 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let (name, help) = ("fieldpost_http_reads_in_flight", "Reads of the store that run or wait, by sort");
         let mut reads = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (sort, of_it) in [("export", &self.exports), ("list", &self.lists), ("lookup", &self.lookups)] {
+        for (sort, of_it) in [
+            ("export", &self.exports),
+            ("follow", &self.follows),
+            ("list", &self.lists),
+            ("lookup", &self.lookups),
+        ] {
             gauge(of_it.in_flight()).encode(reads.encode_family(&[("sort", sort)])?)?;
         }
         let size = self.remembered.size();

@@ -4,13 +4,14 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{MatchedPath, Request};
-use axum::http::{Method, Uri};
+use axum::extract::{ConnectInfo, MatchedPath, Request};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
@@ -24,6 +25,7 @@ use tracing::error;
 
 use crate::ApiState;
 use crate::access::{Access, KeepsOut};
+use crate::change_log::Asked;
 use crate::problem::{Refused, quoted};
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there are few, and none keeps a
@@ -79,13 +81,16 @@ async fn unknown_route(method: Method, uri: Uri) -> Refused {
     Refused(Problem::unknown("unknown_route", detail))
 }
 
-/// The router adds `Allow` on the way out.
-async fn unknown_method(method: Method) -> Refused {
+/// The router adds `Allow` on the way out, which is all that OPTIONS asks for.
+async fn unknown_method(method: Method) -> Response {
+    if method == Method::OPTIONS {
+        return StatusCode::NO_CONTENT.into_response();
+    }
     let detail = format!("this route does not take {method}; the Allow header lists what it takes");
-    Refused(Problem::new(405, "method_not_allowed", detail))
+    Refused(Problem::new(405, "method_not_allowed", detail)).into_response()
 }
 
-/// Counts and times a request, throws away what it leaves of its body, and answers it when it panics.
+/// Counts and times a request, decodes its body, throws away what it leaves of it, and answers it when it panics.
 #[derive(Clone)]
 struct Attends {
     api: ApiState,
@@ -104,22 +109,30 @@ impl Service<Request> for Attends {
     fn call(&mut self, request: Request) -> Self::Future {
         let (api, began) = (self.api.clone(), Instant::now());
         let route = request.extensions().get::<MatchedPath>().cloned();
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
         // A copy: the URI would keep the buffer that the request was read into.
-        let asked = (request.method().clone(), CompactString::from(request.uri().path()));
-        let answering = caught(self.routes.call(api.shared.leftovers.watching(request)));
+        let path = CompactString::from(request.uri().path());
+        let asked = Asked { method: request.method().clone(), path, peer };
+        let decoded = api.shared.decoders.decoded(api.shared.leftovers.watching(request));
+        let answering = decoded.map(|request| caught(self.routes.call(request)));
         async move {
-            let response = answering.await.unwrap_or_else(|panic| {
-                let (method, path) = &asked;
-                error!(%method, %path, panic = message(&*panic), "a request panicked");
-                let detail = "the server failed at this request; its log says where";
-                Refused(Problem::new(500, "internal_error", detail)).into_response()
-            });
+            let response = match answering {
+                Ok(answering) => answering.await.unwrap_or_else(|panic| panicked(&asked, &*panic)),
+                Err(refused) => *refused,
+            };
             let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
-            api.shared.figures.answered(&asked.0, route, response.status(), began.elapsed());
+            api.shared.figures.answered(&asked.method, route, response.status(), began.elapsed());
+            api.shared.change_log.answered(&asked, route, &response);
             Ok(response)
         }
         .boxed()
     }
+}
+
+fn panicked(Asked { method, path, .. }: &Asked, panic: &(dyn Any + Send)) -> Response {
+    error!(%method, path = &**path, panic = message(panic), "a request panicked");
+    let detail = "the server failed at this request; its log says where";
+    Refused(Problem::new(500, "internal_error", detail)).into_response()
 }
 
 /// What is answered, or the panic that came instead.

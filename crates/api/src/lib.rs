@@ -12,13 +12,19 @@ use engine::records::Client;
 use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
 pub mod access;
 mod answer;
 mod backup;
 mod body;
+mod change_log;
+mod compression;
+mod content_encoding;
 mod cursor;
+mod etag;
 mod export;
+mod feed;
 mod fields;
 mod figures;
 mod habits;
@@ -42,6 +48,8 @@ mod shape;
 use access::Access;
 use backup::Backups;
 use body::LargeBodies;
+use change_log::ChangeLog;
+use content_encoding::Decoders;
 use figures::Figures;
 use held::HeldPages;
 use idempotency::Remembered;
@@ -67,13 +75,18 @@ struct Shared {
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
+    follows: Arc<Reads>,
     pages: HeldPages,
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
+    decoders: Decoders,
+    change_log: ChangeLog,
     leftovers: Leftovers,
     tester: OnceLock<Box<Tester>>,
     /// What is synced so long after it was answered.
     sync_interval: OnceLock<Duration>,
+    /// True when the server stops.
+    stop: OnceLock<watch::Receiver<bool>>,
     backups: Backups,
 }
 
@@ -82,15 +95,17 @@ impl ApiState {
     /// that is there.
     #[must_use]
     pub fn new(engine: Engine, access: Access, metrics: Arc<Mutex<Registry>>) -> Self {
-        let [lookups, lists, exports] = [Reads::lookups(), Reads::lists(), Reads::exports()].map(Arc::new);
+        let [lookups, lists, exports, follows] =
+            [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
-        let pages = HeldPages::default();
+        let (pages, decoders) = (HeldPages::default(), Decoders::default());
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
             access.register(&mut registry);
             pages.register(&mut registry);
-            figures::register_gauges(&mut registry, [&lookups, &lists, &exports], &remembered);
+            decoders.register(&mut registry);
+            figures::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
         let (large_bodies, leftovers) = (LargeBodies::default(), Leftovers::default());
         Self {
@@ -102,12 +117,16 @@ impl ApiState {
                 lookups,
                 lists,
                 exports,
+                follows,
                 pages,
                 remembered,
                 large_bodies,
+                decoders,
+                change_log: ChangeLog::default(),
                 leftovers,
                 tester: OnceLock::new(),
                 sync_interval: OnceLock::new(),
+                stop: OnceLock::new(),
                 backups: Backups::default(),
             }),
         }
@@ -127,6 +146,13 @@ impl ApiState {
     #[must_use]
     pub fn synced_within(self, interval: Duration) -> Self {
         let _first = self.shared.sync_interval.get_or_init(|| interval);
+        self
+    }
+
+    /// Callers that wait for something are answered when `stop` is true, or its sender is gone.
+    #[must_use]
+    pub fn ended_by(self, stop: watch::Receiver<bool>) -> Self {
+        let _first = self.shared.stop.get_or_init(|| stop);
         self
     }
 

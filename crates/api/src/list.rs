@@ -4,6 +4,8 @@
 //! large, few are read at a time, and a page ends early when it has become heavy. The same lists in other forms, from one end to
 //! the other, are in [`crate::export`].
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
@@ -11,10 +13,13 @@ use serde::Serialize;
 
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::compression;
 use crate::cursor::{self, Key};
 use crate::export;
+use crate::held::HeldPage;
 use crate::page::{Form, PageOf};
 use crate::problem::Refused;
+use crate::reads::Reads;
 use crate::row::Row;
 
 /// A page ends when its items have become so heavy, in bytes.
@@ -60,20 +65,52 @@ pub(crate) async fn answer<L: List>(
 ) -> Result<Response, Refused> {
     match page.form {
         Form::Page => {
-            // Whoever waits for room waits among those who wait for their turn.
-            let place = api.shared.lists.enter()?;
-            let held = api.shared.pages.room(bytes_max::<L>(page.items() + 1)).await;
-            let answer = place.run(move || one_page(&page, &list)).await?;
-            Ok(held.until_sent(answer.into_response()))
+            let (held, read) = read(api, &api.shared.lists, &Arc::new((page, list))).await?;
+            Ok(held.until_sent(read.into_response()))
         }
         Form::Export(rows) => Ok(export::all(api, rows, page, list).await?),
     }
+}
+
+/// Reads a page in its turn among `reads`, with room for it.
+///
+/// # Errors
+/// What reading it says, or `busy`.
+pub(crate) async fn read<L: List>(
+    api: &ApiState,
+    reads: &Reads,
+    asked: &Arc<(PageOf<L::Key>, L)>,
+) -> Result<(HeldPage, Read), Problem> {
+    // Whoever waits for room waits among those who wait for their turn.
+    let place = reads.enter()?;
+    let held = api.shared.pages.room(bytes_max::<L>(asked.0.items() + 1)).await;
+    let asked = Arc::clone(asked);
+    let read = place.run(move || one_page(&asked.0, &asked.1)).await?;
+    Ok((held, read))
 }
 
 #[derive(Serialize)]
 struct Items<S> {
     items: Vec<S>,
     next_cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tail_cursor: Option<String>,
+}
+
+/// A page that was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    answer: Answer,
+    is_compressed: bool,
+    pub is_empty: bool,
+}
+
+impl IntoResponse for Read {
+    fn into_response(self) -> Response {
+        let mut response = self.answer.into_response();
+        compression::told(response.headers_mut(), self.is_compressed);
+        response
+    }
 }
 
 /// What a page of so many items may take in memory.
@@ -82,7 +119,7 @@ fn bytes_max<L: List>(items: usize) -> usize {
     (items * L::ITEM_BYTES_MAX).min(heavy)
 }
 
-fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Answer, Problem> {
+fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let (mut found, mut bytes, wanted) = (Vec::new(), 0, page.items() + 1);
     let more = loop {
         let asked = (wanted - found.len()).min(L::READ_MAX);
@@ -100,7 +137,20 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Answer, Problem>
             break false;
         }
     };
-    let last = found.last().filter(|_| more).map(L::key);
-    let next_cursor = last.map(|key| cursor::write(page.fingerprint, &key));
-    Ok(Answer::ok(&Items { items: found.iter().map(L::show).collect(), next_cursor }))
+    let last = found.last().map(L::key).map(|key| cursor::write(page.fingerprint, &key));
+    let tail_cursor = if page.tail { last.clone().or_else(|| tail_of_nothing(page)) } else { None };
+    let next_cursor = last.filter(|_| more);
+    let items = found.iter().map(L::show).collect();
+    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor });
+    let compressed = if page.gzip { compression::page(&answer.body) } else { None };
+    let is_compressed = compressed.is_some();
+    answer.body = compressed.unwrap_or(answer.body);
+    Ok(Read { answer, is_compressed, is_empty: found.is_empty() })
+}
+
+/// Where a feed goes on that has nothing to show: where it was asked for, or from its beginning on.
+fn tail_of_nothing<K: Key>(page: &PageOf<K>) -> Option<String> {
+    let beginning = K::before_all();
+    let place = page.after.as_ref().or(beginning.as_ref())?;
+    Some(cursor::write(page.fingerprint, place))
 }

@@ -6,6 +6,7 @@
 mod call;
 pub(crate) mod refusals;
 mod reports;
+mod webhooks;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
@@ -47,7 +48,9 @@ pub(crate) fn document(calls: Vec<Documented>) -> String {
     // Without `[auth]` no token is asked for.
     document.security =
         Some(vec![SecurityRequirement::default(), SecurityRequirement::new(TOKEN, [] as [&str; 0])]);
-    serde_json::to_string(&document).expect("a document is JSON")
+    let mut document = serde_json::to_value(&document).expect("a document is JSON");
+    document["webhooks"] = webhooks::described();
+    document.to_string()
 }
 
 fn info() -> Info {

@@ -1,6 +1,7 @@
 //! What part of a list was asked for: from where on, how many items, in which form, and of a feed which span of time.
 
 use std::cmp;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -17,6 +18,10 @@ pub(crate) struct PageOf<K> {
     pub after: Option<K>,
     pub fingerprint: u64,
     pub form: Form,
+    /// Whether it tells where the feed goes on later.
+    pub tail: bool,
+    /// Whether the caller takes gzip.
+    pub gzip: bool,
 }
 
 impl<K> PageOf<K> {
@@ -98,6 +103,8 @@ pub(crate) struct Feed {
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
     pub order: Order,
+    /// How long a page waits for its first item.
+    pub wait: Duration,
 }
 
 impl Feed {

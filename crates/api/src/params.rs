@@ -3,18 +3,22 @@
 //! So a misspelt filter is told and not taken for "all of them".
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 
+use crate::compression;
 use crate::cursor::{self, Key};
 use crate::page::{Feed, Form, Order, PageOf};
 use crate::problem::{Refused, quoted};
 
 /// Parameters that do not say which list it is, but which part of it.
-const OF_THE_PAGE: [&str; 2] = ["limit", "cursor"];
+const OF_THE_PAGE: [&str; 3] = ["limit", "cursor", "wait"];
+/// How long a page may wait for its first item.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The parameters that were given and not yet taken.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) struct Params {
     /// Of path and filters: what a cursor of this list is good for.
     fingerprint: u64,
     form: Form,
+    tail: bool,
+    gzip: bool,
     known: Vec<&'static str>,
 }
 
@@ -34,7 +40,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
         let Query(given) =
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
-        Ok(Self { given, fingerprint, form: Form::accepted(&parts.headers), known: Vec::new() })
+        let (form, gzip) = (Form::accepted(&parts.headers), compression::is_accepted(&parts.headers));
+        Ok(Self { given, fingerprint, form, tail: false, gzip, known: Vec::new() })
     }
 }
 
@@ -133,14 +140,21 @@ impl Params {
         Ok((self.time("from")?, self.time("to")?))
     }
 
-    /// `from`, `to` and `order`: newest first unless it is asked for otherwise.
+    /// `from`, `to`, `order` and `wait`: newest first unless it is asked for otherwise, and at once.
     ///
     /// # Errors
     /// `invalid_parameter`.
     pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
         let (from, to) = self.span()?;
         let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
-        Ok(Feed { from, to, order })
+        let right = format!("a duration such as 30s, at most {}", base::duration::format(WAIT_MAX));
+        let wait = self
+            .take("wait", &right, |text| base::duration::parse(text).ok().filter(|wait| *wait <= WAIT_MAX))?;
+        if wait.is_some() && self.form != Form::Page {
+            return Err(invalid("wait is for pages; an export ends with what is there".to_owned()));
+        }
+        self.tail = order == Order::Ascending;
+        Ok(Feed { from, to, order, wait: wait.unwrap_or_default() })
     }
 
     /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is unknown.
@@ -155,7 +169,8 @@ impl Params {
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;
         let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;
-        Ok(PageOf { limit, after, fingerprint: self.fingerprint, form: self.form })
+        let Self { fingerprint, form, tail, gzip, .. } = self;
+        Ok(PageOf { limit, after, fingerprint, form, tail, gzip })
     }
 
     /// What was not taken by now is unknown.

@@ -17,9 +17,15 @@ impl From<Problem> for Refused {
     }
 }
 
+/// The code of a refusal; an extension of its response, for the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Code(pub &'static str);
+
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        Answer::refused(&self.0).into_response()
+        let mut response = Answer::refused(&self.0).into_response();
+        response.extensions_mut().insert(Code(self.0.code));
+        response
     }
 }
 

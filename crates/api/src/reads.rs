@@ -18,6 +18,11 @@ const LISTS_RUNNING_MAX: usize = 4;
 /// Pages of lists that wait for their turn.
 const LISTS_WAITING_MAX: usize = 256;
 
+/// Pages that are looked at again at the same time, for callers who wait for their first item.
+const FOLLOWS_RUNNING_MAX: usize = 2;
+/// As many as may follow feeds, so that nobody who may is refused here.
+const FOLLOWS_WAITING_MAX: usize = 2_048;
+
 /// Pieces of exports that are read at the same time: they have time, and leave a core to the others.
 const EXPORTS_RUNNING_MAX: usize = 1;
 /// Exports that are under way besides. Each has up to two pieces in memory.
@@ -49,6 +54,11 @@ impl Reads {
     /// Pages of lists.
     pub(crate) fn lists() -> Self {
         Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX)
+    }
+
+    /// Pages of feeds that are followed.
+    pub(crate) fn follows() -> Self {
+        Self::new(FOLLOWS_RUNNING_MAX, FOLLOWS_WAITING_MAX)
     }
 
     /// Exports, for as long as they are under way.

@@ -1,8 +1,8 @@
 //! Which network addresses are private: a webhook must not reach them unless the operator allows it.
 //!
 //! "Private" is everything that is not plainly a public unicast address: loopback, link-local, site-local, shared,
-//! documentation, benchmarking, multicast, reserved and unspecified ranges (IANA special-purpose registries), and IPv6
-//! forms that carry such an IPv4 address inside.
+//! documentation, benchmarking, multicast, reserved and unspecified ranges (IANA special-purpose registries), public addresses
+//! under which a cloud's own platform answers its machines, and IPv6 forms that carry such an IPv4 address inside.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,9 +15,16 @@ pub fn is_private(address: IpAddr) -> bool {
     }
 }
 
+/// Public addresses under which platforms answer their own machines, metadata and credentials among it. Those of the others are
+/// link-local (169.254.169.254), shared (100.100.100.200) or reserved (192.0.0.192) anyway.
+const PLATFORMS: [Ipv4Addr; 1] = [
+    // Azure's WireServer, which also answers DHCP, DNS and health probes
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+
 fn is_private_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    matches!(
+    let special = matches!(
         (a, b, c),
         (0 | 10 | 127 | 224.., _, _)
             | (100, 64..=127, _)
@@ -29,7 +36,17 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
             | (198, 18 | 19, _)
             | (198, 51, 100)
             | (203, 0, 113)
-    )
+    );
+    special || PLATFORMS.contains(&address)
+}
+
+/// What stands for all addresses that one sender has at its disposal: of IPv6 its network, the first 64 bits.
+#[must_use]
+pub fn sender(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        v4 => v4,
+    }
 }
 
 fn is_private_v6(address: Ipv6Addr) -> bool {
@@ -39,17 +56,26 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let global_unicast = first & 0xe000 == 0x2000;
     let special = match first {
+        // Teredo carries an IPv4 address in disguise, and is here with all that is not for hosts.
         0x2001 => second < 0x0200 || second == 0x0db8,
         0x3fff => true,
         _ => false,
     };
-    !global_unicast || special
+    !global_unicast || special || local_v4(address).is_some_and(is_private_v4)
 }
 
-/// The IPv4 address inside a mapped (`::ffff:0:0/96`), translated (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
+/// The IPv4 address that an ISATAP address (`..:0:5efe:a.b.c.d`) leads to on a network that has it.
+fn local_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [.., 0x0000 | 0x0200, 0x5efe, high, low] => Some(v4(high, low)),
+        _ => None,
+    }
+}
+
+/// The IPv4 address inside a mapped (`::ffff:0:0/96`), translated (`64:ff9b::/96`) or 6to4 (`2002::/16`) address. A translator of
+/// one's own (`64:ff9b:1::/48`) is private whatever it carries.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
-    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match segments {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
         [0x2002, high, low, ..] => Some(v4(high, low)),
@@ -57,9 +83,26 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
+fn v4(high: u16, low: u16) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_addresses_of_one_sender_are_one() {
+        for (text, expect) in [
+            ("10.1.2.3", "10.1.2.3"),
+            ("::ffff:10.1.2.3", "10.1.2.3"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::"),
+        ] {
+            let address = sender(text.parse().expect(text));
+            assert_eq!(address.to_string(), expect, "{text}");
+        }
+    }
 
     #[test]
     fn public_and_private_addresses_are_told_apart() {
@@ -89,6 +132,25 @@ mod tests {
             "2001:db8::1",
             "2001::1",
             "::127.0.0.1",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "::ffff:168.63.129.16",
+            "::168.63.129.16",
+            "64:ff9b::a83f:8110",
+            "64:ff9b:1::a83f:8110",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a83f:8110::1",
+            "2002:a9fe:a9fe::",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
+            "fe80::a9fe:a9fe",
+            "2001:0:a9fe:a9fe::1",
+            "2606:4700::5efe:a9fe:a9fe",
+            "2606:4700::200:5efe:7f00:1",
+            "::ffff:0:7f00:1",
+            "fe80::5efe:808:808",
         ];
         let public = [
             "1.1.1.1",
@@ -98,6 +160,11 @@ mod tests {
             "192.0.1.1",
             "2606:4700::1111",
             "::ffff:8.8.8.8",
+            "168.63.129.15",
+            "168.63.129.17",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+            "2606:4700::5efe:808:808",
         ];
         for (texts, expect) in [(&private[..], true), (&public[..], false)] {
             for text in texts {

@@ -4,6 +4,7 @@
 //! outside sees (durations, times, ids) are parsed and printed here so that they read the same everywhere.
 
 pub mod address;
+pub mod caller;
 pub mod clock;
 pub mod clock_steps;
 pub mod duration;
@@ -11,15 +12,17 @@ pub mod hash;
 pub mod id;
 pub mod invariant;
 pub mod limits;
-pub mod log_quota;
+pub mod log_limit;
 pub mod problem;
 pub mod random;
 pub mod time;
 pub mod value;
 
+pub use caller::CallerName;
 pub use clock::{Clock, SystemClock};
 pub use clock_steps::ClockSteps;
 pub use id::{ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, WayIn};
+pub use log_limit::LogLimit;
 pub use problem::Problem;
 pub use time::{Attended, Timestamp};
 pub use value::Value;

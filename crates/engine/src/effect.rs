@@ -2,8 +2,10 @@
 //! unknown.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use base::{ClientId, Incarnation, PartitionId, Problem};
+use base::id::DELIVERY_ID_PREFIX;
+use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem};
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot;
 
@@ -72,6 +74,8 @@ pub enum Effect {
     StaleGoOn(PartitionId, Incarnation),
     /// A notification got through to a client, or it is enabled again.
     Reached(Incarnation),
+    /// A notification failed for good.
+    GivenUp(Box<GivenUp>),
     /// A client is told again of its devices up to this one.
     Resent(Reply<Option<DeviceSlot>>, Option<DeviceSlot>),
     /// A client is now this.
@@ -82,6 +86,30 @@ pub enum Effect {
     Stands(PartitionId, DeviceStanding),
     /// Something of a queue.
     Queue(QueueEffect),
+}
+
+/// A notification that failed for good, for the log.
+#[derive(Debug)]
+pub struct GivenUp {
+    pub(crate) delivery: EntityId,
+    pub(crate) client: Incarnation,
+    pub(crate) device: Option<DeviceId>,
+    pub(crate) attempts: u32,
+}
+
+impl GivenUp {
+    fn log(&self, outside: &Outside) {
+        let Some(left_out) = outside.given_up.take(self.client, Instant::now()) else { return };
+        let client = outside.directory.get(self.client);
+        tracing::warn!(
+            delivery = self.delivery.to_text(DELIVERY_ID_PREFIX),
+            client = client.as_ref().map(|client| client.id.as_str()),
+            device = self.device.as_ref().map(DeviceId::as_str),
+            attempts = self.attempts,
+            left_out,
+            "a notification failed for good"
+        );
+    }
 }
 
 impl Effect {
@@ -104,6 +132,7 @@ impl Effect {
             Self::Stale(partition, client, is) => stale.set(partition, client, is, outside.clock.now()),
             Self::StaleGoOn(partition, client) => stale.go_on(partition, client),
             Self::Reached(client) => stale.reached(client),
+            Self::GivenUp(given_up) => given_up.log(outside),
             Self::Resent(reply, next) => reply.send(next),
             Self::DirectoryPut(client) => directory.put(*client),
             Self::DirectoryRemove(id) => directory.remove(&id),

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::effect::Reply;
 use crate::feed_clock::WritingSince;
+use crate::followers::Followers;
 use crate::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
 use crate::metrics::Figures;
@@ -23,7 +24,7 @@ use crate::registry::RegistryInput;
 use crate::runner::Outside;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
-    Queries, Queues, Settings,
+    OnlyIf, Queries, Queues, Settings,
 };
 
 mod attempting;
@@ -252,20 +253,26 @@ impl Engine {
     ///
     /// # Errors
     /// See [`Engine::create_client`].
-    pub async fn patch_client(&self, id: ClientId, patch: ClientPatch) -> Result<Client, Problem> {
+    pub async fn patch_client(
+        &self,
+        id: ClientId,
+        patch: ClientPatch,
+        only_if: OnlyIf,
+    ) -> Result<Client, Problem> {
         let patch = Box::new(patch);
-        ask(&self.shared.registry, |reply| RegistryInput::Patch { id, patch, reply }).await?
+        ask(&self.shared.registry, |reply| RegistryInput::Patch { id, patch, only_if, reply }).await?
     }
 
     /// Removes a client; its pending notifications are cancelled and its links swept.
     ///
     /// # Errors
     /// See [`Engine::create_client`].
-    pub async fn delete_client(&self, id: ClientId) -> Result<(), Problem> {
+    pub async fn delete_client(&self, id: ClientId, only_if: OnlyIf) -> Result<(), Problem> {
         let engine = self.clone();
         // On a task of its own: a caller who hangs up does not leave the client half removed.
         let removal = tokio::spawn(async move {
-            let client = ask(&engine.shared.registry, |reply| RegistryInput::Delete { id, reply }).await??;
+            let removed = ask(&engine.shared.registry, |reply| RegistryInput::Delete { id, only_if, reply });
+            let client = removed.await??;
             engine.sweep(client.incarnation).await.map_err(Problem::from)
         });
         removal.await.map_err(|_| Problem::from(NotAccepting))?
@@ -303,17 +310,22 @@ impl Engine {
     ///
     /// # Errors
     /// See [`Engine::create_client`].
-    pub async fn patch_device(&self, id: DeviceId, patch: DevicePatch) -> Result<Device, Problem> {
+    pub async fn patch_device(
+        &self,
+        id: DeviceId,
+        patch: DevicePatch,
+        only_if: OnlyIf,
+    ) -> Result<Device, Problem> {
         let patch = Box::new(patch);
-        ask(self.door(&id), |reply| Input::PatchDevice { id: id.clone(), patch, reply }).await?
+        ask(self.door(&id), |reply| Input::PatchDevice { id: id.clone(), patch, only_if, reply }).await?
     }
 
     /// Removes a device with its readings and events.
     ///
     /// # Errors
     /// See [`Engine::create_client`].
-    pub async fn delete_device(&self, id: DeviceId) -> Result<(), Problem> {
-        ask(self.door(&id), |reply| Input::DeleteDevice { id: id.clone(), reply }).await?
+    pub async fn delete_device(&self, id: DeviceId, only_if: OnlyIf) -> Result<(), Problem> {
+        ask(self.door(&id), |reply| Input::DeleteDevice { id: id.clone(), only_if, reply }).await?
     }
 
     /// Links a device to a client; nothing changes if they are linked.
@@ -387,6 +399,7 @@ impl Engine {
     /// Registers the figures for `/metrics`.
     pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
         self.shared.outside.metrics().register(registry);
+        self.followers().register(registry);
         let (engine, outside) = (self.clone(), Arc::clone(&self.shared.outside));
         registry.register_collector(Box::new(Figures {
             store: Arc::clone(&self.shared.outside.store),
@@ -412,6 +425,10 @@ impl Engine {
         partitions.iter().map(Door::waiting).sum::<usize>() + queues.iter().map(Door::waiting).sum::<usize>()
     }
 
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.shared.outside.followers
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.shared.outside.store
     }
@@ -424,6 +441,11 @@ impl Engine {
     pub(crate) fn feed_horizon(&self) -> Timestamp {
         let writing = self.shared.partitions.iter().map(|door| &*door.writing_since);
         self.shared.outside.feed_clock().horizon(self.clock().now(), writing)
+    }
+
+    /// Behind everything that is durable.
+    pub(crate) fn latest_stamp(&self) -> Timestamp {
+        self.shared.outside.feed_clock().latest()
     }
 
     fn door(&self, device: &DeviceId) -> &Door<Input> {

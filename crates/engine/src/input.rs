@@ -11,6 +11,7 @@ use crate::intake::{Report, SlicePart};
 use crate::lanes::{AttemptDue, AttemptEnd};
 use crate::queries::Device;
 use crate::repeats::Form;
+use crate::version::OnlyIf;
 
 /// An input to a device partition. Everything that happens to it comes as one of these.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub enum Input {
         id: DeviceId,
         /// What to change.
         patch: Box<DevicePatch>,
+        /// On which versions of it.
+        only_if: OnlyIf,
         /// Gets the device.
         reply: Reply<Answered<Device>>,
     },
@@ -58,6 +61,8 @@ pub enum Input {
     DeleteDevice {
         /// The device.
         id: DeviceId,
+        /// On which versions of it.
+        only_if: OnlyIf,
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },

@@ -4,6 +4,7 @@
 //! calls, and everything that is read comes from [`Queries`], which see durable data only.
 
 pub mod effect;
+pub mod followers;
 pub mod input;
 pub mod intake;
 pub mod lanes;
@@ -28,6 +29,7 @@ mod recent;
 mod refusals;
 mod repeats;
 mod standing;
+mod version;
 
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
@@ -42,3 +44,4 @@ pub use repeats::Form;
 pub use settings::Settings;
 pub use standing::DeviceStanding;
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};
+pub use version::{OnlyIf, Version};

@@ -266,10 +266,12 @@ impl Partition {
                 }
                 Effect::Imported(reply, outcomes)
             }
-            Input::PatchDevice { id, patch, reply } => {
-                Effect::Device(reply, answered(self.patch_device(&id, *patch, turn))?.map(Box::new))
+            Input::PatchDevice { id, patch, only_if, reply } => {
+                Effect::Device(reply, answered(self.patch_device(&id, *patch, &only_if, turn))?.map(Box::new))
             }
-            Input::DeleteDevice { id, reply } => Effect::Done(reply, self.delete_device(&id, turn)),
+            Input::DeleteDevice { id, only_if, reply } => {
+                Effect::Done(reply, answered(self.delete_device(&id, &only_if, turn))?)
+            }
             Input::Link { id, client, linked, reply } => {
                 Effect::Done(reply, answered(self.link(&id, client, linked, turn))?)
             }

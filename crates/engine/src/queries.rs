@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, hash};
 use records::{
-    Attempt, Client, Connection, Delivery, DeliveryKey, DeviceProfile, DeviceState, QuarantineKey,
-    Quarantined, Reading, Seen,
+    Attempt, Client, Connection, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
+    QuarantineKey, Quarantined, Reading, Seen,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
@@ -75,6 +75,16 @@ impl Queries {
     pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Problem> {
         let view = self.view(self.partition_of(id))?;
         view.device(id).map_err(unreadable)?.map(|profile| with_state(&*view, profile)).transpose()
+    }
+
+    /// Where a device's records are, for who follows its feeds; `None` for an unknown one.
+    ///
+    /// # Errors
+    /// See [`Queries::device`].
+    pub fn place(&self, id: &DeviceId) -> Result<Option<(PartitionId, DeviceSlot)>, Problem> {
+        let partition = self.partition_of(id);
+        let profile = self.view(partition)?.device(id).map_err(unreadable)?;
+        Ok(profile.map(|profile| (partition, profile.slot)))
     }
 
     /// Devices in order of id.

@@ -16,6 +16,7 @@ use crate::refusals::unknown_client;
 use crate::repeats::{Answers, Form, Within};
 use crate::settings::Settings;
 use crate::unsettled::Fetch;
+use crate::version::{OnlyIf, Version};
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
 const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
@@ -38,6 +39,8 @@ pub enum RegistryInput {
         id: ClientId,
         /// What to change.
         patch: Box<ClientPatch>,
+        /// On which versions of it.
+        only_if: OnlyIf,
         /// Gets the client.
         reply: Reply<Answered<Client>>,
     },
@@ -63,6 +66,8 @@ pub enum RegistryInput {
     Delete {
         /// The client.
         id: ClientId,
+        /// On which versions of it.
+        only_if: OnlyIf,
         /// Gets the client that was removed.
         reply: Reply<Answered<Client>>,
     },
@@ -146,9 +151,9 @@ impl Registry {
                 let answer = self.repeatable(act, &form, turn)?;
                 turn.effects.push(Effect::Written(reply, answer));
             }
-            RegistryInput::Patch { id, patch, reply } => {
+            RegistryInput::Patch { id, patch, only_if, reply } => {
                 let rules = self.settings.registry_rules();
-                let answer = self.known(&id).and_then(|present| patch.merged(&rules, present));
+                let answer = self.meant(&id, &only_if).and_then(|present| patch.merged(&rules, present));
                 let was = self.clients.get(&id).is_none_or(|client| client.enabled);
                 let answer = answer.map(|client| self.put(client, turn));
                 if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
@@ -169,9 +174,10 @@ impl Registry {
                 }
                 turn.effects.push(Effect::Done(reply, Ok(())));
             }
-            RegistryInput::Delete { id, reply } => {
-                let answer = self.clients.remove(&id).ok_or_else(|| unknown_client(&id));
+            RegistryInput::Delete { id, only_if, reply } => {
+                let answer = self.meant(&id, &only_if).cloned();
                 if answer.is_ok() {
+                    self.clients.remove(&id);
                     turn.ops.push(Op::DeleteClient(id.clone()));
                     turn.effects.push(Effect::DirectoryRemove(id));
                 }
@@ -224,6 +230,13 @@ impl Registry {
 
     fn known(&self, id: &ClientId) -> Result<&Client, Problem> {
         self.clients.get(id).ok_or_else(|| unknown_client(id))
+    }
+
+    /// The client, if it is as it is meant to be.
+    fn meant(&self, id: &ClientId, only_if: &OnlyIf) -> Result<&Client, Problem> {
+        let present = self.known(id)?;
+        only_if.check(Version::of_client(present))?;
+        Ok(present)
     }
 
     /// The directory is fed before the caller is answered, so that the caller finds what it made.

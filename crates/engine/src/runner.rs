@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use base::{Clock, PartitionId, Timestamp};
+use base::{Clock, Incarnation, LogLimit, PartitionId, Timestamp};
 use store::{CommitOutcome, Store, StoreError};
 use tracing::warn;
 
 use crate::alarm::Alarm;
 use crate::effect::Effect;
 use crate::feed_clock::{FeedClock, WritingSince};
+use crate::followers::{Followers, News};
 use crate::machine::{Machine, Moment};
 use crate::metrics::Metrics;
 use crate::queues::{NamedQueues, Standings};
@@ -36,6 +37,9 @@ pub struct Outside {
     pub lanes: DueLanes,
     /// Clients to be told again.
     pub stale: StaleClients,
+    pub(crate) followers: Followers,
+    /// Log lines of notifications that failed for good, by client.
+    pub(crate) given_up: LogLimit<Incarnation>,
     metrics: Metrics,
     standings: Standings,
     device_standings: DeviceStandings,
@@ -56,6 +60,8 @@ impl Outside {
             clock,
             directory: Directory::new(),
             lanes: DueLanes::default(),
+            followers: Followers::default(),
+            given_up: LogLimit::default(),
             metrics: Metrics::default(),
             standings: Standings::default(),
             device_standings: DeviceStandings::default(),
@@ -144,6 +150,8 @@ struct InFlight {
     seq: u64,
     stamp: Timestamp,
     effects: Vec<Effect>,
+    /// Not looked at while nobody follows a feed.
+    news: Option<News>,
 }
 
 /// The outcome of a batch.
@@ -240,7 +248,8 @@ impl<M: Machine> Runner<M> {
                 self.outside.metrics.batch(&batch);
                 self.outside.feed_clock.note(batch.head.stamp);
                 let seq = batch.head.seq;
-                self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects });
+                let news = self.outside.followers.news(self.id, &batch);
+                self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects, news });
                 self.outside.store.commit(batch, Box::new(move |outcome| tell(Told { seq, outcome })));
             }
             None => self.hold_or_release(step.effects),
@@ -277,6 +286,7 @@ impl<M: Machine> Runner<M> {
                 self.writing_since.set(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= told.seq) {
                     self.release(batch.effects);
+                    self.outside.followers.tell(batch.stamp, batch.news.as_ref());
                 }
                 Ok(())
             }
@@ -301,6 +311,7 @@ impl<M: Machine> Runner<M> {
             self.machine = (self.reload)().map_err(Arc::new)?;
             self.lost = false;
             self.writing_since.set(Timestamp::MAX);
+            self.outside.followers.tell_all(self.last_stamp);
             warn!(partition = %self.id, "partition was loaded again");
         }
         Ok(())

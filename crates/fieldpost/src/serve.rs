@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, WayIn};
 use engine::Engine;
-use gateway::http::HttpListener;
+use gateway::http::{Answers, HttpListener, WebAccess};
 use gateway::mqtt::{Limits, MqttListener};
 use prometheus_client::registry::Registry;
 use store::{EmbeddedStore, Running, Store};
@@ -129,6 +129,9 @@ struct Threshold {
     front: Arc<Front>,
     tls: Option<TlsSource>,
     shares: Shares,
+    /// Of every HTTP listener, as `answers`.
+    web: WebAccess,
+    answers: Answers,
     metrics: Registry,
 }
 
@@ -151,7 +154,11 @@ impl Threshold {
             certificate.register_metrics(&mut metrics);
         }
         let (app, busy) = front::apps(&front);
-        let mut listener = HttpListener::new(http, app, busy, shares.http);
+        let (web, answers) = (doors::web_access(settings), Answers::default());
+        web.register_metrics(&mut metrics);
+        answers.register_metrics(&mut metrics);
+        let mut listener = HttpListener::new(http, app, busy, shares.http, web.clone());
+        listener = listener.with_answers(answers.clone());
         listener = listener.with_open_files(shares.files.clone());
         if let Some(source) = &tls {
             listener = listener.with_tls(Arc::clone(source));
@@ -159,7 +166,7 @@ impl Threshold {
         listener.register_metrics(&mut metrics);
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, shares, metrics })
+        Ok(Self { front, tls, shares, web, answers, metrics })
     }
 }
 
@@ -171,7 +178,7 @@ async fn open_doors(
     doors: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Threshold { front, tls, shares, mut metrics } = threshold;
+    let Threshold { front, tls, shares, web, answers, mut metrics } = threshold;
     doors.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
@@ -189,8 +196,10 @@ async fn open_doors(
     }
     let reports = gateway::http::routes(engine, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
-    let ground = Ground { settings, tls: tls.as_ref(), shares: &shares, metrics: &metrics, stop };
+    let ground =
+        Ground { settings, tls: tls.as_ref(), shares: &shares, web, answers, metrics: &metrics, stop };
     let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    let api = api.ended_by(stop.subscribe());
     lmstfy::open(&ground, &api, addresses, doors).await?;
     grpc::open(&ground, engine, &api, addresses, doors).await?;
     let api = api.testing_with(move |client| {

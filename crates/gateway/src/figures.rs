@@ -1,15 +1,14 @@
 //! What became of the reports of one way in: counted by result, and the refused ones logged.
 //!
-//! A flood of bad reports must not become a flood of log lines: some are written at once, then one
-//! a second, and it says how many were
-//! left out. The counters miss none. What senders chose - ids, topics, names - is recorded as text,
-//! which the log escapes.
+//! A flood of bad reports must not become a flood of log lines: for each address and code a few a minute are written, and each
+//! says how many were left out. The counters miss none. What senders chose - ids, topics, names - is recorded as text, which
+//! the log escapes.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
-use base::log_quota::LogQuota;
-use base::{DeviceId, Problem, WayIn};
+use base::{CallerName, DeviceId, LogLimit, Problem, WayIn, address};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -64,14 +63,14 @@ pub(crate) struct ReportFigures {
     way: WayIn,
     results: ByWord,
     accepted: Counter,
-    log: LogQuota,
+    log: LogLimit<(Option<IpAddr>, &'static str)>,
 }
 
 impl ReportFigures {
     pub(crate) fn new(way: WayIn) -> Self {
         let results = ByWord::new("result");
         let accepted = results.counter("accepted");
-        Self { way, results, accepted, log: LogQuota::of_refusals() }
+        Self { way, results, accepted, log: LogLimit::default() }
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
@@ -86,7 +85,7 @@ impl ReportFigures {
     /// Counts a refused report; `from` says for the log where it came from.
     pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
         self.results.count(problem.code);
-        if let Some(left_out) = self.log.take() {
+        if let Some(left_out) = self.line(None, problem) {
             let from = from.to_string();
             tracing::info!(
                 way = self.way.as_str(),
@@ -102,7 +101,7 @@ impl ReportFigures {
     /// Counts a refused report of a sender that is known so far.
     pub(crate) fn refused_from(&self, problem: &Problem, sender: Sender<'_>) {
         self.results.count(problem.code);
-        if let Some(left_out) = self.log.take() {
+        if let Some(left_out) = self.line(sender.peer, problem) {
             let Sender { device, topic, login, client, peer } = sender;
             tracing::info!(
                 way = self.way.as_str(),
@@ -118,6 +117,42 @@ impl ReportFigures {
             );
         }
     }
+
+    /// Counts a refused report of a caller over HTTP; `from` says for the log where among what was sent it is.
+    pub(crate) fn refused_of(
+        &self,
+        caller: &Caller,
+        device: Option<&DeviceId>,
+        problem: &Problem,
+        from: impl Display,
+    ) {
+        self.results.count(problem.code);
+        if let Some(left_out) = self.line(caller.peer, problem) {
+            tracing::info!(
+                way = self.way.as_str(),
+                device = device.map(DeviceId::as_str),
+                login = caller.login.as_ref().map(|login| &*login.0),
+                code = problem.code,
+                detail = problem.detail,
+                peer = caller.peer.map(tracing::field::display),
+                %from,
+                left_out,
+                "refused a report"
+            );
+        }
+    }
+
+    /// Whether a line about this refusal may be written, and how many were left out since the last one.
+    fn line(&self, peer: Option<SocketAddr>, problem: &Problem) -> Option<u64> {
+        self.log.take((peer.map(|peer| address::sender(peer.ip())), problem.code), Instant::now())
+    }
+}
+
+/// Who sent reports over HTTP: the address, and the name of the token that they came with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller {
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) login: Option<CallerName>,
 }
 
 /// Who sent a report, as far as it is known.

@@ -4,15 +4,17 @@
 //! the engine is behind, the body is read more slowly. Beside the routes there is the listener that serves them with everything
 //! else that is spoken over HTTP; who runs it tells the engine that this way in is attended.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use base::{Problem, WayIn};
+use base::{CallerName, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
 use prometheus_client::metrics::counter::Counter;
@@ -22,7 +24,7 @@ use prometheus_client::registry::Registry;
 use self::body::LargeBodies;
 use self::room::Room;
 use crate::decode::{self, Rules};
-use crate::figures::{ByWord, ReportFigures};
+use crate::figures::{ByWord, Caller, ReportFigures};
 
 mod answer;
 mod body;
@@ -31,8 +33,12 @@ mod listener;
 mod ndjson;
 mod replay;
 mod room;
+mod sending;
+mod web;
 
 pub use listener::HttpListener;
+pub use sending::Answers;
+pub use web::WebAccess;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
@@ -109,9 +115,13 @@ impl Figures {
 }
 
 async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let many = is_ndjson(&request);
+    let (many, caller) = (is_ndjson(&request), caller(&request));
     let body = request.into_body();
-    let taken = if many { ndjson::take(&shared, body).await } else { take_one(&shared, body).await };
+    let taken = if many {
+        ndjson::take(&shared, &caller, body).await
+    } else {
+        take_one(&shared, &caller, body).await
+    };
     let (result, response) = match taken {
         Ok(tally) => ("answered", answer::tally(&tally)),
         Err(Refused::NotTaken(result, problem)) => (result, answer::problem(&problem)),
@@ -121,9 +131,13 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     response
 }
 
-async fn wrong_method() -> impl IntoResponse {
+/// `Allow` is all that OPTIONS asks for.
+async fn wrong_method(method: Method) -> Response {
+    if method == Method::OPTIONS {
+        return (StatusCode::NO_CONTENT, [(ALLOW, "POST")]).into_response();
+    }
     let problem = Problem::new(405, "method_not_allowed", "this route takes POST only");
-    ([(ALLOW, "POST")], answer::problem(&problem))
+    ([(ALLOW, "POST")], answer::problem(&problem)).into_response()
 }
 
 /// Why a request gets a problem and not a tally.
@@ -148,18 +162,26 @@ fn is_ndjson(request: &Request) -> bool {
     essence.trim().eq_ignore_ascii_case(NDJSON)
 }
 
-async fn take_one(shared: &Shared, body: Body) -> Result<answer::Tally, Refused> {
+fn caller(request: &Request) -> Caller {
+    let extensions = request.extensions();
+    let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
+    Caller { peer, login: extensions.get::<CallerName>().cloned() }
+}
+
+async fn take_one(shared: &Shared, caller: &Caller, body: Body) -> Result<answer::Tally, Refused> {
     let bytes = body::whole(body, &shared.large_bodies).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };
-    match decode::object(&bytes, None, Rules::of(&shared.engine)) {
+    let decoded = decode::object(&bytes, None, Rules::of(&shared.engine));
+    let device = decoded.as_ref().ok().map(|report| report.device.clone());
+    match decoded {
         Ok(report) => slice.push(report, received),
         Err(problem) => slice.push_refused(problem, received),
     }
     let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
-        shared.figures.reports.refused(&rejection.problem, "a single report");
+        shared.figures.reports.refused_of(caller, device.as_ref(), &rejection.problem, "a single report");
         return Err(Refused::Report(rejection.problem));
     }
     shared.figures.reports.accepted(accepted.into());

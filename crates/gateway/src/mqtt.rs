@@ -41,6 +41,7 @@ mod topic_rules;
 mod will;
 mod wire;
 
+pub(crate) use access::NOT_ALLOWED;
 pub use limits::Limits;
 pub use listener::MqttListener;
 pub use logins::{Login, Logins, UsernameTaken};

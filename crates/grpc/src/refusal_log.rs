@@ -1,40 +1,34 @@
 //! The log lines about what is refused: calls for want of a right token, and reports. The metrics
 //! miss none of either.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
-use base::Problem;
-use base::log_quota::LogQuota;
+use base::{LogLimit, Problem, address};
 use engine::Rejection;
 use tracing::{info, warn};
 
-/// Writes them, as many as their quotas allow. Cheap to clone.
-#[derive(Clone, Debug)]
+/// Writes them, some a minute for each address and code. Cheap to clone.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RefusalLog {
-    calls: Arc<LogQuota>,
-    reports: Arc<LogQuota>,
-}
-
-impl Default for RefusalLog {
-    fn default() -> Self {
-        let quota = || Arc::new(LogQuota::of_refusals());
-        Self { calls: quota(), reports: quota() }
-    }
+    calls: Arc<LogLimit<(IpAddr, &'static str)>>,
+    reports: Arc<LogLimit<(IpAddr, &'static str)>>,
 }
 
 impl RefusalLog {
     /// A call that its caller may not make; `login` is the name of the token, if it is known.
-    pub(crate) fn of_call(&self, method: &'static str, code: &str, login: &str, peer: SocketAddr) {
-        if let Some(left_out) = self.calls.take() {
+    pub(crate) fn of_call(&self, method: &'static str, code: &'static str, login: &str, peer: SocketAddr) {
+        if let Some(left_out) = self.calls.take((address::sender(peer.ip()), code), Instant::now()) {
             warn!(way = "grpc", method, code, login, %peer, left_out, "refused a gRPC call");
         }
     }
 
     /// A report.
     pub(crate) fn of_report(&self, rejection: &Rejection, login: &str, peer: SocketAddr) {
-        let Some(left_out) = self.reports.take() else { return };
         let Problem { code, detail, .. } = &rejection.problem;
+        let key = (address::sender(peer.ip()), *code);
+        let Some(left_out) = self.reports.take(key, Instant::now()) else { return };
         let device = rejection.device.as_ref().map(|device| device.as_str());
         info!(way = "grpc", device, login, code, detail, %peer, left_out, "refused a report");
     }

@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use axum::routing::Route;
-use base::{Problem, time};
+use base::{CallerName, Problem, time};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use governor::clock::DefaultClock;
@@ -122,11 +122,20 @@ impl Service<Request> for KeepsOut {
         // In a box, because a consumer may wait for long then, and has no more use for what this takes.
         let (judged, mut routes) = (judged(self.api.clone(), request).boxed(), self.routes.clone());
         async move {
-            let (answering, under_way) = match judged.await {
-                Ok((request, under_way)) => (routes.call(request), under_way),
+            let (answering, under_way, changes) = match judged.await {
+                Ok((request, under_way)) => {
+                    // Whoever changes something is named in the log.
+                    let changes = (!request.method().is_safe())
+                        .then(|| request.extensions().get::<CallerName>().cloned())
+                        .flatten();
+                    (routes.call(request), under_way, changes)
+                }
                 Err(refusal) => return Ok(*refusal),
             };
-            let Ok(response) = answering.await;
+            let Ok(mut response) = answering.await;
+            if let Some(name) = changes {
+                response.extensions_mut().insert(name);
+            }
             Ok(match under_way {
                 Some(under_way) => under_way.until_answered(response),
                 None => response,
@@ -142,6 +151,8 @@ type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
 async fn judged(api: ApiState, request: Request) -> Judged {
     let Access::Guarded(guard) = &api.shared.access else { return Ok((request, None)) };
     let route = request.extensions().get::<MatchedPath>().cloned();
+    // What a route takes is in the document for everybody who has a token.
+    let route = route.filter(|_| *request.method() != Method::OPTIONS);
     let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
     if needs == Some(Needs::Nothing) {
         return Ok((request, None));
@@ -167,7 +178,7 @@ impl Guard {
         let caller = &known.caller;
         let under_way = known.limits.take().map_err(|beyond| {
             self.figures.judged(caller.name(), "limited");
-            limited(caller, beyond)
+            named(caller, limited(caller, beyond))
         })?;
         let (mut parts, body) = request.into_parts();
         if let Some(needs) = needs {
@@ -177,10 +188,11 @@ impl Guard {
             let may = may(api, caller, needs, parts.method.is_safe(), &about).await;
             if !may.map_err(|problem| Refused(problem).into_response())? {
                 self.figures.judged(caller.name(), "forbidden");
-                return Err(forbidden(caller, needs));
+                return Err(named(caller, forbidden(caller, needs)));
             }
         }
         self.figures.judged(caller.name(), "admitted");
+        parts.extensions.insert(caller.called());
         parts.extensions.insert(caller.clone());
         Ok((Request::from_parts(parts, body), Some(under_way)))
     }
@@ -195,6 +207,12 @@ impl Guard {
         self.figures.unauthorized(reason);
         with_header(problem, WWW_AUTHENTICATE, HeaderValue::from_static(challenge))
     }
+}
+
+/// The refusal, with the name of whom it refuses.
+fn named(caller: &Caller, mut refusal: Response) -> Response {
+    refusal.extensions_mut().insert(caller.called());
+    refusal
 }
 
 fn too_many_guesses() -> Problem {

@@ -191,6 +191,22 @@ async fn a_scope_reaches_what_it_names_and_no_more() {
     }
 }
 
+/// Somebody else's device and one that does not exist are answered alike.
+#[tokio::test]
+async fn a_clients_token_does_not_tell_which_devices_there_are() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.add_client("acme").await;
+    rig.make("POST /v1/devices", r#"{"id":"foreign"}"#).await;
+    for list in ["/v1/events", "/v1/deliveries"] {
+        let asked = async |token: &str, device: &str| {
+            let answer = rig.with(token, &format!("GET {list}?client=acme&device={device}"), "").await;
+            (answer.status, answer.json)
+        };
+        assert_eq!(asked("acme", "unknown").await, asked("acme", "foreign").await, "{list}");
+        assert_eq!(asked("read", "unknown").await.0, 404, "{list}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_told_to_whoever_has_a_token() {
     let rig = Rig::start(Access::of(tokens())).await;

@@ -114,6 +114,9 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer
         Ok(administrator) => administrator,
         Err(refused) => return refused,
     };
+    if let Err(refused) = calls::plain_only(parts, &body) {
+        return refused;
+    }
     let answer = match answered(shared, call, parts, body).await {
         Ok(answer) => answer,
         Err(refused) => return refused,

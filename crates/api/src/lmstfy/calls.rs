@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 
@@ -13,6 +13,7 @@ use super::query::Query;
 use super::route::{Call, Target, target};
 use super::{Shared, dead, decoding, look, publish};
 use crate::access::UnderWay;
+use crate::content_encoding::is_encoded;
 
 /// A request that was read.
 pub(super) enum TakenIn {
@@ -41,6 +42,15 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
     }
 }
 
+/// A body is a job as it is, so one that is said to be encoded would be given to consumers who do not know of that.
+pub(super) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
+    if body.is_end_stream() || !is_encoded(&parts.headers) {
+        return Ok(());
+    }
+    let text = "Content-Encoding is not supported: send the body as it is";
+    Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+}
+
 /// The path without the slash at its end, with the query.
 pub(super) fn without_slash(parts: &Parts) -> Option<HeaderValue> {
     let path = parts.uri.path().strip_suffix('/')?;
@@ -62,6 +72,7 @@ async fn called(
     let names = target.names()?;
     let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
     let LetIn { taken, under_way } = shared.let_in(target, parts, query).await?;
+    plain_only(parts, &body)?;
     let answer = match (target.call, names.first()) {
         (Call::Consume, _) => {
             let consumer = Consumer::new(names, query, taken)?;

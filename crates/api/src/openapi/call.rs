@@ -83,17 +83,23 @@ impl Call {
 
     /// The parameters of a feed.
     pub(crate) fn feed(self) -> Self {
-        self.span().query("order", words::order())
+        self.span()
+            .query("order", words::order())
+            .query("wait", words::duration())
+            .refuses(&[(503, "too_many_waiting")])
     }
 
     /// A list of such items, by pages or as a whole in the forms of an export.
     pub(crate) fn lists<S: ToSchema + Row>(mut self) -> Self {
         let items = ArrayBuilder::new().items(reference::<S>());
-        let list = ObjectBuilder::new()
+        let mut list = ObjectBuilder::new()
             .property("items", items)
             .required("items")
             .property("next_cursor", words::or_null(words::cursor()))
             .required("next_cursor");
+        if self.parameters.iter().any(|parameter| parameter.name == "wait") {
+            list = list.property("tail_cursor", words::cursor());
+        }
         let mut response = with_content("a page; or everything, if it is asked for as rows", list.into());
         for rows in Rows::ALL {
             let text = ObjectBuilder::new().schema_type(Type::String);
@@ -158,6 +164,15 @@ impl Call {
             .max_length(Some(crate::idempotency::KEY_CHARS_MAX));
         self.parameters.push(parameter(ParameterIn::Header, "Idempotency-Key", key.into()));
         self.refuses(refusals::OF_A_KEY)
+    }
+
+    /// `If-Match`.
+    pub(crate) fn only_if(mut self) -> Self {
+        let tags = ObjectBuilder::new().schema_type(Type::String).into();
+        let mut only_if = parameter(ParameterIn::Header, "If-Match", tags);
+        only_if.description = Some("the ETag that a GET gave: 412 if it was changed since".to_owned());
+        self.parameters.push(only_if);
+        self.refuses(&[(412, "precondition_failed")])
     }
 
     /// An answer with such an object.

@@ -9,6 +9,8 @@ pub(crate) type Coded = (u16, &'static str);
 pub(crate) const OF_ANY: &[Coded] = &[
     (401, "unauthorized"),
     (403, "forbidden"),
+    (403, "foreign_origin"),
+    (415, "unsupported_encoding"),
     (429, "too_many_requests"),
     (500, "internal_error"),
     (503, "starting"),

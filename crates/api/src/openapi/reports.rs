@@ -55,7 +55,12 @@ pub(crate) fn calls() -> Vec<Documented> {
     let again = Call::new("Hands a refused report in once more; one that is accepted leaves the quarantine")
         .gives::<TallyShape>(200, "it was accepted, with the time of its receipt if it has no ts")
         .refuses(OF_A_REPORT)
-        .refuses(&[refusals::UNKNOWN_QUARANTINED, (422, "line_too_long"), (422, "unknown_topic")]);
+        .refuses(&[
+            refusals::UNKNOWN_QUARANTINED,
+            (422, "line_too_long"),
+            (422, "not_allowed"),
+            (422, "unknown_topic"),
+        ]);
     vec![
         Documented { method: Method::POST, path: "/v1/reports", call },
         Documented { method: Method::POST, path: "/v1/quarantine/{id}/replay", call: again },

@@ -7,12 +7,13 @@ use axum::response::Response;
 use base::{ClientId, Problem};
 use engine::queues::Once;
 use engine::records::Client;
-use engine::{Form, Queries};
+use engine::{Form, Queries, Version};
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
+use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
 use crate::list::{self, List};
 use crate::openapi::Call;
@@ -33,6 +34,7 @@ pub(super) fn routes() -> Routes {
     let listed = Call::new("Clients in order of id").lists::<ClientShape<'_>>();
     let shown = Call::new("A client").gives::<ClientShape<'_>>(200, "the client").refuses(&[UNKNOWN_CLIENT]);
     let changed = Call::new("Changes what the merge patch names")
+        .only_if()
         .takes(shape::client_changes_schema())
         .gives::<ClientShape<'_>>(200, "the client as it is now")
         .refuses(OF_A_PATCH)
@@ -51,6 +53,7 @@ pub(super) fn routes() -> Routes {
         .gives_nothing(202, "they are on their way")
         .refuses(&[UNKNOWN_CLIENT]);
     let removed = Call::new("Removes a client; nothing more goes out to it")
+        .only_if()
         .gives_nothing(204, "it is gone")
         .refuses(&[UNKNOWN_CLIENT]);
     Routes::default()
@@ -98,22 +101,27 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, Clients(api.queries())).await
 }
 
-async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Tagged, Refused> {
     let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
-    Ok(Answer::ok(&ClientShape::from(&*client)))
+    Ok(Tagged(Answer::ok(&ClientShape::from(&*client)), Version::of_client(&client)))
 }
 
 async fn change(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
+    IfMatch(only_if): IfMatch,
     Text(body): Text,
-) -> Result<Answer, Refused> {
-    let client = api.engine().patch_client(id, shape::change_of_client(&body)?).await?;
-    Ok(Answer::ok(&ClientShape::from(&client)))
+) -> Result<Tagged, Refused> {
+    let client = api.engine().patch_client(id, shape::change_of_client(&body)?, only_if).await?;
+    Ok(Tagged(Answer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
 }
 
-async fn remove(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Answer, Refused> {
-    api.engine().delete_client(id).await?;
+async fn remove(
+    State(api): State<ApiState>,
+    ClientInPath(id): ClientInPath,
+    IfMatch(only_if): IfMatch,
+) -> Result<Answer, Refused> {
+    api.engine().delete_client(id, only_if).await?;
     Ok(Answer::nothing())
 }
 

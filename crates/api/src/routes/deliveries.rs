@@ -4,16 +4,19 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::id::DELIVERY_ID_PREFIX;
+use engine::followers::{Followed, FollowedFeed, Follower};
 use engine::queries::{DeliveryFilter, FeedKey};
 use engine::queues::Once;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
-use engine::{Form, Queries};
+use engine::{Engine, Form};
 
 use super::Routes;
 use crate::ApiState;
+use crate::access::Sees;
 use crate::answer::Answer;
+use crate::feed::{self, Followable};
 use crate::idempotency::Creation;
-use crate::list::{self, List};
+use crate::list::List;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -47,9 +50,10 @@ pub(super) fn routes() -> Routes {
 }
 
 struct Deliveries {
-    queries: Queries,
+    engine: Engine,
     filter: DeliveryFilter,
     feed: Feed,
+    sees: Sees,
 }
 
 impl List for Deliveries {
@@ -58,7 +62,7 @@ impl List for Deliveries {
     type Shown<'a> = DeliveryShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.queries.deliveries(&self.filter, self.feed.page(after, limit))
+        self.sees.of(self.engine.queries().deliveries(&self.filter, self.feed.page(after, limit)))
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {
@@ -70,7 +74,18 @@ impl List for Deliveries {
     }
 }
 
-async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+impl Followable for Deliveries {
+    fn follow(&self) -> Result<Follower, Problem> {
+        let device = self.filter.device.as_ref().map(|device| self.engine.queries().place(device));
+        let device = device.transpose()?.flatten();
+        // One that was made before may come to have the status that is asked for.
+        let by_status = self.filter.status.is_some();
+        let feed = if by_status { FollowedFeed::DeliveriesByStatus } else { FollowedFeed::Deliveries };
+        self.engine.follow(Followed { feed, device })
+    }
+}
+
+async fn list(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Result<Response, Refused> {
     let filter = DeliveryFilter {
         client: params.client("client")?,
         device: params.device("device")?,
@@ -80,7 +95,8 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    list::answer(&api, page, Deliveries { queries: api.queries(), filter, feed }).await
+    let deliveries = Deliveries { engine: api.engine().clone(), filter, feed, sees };
+    feed::answer(&api, page, feed, deliveries).await
 }
 
 async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<Answer, Refused> {

@@ -6,12 +6,13 @@ use base::{DeviceId, Kind, Problem};
 use engine::queries::{Device, DeviceFilter};
 use engine::queues::Once;
 use engine::records::Connection;
-use engine::{Form, Queries};
+use engine::{Form, Queries, Version};
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
+use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
 use crate::list::{self, List};
 use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ, UNKNOWN_DEVICE};
@@ -39,12 +40,14 @@ pub(super) fn routes() -> Routes {
         .refuses(&[UNKNOWN_DEVICE])
         .refuses(OF_A_READ);
     let changed = Call::new("Changes what the merge patch names")
+        .only_if()
         .takes(shape::device_changes_schema())
         .gives::<DeviceShape<'_>>(200, "the device as it is now")
         .refuses(OF_A_PATCH)
         .refuses(OF_A_DEVICE)
         .refuses(&[UNKNOWN_DEVICE]);
     let removed = Call::new("Removes a device with its readings and events")
+        .only_if()
         .gives_nothing(204, "it is gone")
         .refuses(&[UNKNOWN_DEVICE]);
     Routes::default()
@@ -100,23 +103,30 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     list::answer(&api, params.page()?, Matching { queries: api.queries(), filter }).await
 }
 
-async fn show(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Tagged, Refused> {
     let queries = api.queries();
     let read = move || queries.device(&id)?.ok_or_else(|| unknown_device(id.as_str()));
-    let device = api.shared.lookups.run(read).await?;
-    Ok(Answer::ok(&DeviceShape::from(&device)))
+    Ok(tagged(&api.shared.lookups.run(read).await?))
 }
 
 async fn change(
     State(api): State<ApiState>,
     DeviceInPath(id): DeviceInPath,
+    IfMatch(only_if): IfMatch,
     Text(body): Text,
-) -> Result<Answer, Refused> {
-    let device = api.engine().patch_device(id, shape::change_of_device(&body)?).await?;
-    Ok(Answer::ok(&DeviceShape::from(&device)))
+) -> Result<Tagged, Refused> {
+    Ok(tagged(&api.engine().patch_device(id, shape::change_of_device(&body)?, only_if).await?))
 }
 
-async fn remove(State(api): State<ApiState>, DeviceInPath(id): DeviceInPath) -> Result<Answer, Refused> {
-    api.engine().delete_device(id).await?;
+fn tagged(device: &Device) -> Tagged {
+    Tagged(Answer::ok(&DeviceShape::from(device)), Version::of_device(&device.profile))
+}
+
+async fn remove(
+    State(api): State<ApiState>,
+    DeviceInPath(id): DeviceInPath,
+    IfMatch(only_if): IfMatch,
+) -> Result<Answer, Refused> {
+    api.engine().delete_device(id, only_if).await?;
     Ok(Answer::nothing())
 }

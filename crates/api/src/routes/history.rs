@@ -3,13 +3,16 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem};
+use engine::followers::{Followed, FollowedFeed, Follower};
 use engine::queries::{EventFilter, FeedKey};
 use engine::records::{Event, EventKey, EventKind, Reading};
-use engine::{Queries, ReadingKey};
+use engine::{Engine, ReadingKey};
 
 use super::Routes;
 use crate::ApiState;
-use crate::list::{self, List};
+use crate::access::Sees;
+use crate::feed::{self, Followable};
+use crate::list::List;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
@@ -37,7 +40,7 @@ pub(super) fn routes() -> Routes {
 }
 
 struct Readings {
-    queries: Queries,
+    engine: Engine,
     device: DeviceId,
     feed: Feed,
 }
@@ -48,7 +51,7 @@ impl List for Readings {
     type Shown<'a> = ReadingShape;
 
     fn read(&self, after: Option<&ReadingKey>, limit: usize) -> Result<Vec<Reading>, Problem> {
-        self.queries.readings(&self.device, self.feed.page(after, limit))
+        self.engine.queries().readings(&self.device, self.feed.page(after, limit))
     }
 
     fn key(reading: &Reading) -> ReadingKey {
@@ -60,19 +63,28 @@ impl List for Readings {
     }
 }
 
+impl Followable for Readings {
+    fn follow(&self) -> Result<Follower, Problem> {
+        let device = self.engine.queries().place(&self.device)?;
+        self.engine.follow(Followed { feed: FollowedFeed::Readings, device })
+    }
+}
+
 async fn readings(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
     let feed = params.feed()?;
-    list::answer(&api, params.page()?, Readings { queries: api.queries(), device, feed }).await
+    let readings = Readings { engine: api.engine().clone(), device, feed };
+    feed::answer(&api, params.page()?, feed, readings).await
 }
 
 struct Events {
-    queries: Queries,
+    engine: Engine,
     filter: EventFilter,
     feed: Feed,
+    sees: Sees,
 }
 
 impl List for Events {
@@ -81,7 +93,7 @@ impl List for Events {
     type Shown<'a> = EventShape;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.queries.events(&self.filter, self.feed.page(after, limit))
+        self.sees.of(self.engine.queries().events(&self.filter, self.feed.page(after, limit)))
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {
@@ -93,7 +105,15 @@ impl List for Events {
     }
 }
 
-async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
+impl Followable for Events {
+    fn follow(&self) -> Result<Follower, Problem> {
+        let device = self.filter.device.as_ref().map(|device| self.engine.queries().place(device));
+        let device = device.transpose()?.flatten();
+        self.engine.follow(Followed { feed: FollowedFeed::Events, device })
+    }
+}
+
+async fn events(State(api): State<ApiState>, sees: Sees, mut params: Params) -> Result<Response, Refused> {
     let kinds = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
     let filter = EventFilter {
         device: params.device("device")?,
@@ -104,5 +124,6 @@ async fn events(State(api): State<ApiState>, mut params: Params) -> Result<Respo
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    list::answer(&api, page, Events { queries: api.queries(), filter, feed }).await
+    let events = Events { engine: api.engine().clone(), filter, feed, sees };
+    feed::answer(&api, page, feed, events).await
 }

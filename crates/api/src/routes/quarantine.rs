@@ -4,14 +4,16 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::id::QUARANTINE_ID_PREFIX;
-use engine::Queries;
+use engine::Engine;
+use engine::followers::{Followed, FollowedFeed, Follower};
 use engine::queries::FeedKey;
 use engine::records::{QuarantineKey, Quarantined};
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::list::{self, List};
+use crate::feed::{self, Followable};
+use crate::list::List;
 use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
 use crate::page::Feed;
@@ -38,7 +40,7 @@ pub(super) fn routes() -> Routes {
 }
 
 struct Refusals {
-    queries: Queries,
+    engine: Engine,
     feed: Feed,
 }
 
@@ -48,7 +50,7 @@ impl List for Refusals {
     type Shown<'a> = QuarantinedShape<'a>;
 
     fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
-        self.queries.quarantine(self.feed.page(after, limit))
+        self.engine.queries().quarantine(self.feed.page(after, limit))
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {
@@ -60,11 +62,18 @@ impl List for Refusals {
     }
 }
 
+impl Followable for Refusals {
+    fn follow(&self) -> Result<Follower, Problem> {
+        self.engine.follow(Followed { feed: FollowedFeed::Quarantine, device: None })
+    }
+}
+
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    list::answer(&api, page, Refusals { queries: api.queries(), feed }).await
+    let refusals = Refusals { engine: api.engine().clone(), feed };
+    feed::answer(&api, page, feed, refusals).await
 }
 
 async fn show(

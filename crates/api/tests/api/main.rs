@@ -1,9 +1,11 @@
 //! The API from outside: requests into its router, over an engine and a store in memory, and what is answered.
 
 mod bodies;
+mod conditions;
 mod described;
 mod document;
 mod exports;
+mod following;
 mod health;
 mod history;
 mod import;

@@ -153,7 +153,7 @@ async fn a_parameter_that_is_not_right_is_refused() {
             "/v1/events?status=failed",
             422,
             "unknown_parameter",
-            "device, client, label.KEY, type, from, to, order, limit, cursor",
+            "device, client, label.KEY, type, from, to, order, wait, limit, cursor",
         ),
         ("/v1/deliveries?status=done", 422, "invalid_parameter", "superseded"),
         ("/v1/deliveries?client=a%20b", 422, "invalid_parameter", "client is \"a b\""),

@@ -17,6 +17,7 @@ use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, S
 use http_body_util::BodyExt;
 use serde_json::Value as Json;
 use store::MemoryStore;
+use tokio::sync::watch;
 use tower_service::Service;
 
 use crate::described::Described;
@@ -117,6 +118,12 @@ impl Server {
     pub(crate) fn synced_within(self, interval: Duration) -> Self {
         let state = ApiState::new(self.engine.clone(), Access::Open, Arc::new(Mutex::default()));
         Self { router: router_with(&state.synced_within(interval), Router::new()), ..self }
+    }
+
+    /// The same engine behind an API whose callers wait no longer than until `stop` is true.
+    pub(crate) fn ended_by(self, stop: watch::Receiver<bool>) -> Self {
+        let state = ApiState::new(self.engine.clone(), Access::Open, Arc::new(Mutex::default()));
+        Self { router: router_with(&state.ended_by(stop), Router::new()), ..self }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

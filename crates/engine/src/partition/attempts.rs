@@ -16,7 +16,7 @@ use store::StoreError;
 
 use super::telling::{progress_op, slot_of};
 use super::{Partition, Turn, client_of, lane_of, pair};
-use crate::effect::Effect;
+use crate::effect::{Effect, GivenUp};
 use crate::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::settings::{Picture, Retry};
 use crate::unsettled::{Record, RecordKey};
@@ -303,6 +303,9 @@ impl Partition {
         turn.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
         if *released == Released::Dead {
+            let device = self.devices.get(slot).map(|device| device.id.clone());
+            let given_up = GivenUp { delivery: flight.delivery, client, device, attempts };
+            turn.effects.push(Effect::GivenUp(Box::new(given_up)));
             self.becomes_stale(slot, client, turn);
         }
     }

@@ -13,6 +13,7 @@ use crate::input::LinkedClient;
 use crate::queries::Device;
 use crate::refusals::unknown_device;
 use crate::unsettled::{Record, RecordKey};
+use crate::version::{OnlyIf, Version};
 
 /// Devices that one sweep unlinks: each touches a profile, a pair, a job and a delivery.
 const SWEPT_PER_INPUT: usize = 200;
@@ -37,9 +38,11 @@ impl Partition {
         &mut self,
         id: &DeviceId,
         patch: DevicePatch,
+        only_if: &OnlyIf,
         turn: &mut Turn<'_>,
     ) -> Result<Device, Stop> {
         let present = self.profile(id, turn)?;
+        only_if.check(Version::of_device(&present))?;
         let profile = patch.merged(&present)?;
         if profile != *present {
             self.put_changed(&present, &profile, turn);
@@ -47,7 +50,15 @@ impl Partition {
         Ok(self.shown(profile))
     }
 
-    pub(super) fn delete_device(&mut self, id: &DeviceId, turn: &mut Turn<'_>) -> Result<(), Problem> {
+    pub(super) fn delete_device(
+        &mut self,
+        id: &DeviceId,
+        only_if: &OnlyIf,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        if !only_if.is_any() {
+            only_if.check(Version::of_device(&*self.profile(id, turn)?))?;
+        }
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
         let device = self.devices.remove(slot);
         turn.left_groups.extend(device.as_ref().map(|device| device.group));

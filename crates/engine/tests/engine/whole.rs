@@ -9,7 +9,8 @@ use base::{
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{
-    Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, Outcome, Page, Patch, Pending,
+    Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
+    Pending,
     Report, Said,
 };
 use records::{Connection, DeliveryStatus};
@@ -142,7 +143,8 @@ async fn a_directory_change_of_unknown_outcome_is_as_the_store_has_it() {
     for (planned, name, expect) in [(Planned::UnknownLost, "B", "Acme"), (Planned::UnknownWritten, "C", "C")]
     {
         store.plan(PartitionId::REGISTRY, planned);
-        let refused = engine.patch_client(acme.clone(), rename(name)).await.expect_err("unknown");
+        let refused =
+            engine.patch_client(acme.clone(), rename(name), OnlyIf::default()).await.expect_err("unknown");
         assert_eq!(refused.status, 503);
         let client = engine.directory().by_id(&acme).expect("there");
         assert_eq!(client.name, expect);
@@ -157,7 +159,7 @@ async fn a_failed_store_refuses_everything_and_says_why() {
     store.plan(PartitionId(0), Planned::Failed);
     assert!(submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.is_err());
     assert!(engine.failure().is_some());
-    let refused = engine.delete_device(id("0xA")).await.expect_err("refused");
+    let refused = engine.delete_device(id("0xA"), OnlyIf::default()).await.expect_err("refused");
     assert_eq!(refused.status, 503);
     engine.stop().await;
 }
@@ -238,7 +240,7 @@ async fn a_client_that_is_deleted_is_unlinked_everywhere() {
         submit(&engine, vec![report(&device, 1.0)]).await.durable().await.expect("durable");
     }
     assert_eq!(engine.queries().devices_of(&acme, None, 100).expect("known").len(), 20);
-    engine.delete_client(acme.clone()).await.expect("deleted");
+    engine.delete_client(acme.clone(), OnlyIf::default()).await.expect("deleted");
     assert_eq!(engine.queries().devices_of(&acme, None, 100).expect_err("gone").code, "unknown_client");
     let clients = engine.queries().clients_of(&id("d3")).expect("known");
     assert!(clients.is_empty());

@@ -33,8 +33,8 @@ pub(super) async fn slow_callers(report: &mut Report) -> Result<(), Failure> {
         for number in 0..SLOW_CALLERS {
             let mut caller = Http::open(address).await?;
             let begun: &[u8] = match number % 3 {
-                0 => b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nX-Slow: ",
-                1 => b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{",
+                0 => b"POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+                1 => b"POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{",
                 _ => b"",
             };
             caller.send(begun).await?;

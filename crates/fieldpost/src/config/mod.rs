@@ -10,6 +10,7 @@ mod auth;
 mod entry;
 mod layers;
 mod mistake;
+mod names;
 mod reader;
 mod shape;
 mod size;
@@ -23,12 +24,14 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use gateway::amqp::{AmqpUrl, QueueName};
 
 pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
 
 use layers::Layers;
+use names::{Host, Items, WebOrigin};
 use reader::{Found, Reader};
 use shape::{
     Address, AddressOrOff, AmqpUrlOrOff, Bytes, Directory, FileOrNone, Prefetch, Queue, Span, Switch, Whole,
@@ -92,6 +95,10 @@ pub(crate) struct Http {
     pub listen: SocketAddr,
     /// Connections at a time.
     pub connections_max: usize,
+    /// Names of this machine, beside `localhost` and its addresses.
+    pub hosts: Vec<String>,
+    /// Origins whose web pages may call with a token.
+    pub origins: Vec<HeaderValue>,
 }
 
 /// `[grpc]`
@@ -247,6 +254,8 @@ impl Settings {
             http: Http {
                 listen: http_listen(&mut from),
                 connections_max: connections_max(&mut from, "http.connections_max"),
+                hosts: from.read("http.hosts", &Items(Host)).value,
+                origins: from.read("http.origins", &Items(WebOrigin)).value,
             },
             grpc: Grpc {
                 listen: grpc_listen(&mut from),

@@ -34,7 +34,12 @@ fn the_defaults_are_those_of_the_contract() {
         data_dir: "./fieldpost-data".into(),
         auth: Auth::default(),
         tls: None,
-        http: Http { listen: ([127, 0, 0, 1], 8080).into(), connections_max: 16_384 },
+        http: Http {
+            listen: ([127, 0, 0, 1], 8080).into(),
+            connections_max: 16_384,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        },
         mqtt: Mqtt {
             listen: Some(([127, 0, 0, 1], 1883).into()),
             connections_max: 65_536,
@@ -112,7 +117,26 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 40, "the contract's keys, and the four of connections");
+    assert_eq!(keys.len(), 42, "the contract's keys, and the four of connections");
+}
+
+#[test]
+fn names_of_hosts_and_origins_are_lists() {
+    let names = |settings: &mut Settings| {
+        settings.http.hosts = vec!["depot.example".to_owned(), "b".to_owned()];
+        settings.http.origins = vec![HeaderValue::from_static("https://c.example")];
+    };
+    let file = r#"http = { hosts = ["Depot.example", "b"], origins = ["https://c.example"] }"#;
+    check(file, &[], names);
+    let variables =
+        [("FIELDPOST_HTTP__HOSTS", "depot.example, b"), ("FIELDPOST_HTTP__ORIGINS", "https://c.example")];
+    check("", &variables, names);
+    check_refused(
+        r#"http.origins = ["https://c.example/"]"#,
+        &[],
+        "f.toml:1:6: http.origins: \"https://c.example/\" cannot be one; write a list of at most 64, such as \
+         [\"https://console.example\"], without a path",
+    );
 }
 
 #[test]
@@ -247,10 +271,10 @@ fn a_wrong_value_is_told_with_its_place_and_what_would_be_right() {
 #[test]
 fn unknown_keys_and_sections_are_told_with_what_was_probably_meant() {
     check_refused(
-        "[htpp]\nlisten = \"\"\n[http]\nport = 1\ndata_dir = \"x\"\nlistn = \"\"\n[zzz]\n",
+        "[htpp]\nlisten = \"\"\n[http]\nbanner = 1\ndata_dir = \"x\"\nlistn = \"\"\n[zzz]\n",
         &[],
         "f.toml:1:2: htpp: unknown section; did you mean [http]?\n\
-         f.toml:4:1: http.port: unknown key; the commented default file lists every key\n\
+         f.toml:4:1: http.banner: unknown key; the commented default file lists every key\n\
          f.toml:5:1: http.data_dir: unknown key; data_dir stands before the first [section]\n\
          f.toml:6:1: http.listn: unknown key; did you mean http.listen?\n\
          f.toml:7:2: zzz: unknown section; the sections are amqp, auth, commands, devices, durability, grpc, history, http, \

@@ -2,6 +2,7 @@
 //! door stands open.
 
 use api::access::Access;
+use gateway::http::WebAccess;
 use gateway::mqtt::{Logins, UsernameTaken};
 use tracing::{info, warn};
 
@@ -24,14 +25,25 @@ pub(super) fn logins(settings: &Settings) -> Result<Option<Logins>, UsernameTake
     Ok(Some(logins))
 }
 
+/// What web pages may do on an HTTP listener.
+pub(super) fn web_access(settings: &Settings) -> WebAccess {
+    if settings.auth.tokens.is_empty() {
+        WebAccess::open(&settings.http.hosts)
+    } else {
+        WebAccess::with_tokens(settings.http.origins.clone())
+    }
+}
+
 /// Says what somebody who set up half of the access control may have overlooked.
 pub(super) fn tell(settings: &Settings) {
     let (http, mqtt) = (settings.http.listen, settings.mqtt.listen);
     let (tokens, logins) = (settings.auth.tokens.len(), settings.auth.logins.len());
-    match (tokens, logins, mqtt) {
-        (0, 1.., _) => info!(%http, "the HTTP API is open to this machine: there are no [[auth.tokens]]"),
-        (1.., 0, Some(mqtt)) => info!(%mqtt, "MQTT is open to this machine: there are no [[auth.mqtt]]"),
-        _ => {}
+    if tokens == 0 {
+        let open = if logins == 0 && mqtt.is_some() { "the API and MQTT are" } else { "the API is" };
+        warn!(%http, "{open} open to every program on this machine: there are no [[auth.tokens]]");
+    }
+    if let (1.., 0, Some(mqtt)) = (tokens, logins, mqtt) {
+        info!(%mqtt, "MQTT is open to this machine: there are no [[auth.mqtt]]");
     }
     let lmstfy = [settings.lmstfy.listen, settings.lmstfy.admin_listen];
     let in_the_clear = [Some(http), settings.grpc.listen, mqtt].into_iter().chain(lmstfy).flatten();

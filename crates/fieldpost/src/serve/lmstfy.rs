@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use api::lmstfy::{Lmstfy, Tokens};
 use axum::Router;
-use gateway::http::HttpListener;
+use gateway::http::{Answers, HttpListener, WebAccess};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,6 +25,8 @@ pub(super) struct Ground<'a> {
     pub(super) settings: &'a Settings,
     pub(super) tls: Option<&'a TlsSource>,
     pub(super) shares: &'a Shares,
+    pub(super) web: WebAccess,
+    pub(super) answers: Answers,
     pub(super) metrics: &'a Arc<Mutex<Registry>>,
     pub(super) stop: &'a watch::Sender<bool>,
 }
@@ -34,7 +36,7 @@ pub(super) async fn open(
     ground: &Ground<'_>,
     api: &ApiState,
     addresses: &mut Addresses,
-    doors: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
     let Ground { settings, stop, .. } = ground;
     let (listen, admin_listen) = (settings.lmstfy.listen, settings.lmstfy.admin_listen);
@@ -47,11 +49,14 @@ pub(super) async fn open(
     let tokens = Tokens::new(kept, move |kept| token_file::write(&file, kept)).map_err(because(&told))?;
     let lmstfy = Lmstfy::new(api.clone(), tokens, stop.subscribe());
     if let Some(listen) = listen {
-        addresses.lmstfy = Some(ground.serve("lmstfy.listen", listen, lmstfy.api(), doors).await?);
+        let web = ground.web.clone();
+        addresses.lmstfy = Some(ground.serve("lmstfy.listen", listen, lmstfy.api(), web, tasks).await?);
     }
     if let Some(listen) = admin_listen {
         let key = "lmstfy.admin_listen";
-        addresses.lmstfy_admin = Some(ground.serve(key, listen, lmstfy.admin(), doors).await?);
+        // It takes a password, which a browser sends again by itself.
+        let web = ground.web.clone().remembered_by_browsers();
+        addresses.lmstfy_admin = Some(ground.serve(key, listen, lmstfy.admin(), web, tasks).await?);
     }
     Ok(())
 }
@@ -62,16 +67,17 @@ impl Ground<'_> {
         key: &str,
         listen: SocketAddr,
         app: Router,
-        doors: &mut JoinSet<()>,
+        web: WebAccess,
+        tasks: &mut JoinSet<()>,
     ) -> Result<SocketAddr, Ended> {
         let bound = bind(key, listen)?;
         let address = bound.local_addr().map_err(because::<io::Error>(key))?;
-        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), self.shares.http);
-        listener = listener.with_open_files(self.shares.files.clone());
+        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), self.shares.http, web);
+        listener = listener.with_open_files(self.shares.files.clone()).with_answers(self.answers.clone());
         if let Some(source) = self.tls {
             listener = listener.with_tls(Arc::clone(source));
         }
-        doors.spawn(listener.run(self.stop.subscribe()));
+        tasks.spawn(listener.run(self.stop.subscribe()));
         Ok(address)
     }
 }

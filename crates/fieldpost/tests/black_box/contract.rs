@@ -11,6 +11,7 @@ mod habits;
 mod history;
 mod intervals;
 mod jobs;
+mod logs;
 mod program;
 mod quarantine;
 mod registry;

@@ -5,17 +5,19 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::{Ready, ready};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use futures_util::FutureExt;
-use http_body_util::BodyExt;
-use hyper::body::{Body as _, Incoming};
+use futures_util::future::{BoxFuture, Either};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,9 +25,12 @@ use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tower_layer::Layer;
 use tower_service::Service;
 use tracing::debug;
 
+use super::sending::Answers;
+use super::web::WebAccess;
 use crate::listen::stopping::stopped;
 use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource};
 
@@ -35,8 +40,6 @@ const HEAD_BYTES_MAX: usize = 32 * 1_024;
 const READ_BYTES_MAX: usize = 64 * 1_024;
 /// How long the head of a request may take, from the connection's start or the answer before.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// An answer up to this size is as good as sent when it is made: the sockets take it.
-const SMALL_ANSWER_BYTES: u64 = 64 * 1_024;
 
 const _: () = assert!(HEAD_BYTES_MAX <= READ_BYTES_MAX, "a head is read whole before it is looked at");
 
@@ -46,6 +49,8 @@ pub struct HttpListener<A> {
     arrivals: Arrivals,
     app: A,
     busy: Router,
+    web: WebAccess,
+    answers: Answers,
 }
 
 impl<A> HttpListener<A>
@@ -56,10 +61,17 @@ where
         + Sync
         + 'static,
 {
-    /// Serves `app` on so many connections at a time, and `busy` to whom there is no room for, one request each.
+    /// Serves `app` on so many connections at a time, and `busy` to whom there is no room for, one request each; either only to
+    /// web pages that `web` lets in.
     #[must_use]
-    pub fn new(listener: TcpListener, app: A, busy: Router, connections_max: usize) -> Self {
-        Self { arrivals: Arrivals::new(listener, "http", connections_max), app, busy }
+    pub fn new(listener: TcpListener, app: A, busy: Router, connections_max: usize, web: WebAccess) -> Self {
+        Self {
+            arrivals: Arrivals::new(listener, "http", connections_max),
+            app,
+            busy,
+            web,
+            answers: Answers::default(),
+        }
     }
 
     /// Speaks TLS only, with the certificate that the source has when a connection comes.
@@ -74,6 +86,12 @@ where
         Self { arrivals: self.arrivals.with_open_files(files), ..self }
     }
 
+    /// Counts its answers among these.
+    #[must_use]
+    pub fn with_answers(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.arrivals.register_metrics(registry);
@@ -81,11 +99,11 @@ where
 
     /// Serves until `stop` is true, or its sender is gone; then gives the requests under way some time, and cuts what is left.
     pub async fn run(self, stop: watch::Receiver<bool>) {
-        let Self { arrivals, app, busy } = self;
+        let Self { arrivals, app, busy, web, answers } = self;
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         http.max_header_size(HEAD_BYTES_MAX).max_buf_size(READ_BYTES_MAX);
-        arrivals.run(Http { app, busy, http, stop: stop.clone() }, stop).await;
+        arrivals.run(Http { app, busy, web, answers, http, stop: stop.clone() }, stop).await;
     }
 }
 
@@ -93,6 +111,8 @@ where
 struct Http<A> {
     app: A,
     busy: Router,
+    web: WebAccess,
+    answers: Answers,
     http: http1::Builder,
     stop: watch::Receiver<bool>,
 }
@@ -114,8 +134,8 @@ where
         let service = service_fn(|request: hyper::Request<Incoming>| {
             guest.begins();
             let paused = Paused(Arc::clone(&guest));
-            let answering = self.app.clone().call(request.map(Body::new));
-            answering.map(move |Ok(response)| Ok::<_, Infallible>(until_sent(response, paused)))
+            let answering = self.answered(self.app.clone(), with_peer(request, Some(guest.peer())));
+            answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, paused)))
         });
         let connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
         self.see_out(connection).await;
@@ -125,7 +145,9 @@ where
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let service = service_fn(|request: hyper::Request<Incoming>| self.busy.clone().call(request));
+        let answer =
+            |request: hyper::Request<Incoming>| self.answered(self.busy.clone(), with_peer(request, None));
+        let service = service_fn(answer);
         let mut http = self.http.clone();
         let connection = pin!(http.keep_alive(false).serve_connection(TokioIo::new(stream), service));
         self.see_out(connection).await;
@@ -133,6 +155,20 @@ where
 }
 
 impl<A> Http<A> {
+    /// What `app` answers, unless a foreign web page asks.
+    fn answered<S>(&self, mut app: S, request: Request) -> Answering<S::Future>
+    where
+        S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    {
+        if let Some(refusal) = self.web.refusal(&request) {
+            return Answering::Left(ready(Ok(refusal)));
+        }
+        match self.web.cors(&request) {
+            None => Answering::Right(Either::Left(app.call(request))),
+            Some(cors) => Answering::Right(Either::Right(cors.layer(app).call(request).boxed())),
+        }
+    }
+
     /// Serves a connection to its end; once the server stops, until the request under way is over.
     async fn see_out<S, V>(&self, mut connection: Pin<&mut http1::Connection<TokioIo<S>, V>>)
     where
@@ -153,20 +189,20 @@ impl<A> Http<A> {
     }
 }
 
-/// The request lasts until its answer is sent or given up.
-fn until_sent(response: Response, paused: Paused) -> Response {
-    if response.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_ANSWER_BYTES) {
-        return response;
+/// An answer on its way: refused at once, given by the app, or given by it with what CORS adds.
+type Answering<F> =
+    Either<Ready<Result<Response, Infallible>>, Either<F, BoxFuture<'static, Result<Response, Infallible>>>>;
+
+/// The request as the app takes it, with the address that it came from.
+fn with_peer(request: hyper::Request<Incoming>, peer: Option<SocketAddr>) -> Request {
+    let mut request = request.map(Body::new);
+    if let Some(peer) = peer {
+        request.extensions_mut().insert(ConnectInfo(peer));
     }
-    response.map(|body| {
-        Body::new(body.map_err(move |error| {
-            let _paused = &paused;
-            error
-        }))
-    })
+    request
 }
 
-/// The request is over when this is dropped.
+/// The request lasts until its answer is sent or given up: it is over when this is dropped.
 struct Paused(Arc<Guest>);
 
 impl Drop for Paused {

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use axum::body::{Body, Bytes};
-use base::Problem;
 use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
+use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
 
@@ -15,6 +15,7 @@ use super::lines::{Line, Lines};
 use super::room::Share;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
+use crate::figures::Caller;
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
 const SLICES_IN_FLIGHT_MAX: usize = 8;
@@ -30,14 +31,15 @@ const SLICE_HELD_BYTES_MAX: usize =
 const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
 
 /// Takes the whole body.
-pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refused> {
-    let mut run = Run { shared, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
+pub(super) async fn take(shared: &Shared, caller: &Caller, mut body: Body) -> Result<Tally, Refused> {
+    let mut run =
+        Run { shared, caller, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
     let mut lines = Lines::default();
     loop {
         let piece = tokio::select! {
             biased;
             piece = body::next(&mut body) => piece?,
-            // The sender pauses: what has come so far does not wait for it.
+            // The caller pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
                 run.hand_in().await?;
                 continue;
@@ -57,6 +59,7 @@ pub(super) async fn take(shared: &Shared, mut body: Body) -> Result<Tally, Refus
 
 struct Run<'a> {
     shared: &'a Shared,
+    caller: &'a Caller,
     open: Open,
     in_flight: VecDeque<InFlight<'a>>,
     tally: Tally,
@@ -119,8 +122,9 @@ impl Run<'_> {
         let outcome = pending.durable().await?;
         let reports = &self.shared.figures.reports;
         for rejection in outcome.rejected {
-            let line = slice.lines[rejection.index as usize];
-            reports.refused(&rejection.problem, format_args!("line {line}"));
+            let (line, device) = &slice.lines[rejection.index as usize];
+            let line = *line;
+            reports.refused_of(self.caller, device.as_ref(), &rejection.problem, format_args!("line {line}"));
             self.tally.reject(line, rejection.problem);
         }
         reports.accepted(outcome.accepted.into());
@@ -143,8 +147,8 @@ impl Run<'_> {
 #[derive(Default)]
 struct Open {
     slice: Slice,
-    /// The number of each line.
-    lines: Vec<u64>,
+    /// The number of each line, and the device that it names.
+    lines: Vec<(u64, Option<DeviceId>)>,
     bytes: usize,
     share: Option<Share>,
 }
@@ -156,11 +160,12 @@ impl Open {
             Line::TooLong(beginning) => (beginning, Err(line_too_long())),
         };
         let received = Received { payload, topic: None };
+        let device = decoded.as_ref().ok().map(|report| report.device.clone());
         match decoded {
             Ok(report) => self.slice.push(report, received),
             Err(problem) => self.slice.push_refused(problem, received),
         }
-        self.lines.push(number);
+        self.lines.push((number, device));
         self.bytes += payload.len();
     }
 
@@ -182,7 +187,7 @@ struct InFlight<'a> {
     shared: &'a Shared,
     /// `None` once it is awaited.
     pending: Option<Pending>,
-    lines: Vec<u64>,
+    lines: Vec<(u64, Option<DeviceId>)>,
     _share: Option<Share>,
 }
 

@@ -94,6 +94,7 @@ pub struct Guest {
     number: u64,
     seat: Arc<Seat>,
     place: Option<Place>,
+    peer: Option<SocketAddr>,
 }
 
 /// Whether an address has more than its share, and whether the newcomer's has less.
@@ -165,7 +166,7 @@ impl Crowd {
         let number = table.entered;
         *table.by_source.entry(Source::of(peer)).or_default() += 1;
         table.seats.insert(number, Arc::clone(&seat));
-        Guest { crowd: Arc::clone(self), number, seat, place: Some(place) }
+        Guest { crowd: Arc::clone(self), number, seat, place: Some(place), peer: None }
     }
 
     /// Asks those who move least to leave for a newcomer: how many. An address that has more than

@@ -4,9 +4,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::log_quota::LogQuota;
+use base::LogLimit;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
@@ -16,7 +16,7 @@ pub(crate) struct Patience {
     /// What is listened for, for the log.
     whose: &'static str,
     wait: Duration,
-    log: LogQuota,
+    log: LogLimit<()>,
 }
 
 impl Patience {
@@ -24,7 +24,7 @@ impl Patience {
     const LONGEST: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(whose: &'static str) -> Self {
-        Self { whose, wait: Self::FIRST, log: LogQuota::new(1) }
+        Self { whose, wait: Self::FIRST, log: LogLimit::default() }
     }
 
     /// The next connection, or `None` after waiting for as long as what went wrong asks for.
@@ -47,7 +47,7 @@ impl Patience {
         if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             return Duration::ZERO;
         }
-        if let Some(left_out) = self.log.take() {
+        if let Some(left_out) = self.log.take((), Instant::now()) {
             let whose = self.whose;
             tracing::warn!(%error, left_out, "cannot accept {whose} connections; is the limit of open files too low?");
         }

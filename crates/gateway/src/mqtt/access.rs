@@ -12,7 +12,7 @@ use super::logins::{KnownAs, Login};
 use crate::decode::{SENSORS, quoted};
 
 /// The code of a publish that its login may not make; MQTT 5 has its own reason code for it.
-pub(super) const NOT_ALLOWED: &str = "not_allowed";
+pub(crate) const NOT_ALLOWED: &str = "not_allowed";
 
 /// The rights of one connection.
 #[derive(Clone, Debug)]

@@ -1,7 +1,10 @@
 //! What `/metrics` shows of the listener: `fieldpost_mqtt_*`.
 
 use base::WayIn;
-use base::log_quota::LogQuota;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use base::LogLimit;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -34,8 +37,8 @@ pub(super) struct Figures {
     pub(super) sessions_not_kept: Counter,
     pub(super) wills: ByWord,
     pub(super) label_lookups: Counter,
-    pub(super) refused_logins: LogQuota,
-    pub(super) full_logins: LogQuota,
+    pub(super) refused_logins: LogLimit<(Option<IpAddr>, &'static str)>,
+    pub(super) full_logins: LogLimit<Arc<str>>,
     pub(super) acks: Counter,
     pub(super) received_bytes: Counter,
     pub(super) sent_bytes: Counter,
@@ -65,8 +68,8 @@ impl Default for Figures {
             sessions_not_kept: Counter::default(),
             wills: ByWord::new("result"),
             label_lookups: Counter::default(),
-            refused_logins: LogQuota::of_refusals(),
-            full_logins: LogQuota::new(1),
+            refused_logins: LogLimit::default(),
+            full_logins: LogLimit::default(),
             acks: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),

@@ -95,7 +95,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &known_as, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
-    if another_leaves && let Some(left_out) = shared.figures.full_logins.take() {
+    if another_leaves && let Some(left_out) = shared.figures.full_logins.take(known_as.username.as_str().into(), Instant::now()) {
         let (username, client) = (beginning(&known_as.username), beginning(&hello.client_id));
         let peer = peer.map(tracing::field::display);
         tracing::warn!(
@@ -135,7 +135,8 @@ fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Ar
         None => Err(Reason::NotAuthorized),
     };
     found.inspect_err(|reason| {
-        let Some(left_out) = shared.figures.refused_logins.take() else { return };
+        let key = (peer.map(|peer| address::sender(peer.ip())), label(*reason));
+        let Some(left_out) = shared.figures.refused_logins.take(key, Instant::now()) else { return };
         let username = hello.credentials.as_ref().map_or("", |credentials| credentials.username.as_str());
         tracing::warn!(
             way = "mqtt",

@@ -3,7 +3,9 @@
 mod amqp_broker;
 mod amqp_messages;
 mod held_store;
+mod http_pages;
 mod http_reports;
+mod http_slow_readers;
 mod mqtt_clients;
 mod mqtt_endings;
 mod mqtt_logins;

@@ -34,7 +34,8 @@ async fn rig_with(limits: Limits) -> Rig {
 async fn relabel(rig: &Rig, device: &str, site: &str) {
     let device = base::DeviceId::new(device).expect("an id");
     let labels = engine::Patch::Set(vec![(LABEL.0.to_owned(), Some(site.to_owned()))]);
-    rig.engine.patch_device(device, DevicePatch { labels, ..DevicePatch::default() }).await.expect("known");
+    let patch = DevicePatch { labels, ..DevicePatch::default() };
+    rig.engine.patch_device(device, patch, engine::OnlyIf::default()).await.expect("known");
 }
 
 fn login(version: Version, username: &str) -> Connect<'_> {

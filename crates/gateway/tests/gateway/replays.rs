@@ -16,9 +16,13 @@ use crate::rig::Rig;
 
 /// Hands in something that is refused, whatever it says, and finds it in the quarantine.
 async fn refused(rig: &Rig, topic: Option<&str>, payload: &str) -> Quarantined {
+    refused_with(rig, topic, payload, base::Problem::unreadable("on purpose")).await
+}
+
+async fn refused_with(rig: &Rig, topic: Option<&str>, payload: &str, problem: base::Problem) -> Quarantined {
     let mut slice = Slice::new();
     let received = Received { payload: payload.as_bytes(), topic };
-    slice.push_refused(base::Problem::unreadable("on purpose"), received);
+    slice.push_refused(problem, received);
     let pending = rig.engine.intake(WayIn::Mqtt).submit(slice).await.expect("accepting");
     pending.durable().await.expect("durable");
     loop {
@@ -87,6 +91,18 @@ async fn what_is_still_wrong_stays_in_the_quarantine() {
         assert_eq!(found, Some(kept), "{payload}: as it was");
     }
     assert_eq!(quarantine(&rig).len(), 5, "each of them once");
+}
+
+/// Nothing that is put right later makes it the device's own report.
+#[tokio::test]
+async fn what_its_sender_might_not_report_is_never_taken() {
+    let rig = Rig::start().await;
+    let problem = base::Problem::not_allowed("not_allowed", "on purpose");
+    let kept = refused_with(&rig, Some("dev/lock/0xA/state"), "1", problem).await;
+    let (status, told) = replay(&rig, &kept.id.to_text(QUARANTINE_ID_PREFIX)).await;
+    assert_eq!((status, &told["code"]), (422, &"not_allowed".into()), "{told}");
+    assert_eq!(quarantine(&rig), [kept]);
+    assert!(rig.readings("0xA").is_empty() && rig.last_seen("0xA").is_none());
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ impl Running {
 
     async fn enable(&self, enabled: bool) {
         let patch = ClientPatch { enabled: Patch::Set(enabled), ..ClientPatch::default() };
-        self.engine.patch_client(acme(), patch).await.expect("changed");
+        self.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
     }
 
     /// Stops the sender, then the engine, so that all that was told is written.
@@ -321,7 +321,7 @@ async fn a_changed_url_is_used_at_the_next_attempt() {
     running.report(&lock, 1.0).await;
     let first = old.request().await;
     let patch = ClientPatch { url: Patch::Set(new.url()), ..ClientPatch::default() };
-    running.engine.patch_client(acme(), patch).await.expect("changed");
+    running.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
     old.gate.add_permits(1);
     assert_eq!(id_of(&new.request().await), id_of(&first));
     running.stop().await;

@@ -2,8 +2,10 @@
 //!
 //! There are no routes there, so whoever speaks that protocol says what a call asks for.
 
+use std::net::SocketAddr;
+
 use axum::http::HeaderMap;
-use base::Problem;
+use base::{CallerName, Problem};
 
 use super::super::figures::Figures;
 use super::super::limits::UnderWay;
@@ -46,23 +48,43 @@ impl ApiState {
     /// # Errors
     /// 401 for nobody that is known, 429 for one who calls too often.
     pub async fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Problem> {
+        self.admit_from(headers, None).await
+    }
+
+    /// The same, of a caller at that address, who is named in the log if that is refused.
+    ///
+    /// # Errors
+    /// See [`ApiState::admit`].
+    pub async fn admit_from(
+        &self,
+        headers: &HeaderMap,
+        peer: Option<SocketAddr>,
+    ) -> Result<Admitted, Problem> {
+        let admitted = self.admitted(headers).await;
+        admitted.map_err(|(problem, name)| {
+            self.shared.change_log.refused_call(&problem, name.as_ref(), peer);
+            problem
+        })
+    }
+
+    async fn admitted(&self, headers: &HeaderMap) -> Result<Admitted, (Problem, Option<CallerName>)> {
         let Access::Guarded(guard) = &self.shared.access else { return Ok(Admitted(None)) };
         let known = match guard.recognise(headers) {
             Ok(known) => known,
             Err(NotRecognised::Unknown) if guard.guesses.wait().await.is_err() => {
                 guard.figures.unauthorized("too_many");
-                return Err(too_many_guesses());
+                return Err((too_many_guesses(), None));
             }
             Err(why) => {
                 let (reason, problem, _) = not_recognised(why);
                 guard.figures.unauthorized(reason);
-                return Err(problem);
+                return Err((problem, None));
             }
         };
         let caller = known.caller.clone();
         let under_way = known.limits.take().map_err(|beyond| {
             guard.figures.judged(caller.name(), "limited");
-            super::beyond(&caller, beyond)
+            (super::beyond(&caller, beyond), Some(caller.called()))
         })?;
         Ok(Admitted(Some(Known { caller, figures: guard.figures.clone(), _under_way: under_way })))
     }

@@ -25,6 +25,7 @@ use crate::machine::{Machine, Moment};
 use crate::runner::Outside;
 use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
 use crate::unsettled::FromStore;
+use crate::{Directory, OnlyIf};
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
@@ -147,7 +148,7 @@ impl Rig {
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<(), Problem> {
-        self.ask(|reply| Input::DeleteDevice { id: device(id), reply })
+        self.ask(|reply| Input::DeleteDevice { id: device(id), only_if: OnlyIf::default(), reply })
     }
 
     pub(super) fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
@@ -233,7 +234,8 @@ impl Rig {
     pub(super) fn label(&mut self, id: &str, key: &str, value: &str) {
         let labels = Patch::Set(vec![(key.to_owned(), Some(value.to_owned()))]);
         let patch = Box::new(DevicePatch { labels, ..DevicePatch::default() });
-        self.ask(|reply| Input::PatchDevice { id: device(id), patch, reply }).expect("changed");
+        let only_if = OnlyIf::default();
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
     }
 
     /// Registers a device of a kind.

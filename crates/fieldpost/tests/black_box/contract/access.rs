@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::contract::rig::{BINARY, PATIENCE};
+use crate::contract::rig::{BINARY, PATIENCE, Rig};
 use crate::wire::{self, Answer};
 
 /// Each token is called like its name.
@@ -212,6 +212,51 @@ async fn what_is_secret_is_neither_logged_nor_told() {
         assert!(!logged.contains(hidden) && !told.contains(hidden), "{hidden} is shown");
     }
     guarded.stop().await;
+}
+
+#[tokio::test]
+async fn without_tokens_a_foreign_page_may_do_nothing_and_the_log_says_what_is_open() {
+    let rig = Rig::start(&[("FIELDPOST_HTTP__HOSTS", "depot.example")]).await;
+    let address = rig.site.http.address().await;
+    let own = format!("http://{address}");
+    for (host, origin, status) in [
+        ("localhost", "", 201),
+        ("depot.example:8080", "", 201),
+        (&*address.to_string(), &*own, 201),
+        ("evil.example", "", 403),
+        ("localhost", "http://evil.example", 403),
+        ("localhost", "null", 403),
+    ] {
+        let origin = if origin.is_empty() { String::new() } else { format!("\nOrigin: {origin}") };
+        let head = format!("POST /v1/clients HTTP/1.1\nHost: {host}{origin}");
+        let answer = wire::send(address, &head, br#"{"name":"n","url":"https://a.example/"}"#).await;
+        assert_eq!(answer.status, status, "{head}: {answer:?}");
+        assert!(status == 201 || answer.text("code") == "foreign_origin", "{answer:?}");
+    }
+    let log = fs::read_to_string(rig.site.log_path()).expect("a log");
+    let warnings = log.lines().filter(|line| line.contains("there are no [[auth.tokens]]"));
+    assert_eq!(warnings.filter(|line| line.contains("WARN")).count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn with_tokens_a_listed_origin_may_call() {
+    let guarded = Guarded::start("http.origins = [\"https://console.example\"]").await;
+    let address = guarded.site.http.address().await;
+    let origin = ("Origin", "https://console.example");
+    let asked = [
+        origin,
+        ("Access-Control-Request-Method", "PATCH"),
+        ("Access-Control-Request-Headers", "authorization"),
+    ];
+    let preflight = wire::ask(address, "OPTIONS", "/v1/devices/d1", &asked, b"").await;
+    assert_eq!((preflight.status, &*preflight.headers["access-control-allow-origin"]), (200, origin.1));
+    assert_eq!(preflight.headers["access-control-allow-headers"], "authorization");
+    let read =
+        wire::ask(address, "GET", "/v1/devices", &[origin, ("Authorization", "Bearer read")], b"").await;
+    assert_eq!((read.status, &*read.headers["access-control-allow-origin"]), (200, origin.1));
+    let other = [("Origin", "https://evil.example"), ("Authorization", "Bearer read")];
+    let read = wire::ask(address, "GET", "/v1/devices", &other, b"").await;
+    assert!(!read.headers.contains_key("access-control-allow-origin"), "{read:?}");
 }
 
 #[tokio::test]

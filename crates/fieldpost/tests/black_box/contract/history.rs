@@ -1,8 +1,10 @@
 //! Lists and feeds: nothing missed, nothing twice, also across a restart.
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use crate::contract::rig::{Rig, each};
+use crate::contract::rig::{PATIENCE, Rig, each};
+use crate::wire;
 
 const DEVICES: usize = 20;
 /// Reports that carry a `ts` of long ago are still there.
@@ -166,4 +168,24 @@ async fn feeds_are_narrowed_by_label_and_by_client_for_few_devices_and_for_many(
         ids.dedup();
         assert_eq!((items.len(), ids.len()), (found, found), "{path}");
     }
+}
+
+/// SIGTERM does not wait for callers that wait.
+#[tokio::test]
+async fn a_caller_that_follows_a_feed_is_answered_when_the_server_stops() {
+    let rig = Rig::start(&[]).await;
+    let address = rig.site.http.address().await;
+    let path = "/v1/events?order=asc&wait=60s";
+    let waiting = tokio::spawn(async move { wire::ask(address, "GET", path, &[], b"").await });
+    let figure = "fieldpost_engine_followers 1\n";
+    let follows = async { while !rig.json("GET", "/metrics", "").await.body.contains(figure) {} };
+    timeout(PATIENCE, follows).await.expect("it waits");
+    assert!(rig.stop().await.success());
+    let answer = waiting.await.expect("answered");
+    assert_eq!(
+        (answer.status, answer.json()["items"].as_array().map(Vec::len)),
+        (200, Some(0)),
+        "{answer:?}"
+    );
+    assert!(!answer.text("tail_cursor").is_empty());
 }

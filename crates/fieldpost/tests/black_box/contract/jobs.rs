@@ -235,7 +235,7 @@ async fn waiting(rig: &Rig) -> TcpStream {
     let mut stream = TcpStream::connect(rig.site.http.address().await).await.expect("it listens");
     let body = r#"{"wait":"5m"}"#;
     let head = format!(
-        "POST {Q}/consume HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "POST {Q}/consume HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes()).await.expect("it reads");

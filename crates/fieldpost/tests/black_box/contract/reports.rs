@@ -1,9 +1,12 @@
 //! Reports over HTTP: what is taken, what is refused and how it is said.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
 use crate::contract::history::FOR_YEARS;
 use crate::contract::rig::{Rig, each};
+use crate::wire;
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
@@ -139,4 +142,24 @@ async fn an_unknown_device_is_registered_where_the_settings_say_so() {
     assert_eq!((refused.status, refused.text("code").as_str()), (422, "value_not_allowed"));
     let devices = rig.items("/v1/devices").await;
     assert_eq!((each(&devices, "id"), each(&devices, "kind")), (vec![json!("new1")], vec![json!("lock")]));
+}
+
+/// Of a body that ends too soon, what came before its end is taken.
+#[tokio::test]
+async fn lines_may_come_as_gzip() {
+    let rig = rig().await;
+    let lines: String =
+        (0..5_000).map(|n| format!("{{\"device_id\":\"0xA\",\"data\":{}}}\n", n % 2)).collect();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(lines.as_bytes()).expect("a Vec takes every write");
+    let body = encoder.finish().expect("a Vec takes every write");
+    let headers = |coding| [("Content-Type", NDJSON), ("Content-Encoding", coding)];
+    let address = rig.site.http.address().await;
+    let answer = wire::ask(address, "POST", "/v1/reports", &headers("gzip"), &body).await.json();
+    assert_eq!((&answer["accepted"], &answer["rejected_count"]), (&json!(5_000), &json!(0)), "{answer}");
+    let cut = wire::ask(address, "POST", "/v1/reports", &headers("gzip"), &body[..body.len() - 4]).await;
+    assert_eq!((cut.status, cut.text("code").as_str()), (400, "unreadable"), "{cut:?}");
+    let other = wire::ask(address, "POST", "/v1/reports", &headers("br"), &body).await;
+    assert_eq!((other.status, other.text("code").as_str()), (415, "unsupported_encoding"), "{other:?}");
+    assert_eq!(rig.items("/v1/quarantine").await.len(), 0);
 }

@@ -252,3 +252,19 @@ async fn tokens_of_the_rest_api_guard_the_admin_api() {
         assert_eq!(wire::send(rig.api, &head, b"").await.status, expect, "{namespace} {token}");
     }
 }
+
+/// Where the REST API is open to this machine, so is this one: not to the web pages that a browser here shows.
+#[tokio::test]
+async fn a_foreign_page_and_an_encoded_body_are_refused_on_both_listeners() {
+    let rig = Rig::start().await;
+    for (address, method, path) in
+        [(rig.admin, "POST", "/token/ns?description=x"), (rig.api, "PUT", "/api/ns/q?delay=0")]
+    {
+        for foreign in [("Origin", "http://evil.example"), ("Host", "evil.example")] {
+            let answer = wire::ask(address, method, path, &[foreign], b"x").await;
+            assert_eq!((answer.status, answer.text("code").as_str()), (403, "foreign_origin"), "{answer:?}");
+        }
+        let answer = wire::ask(address, method, path, &[("Content-Encoding", "gzip")], b"x").await;
+        assert_eq!((answer.status, answer.text("error").is_empty()), (415, false), "{answer:?}");
+    }
+}

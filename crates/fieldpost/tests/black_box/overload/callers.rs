@@ -7,7 +7,7 @@ use crate::overload::raw::{Answer, Http, report, request};
 use crate::overload::rig::{PATIENCE, Rig};
 
 const CONNECTIONS_MAX: usize = 300;
-const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Callers that hold their connections: more than there is room for.
 async fn slow_callers(rig: &Rig) -> Vec<Http> {
@@ -16,7 +16,7 @@ async fn slow_callers(rig: &Rig) -> Vec<Http> {
         let mut caller = Http::open(rig.http).await.expect("connected");
         // Whom there is no room for is told so, or gone already.
         let _refused = match number % 3 {
-            0 => caller.send(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nX-Slow: ").await,
+            0 => caller.send(b"POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await,
             1 => caller.ask(HEALTH).await.map(drop),
             _ => Ok(()),
         };
@@ -66,7 +66,8 @@ async fn a_full_server_says_so_and_is_alive() {
     let rig = Rig::start(&[("FIELDPOST_HTTP__CONNECTIONS_MAX", "1")]).await;
     // A request that has begun is left in peace for long.
     let mut holder = Http::open(rig.http).await.expect("connected");
-    let begun = b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 30\r\n\r\n";
+    let begun =
+        b"POST /v1/reports HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 30\r\n\r\n";
     assert_eq!(holder.ask(begun).await.expect("asked for its body").status, 100);
     let other = async |request: &[u8]| {
         let mut caller = Http::open(rig.http).await.expect("connected");

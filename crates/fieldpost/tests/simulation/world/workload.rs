@@ -6,7 +6,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, hash};
 use engine::effect::Reply;
 use engine::input::{Input, LinkedClient};
 use engine::registry::RegistryInput;
-use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, Patch};
+use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, OnlyIf, Patch};
 use fleet::Made;
 
 use super::World;
@@ -144,7 +144,12 @@ impl World {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: patch {id}"));
         let partition = self.partition_of(&id);
-        let input = Input::PatchDevice { id: id.clone(), patch: Box::new(patch.clone()), reply };
+        let input = Input::PatchDevice {
+            id: id.clone(),
+            patch: Box::new(patch.clone()),
+            only_if: OnlyIf::default(),
+            reply,
+        };
         if self.hand_in(partition, input, Meant::Patch { call, id, patch }) {
             self.await_answer(call, Waiting::Device(receiver), vec![partition], Then::Nothing);
         }
@@ -172,7 +177,7 @@ impl World {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: delete {id}"));
         let partition = self.partition_of(&id);
-        let input = Input::DeleteDevice { id: id.clone(), reply };
+        let input = Input::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
         if self.hand_in(partition, input, Meant::Delete { call, id: id.clone() }) {
             self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Cut(id, None));
         }
@@ -266,7 +271,12 @@ impl World {
     fn patch(&mut self, id: ClientId, patch: ClientPatch) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: patch {id}: {patch:?}"));
-        let input = RegistryInput::Patch { id: id.clone(), patch: Box::new(patch.clone()), reply };
+        let input = RegistryInput::Patch {
+            id: id.clone(),
+            patch: Box::new(patch.clone()),
+            only_if: OnlyIf::default(),
+            reply,
+        };
         let meant = MeantClient::Patch { call, id, patch };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
     }
@@ -297,7 +307,7 @@ impl World {
     fn delete(&mut self, id: ClientId) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: delete {id}"));
-        let input = RegistryInput::Delete { id: id.clone(), reply };
+        let input = RegistryInput::Delete { id: id.clone(), only_if: OnlyIf::default(), reply };
         let meant = MeantClient::Delete { call, id };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Gone);
     }

@@ -76,7 +76,7 @@ impl Caller {
 fn request(path: &str, more: &str, body: &Value) -> String {
     let body = body.to_string();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\n{more}Content-Length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{more}Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
 }

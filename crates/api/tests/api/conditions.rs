@@ -1,0 +1,158 @@
+//! What requests say beside what they ask for: versions that they know, methods that only ask, and what they accept.
+
+use std::io::Read;
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use flate2::read::GzDecoder;
+use http_body_util::BodyExt;
+use serde_json::Value as Json;
+
+use crate::rig::{Answer, Server, check_form};
+
+async fn with(server: &Server, call: &str, header: (&str, &str), body: &str) -> Answer {
+    let (method, path) = call.split_once(' ').expect("a method and a path");
+    let request = Request::builder().method(method).uri(path).header(header.0, header.1);
+    let answer = server.send(request.body(Body::from(body.to_owned())).expect("a request")).await;
+    check_form(call, &answer);
+    answer
+}
+
+async fn tag(server: &Server, path: &str) -> String {
+    server.call(&format!("GET {path}"), "").await.header("etag").expect("a tag").to_owned()
+}
+
+#[tokio::test]
+async fn an_object_is_changed_only_as_its_caller_knows_it() {
+    let server = Server::start().await;
+    server.add_device("a").await;
+    server.add_client("c").await;
+    for (path, first, second) in [
+        ("/v1/devices/a", r#"{"address":"here"}"#, r#"{"address":"there"}"#),
+        ("/v1/clients/c", r#"{"name":"one"}"#, r#"{"name":"two"}"#),
+    ] {
+        let (patch, delete) = (format!("PATCH {path}"), format!("DELETE {path}"));
+        let known = tag(&server, path).await;
+        let changed = with(&server, &patch, ("if-match", &known), first).await;
+        assert_eq!(changed.status, 200, "{path}");
+        let new = changed.header("etag").expect("a tag").to_owned();
+        assert!(new != known && new == tag(&server, path).await, "{path}");
+        for stale in [&*known, "\"nonsense\"", "W/\"0000000000000000\"", ""] {
+            for (call, body) in [(&patch, second), (&delete, "")] {
+                let refused = with(&server, call, ("if-match", stale), body).await;
+                let told = (refused.status, refused.json()["code"].clone());
+                assert_eq!(told, (412, "precondition_failed".into()), "{call} {stale}");
+            }
+        }
+        assert_eq!(tag(&server, path).await, new, "{path}: nothing was changed");
+        let either = format!("{known}, {new}");
+        assert_eq!(with(&server, &patch, ("if-match", &either), second).await.status, 200, "{path}");
+        assert_eq!(with(&server, &patch, ("if-match", "*"), first).await.status, 200, "{path}");
+        let last = tag(&server, path).await;
+        assert_eq!(last, new, "{path}: the same again has the same tag");
+        assert_eq!(with(&server, &delete, ("if-match", &last), "").await.status, 204, "{path}");
+        assert_eq!(with(&server, &delete, ("if-match", "*"), "").await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_report_does_not_move_the_tag_of_its_device() {
+    let server = Server::start().await;
+    server.add_device("a").await;
+    let before = tag(&server, "/v1/devices/a").await;
+    server.report("a", 1).await;
+    assert_eq!(tag(&server, "/v1/devices/a").await, before);
+}
+
+#[tokio::test]
+async fn every_path_says_what_it_takes_and_has_head_beside_get() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    for (path, calls) in document["paths"].as_object().expect("paths") {
+        if path.starts_with("/v1/reports") || path.ends_with("/replay") {
+            continue;
+        }
+        let filled = path.replace(['{', '}'], "");
+        let told = server.call(&format!("OPTIONS {filled}"), "").await;
+        let allow = told.header("allow").unwrap_or_default().to_owned();
+        assert_eq!((told.status, &*told.text), (204, ""), "{path}");
+        for method in calls.as_object().expect("calls").keys() {
+            assert!(allow.split(',').any(|allowed| allowed == method.to_uppercase()), "{path}: {allow}");
+        }
+        if calls["get"].is_object() && !path.contains("backup") {
+            let [get, head] = ["GET", "HEAD"].map(|method| format!("{method} {filled}"));
+            let (get, head) = (server.call(&get, "").await, server.call(&head, "").await);
+            assert_eq!((head.status, &*head.text), (get.status, ""), "HEAD {path}");
+            assert_eq!(head.header("content-type"), get.header("content-type"), "HEAD {path}");
+        }
+    }
+}
+
+async fn plain(response: Response) -> String {
+    let is_gzip = response.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+    assert!(is_gzip && response.headers().get_all("vary").iter().any(|name| name == "accept-encoding"));
+    let bytes = response.into_body().collect().await.expect("a whole body").to_bytes();
+    let mut text = String::new();
+    GzDecoder::new(&bytes[..]).read_to_string(&mut text).expect("gzip of text");
+    text
+}
+
+#[tokio::test]
+async fn lists_and_exports_come_as_gzip_for_whom_takes_it() {
+    let server = Server::start().await;
+    for n in 0..1_500 {
+        server.add_device(&format!("d{n:04}")).await;
+    }
+    for (accept, path) in [
+        ("application/json", "/v1/devices?limit=1000"),
+        ("application/x-ndjson", "/v1/devices"),
+        ("text/csv", "/v1/devices"),
+    ] {
+        let request = |coding: &str| {
+            let request = Request::get(path).header("accept", accept).header("accept-encoding", coding);
+            request.body(Body::empty()).expect("a request")
+        };
+        let expect = server.send(request("gzip;q=0")).await;
+        assert_eq!(expect.header("content-encoding"), None);
+        let smaller = server.answer(request("br, gzip")).await;
+        let size = axum::body::HttpBody::size_hint(smaller.body()).exact();
+        assert!(size.is_none_or(|bytes| bytes < expect.text.len() as u64 / 5), "{accept}: {size:?}");
+        assert!(plain(smaller).await == expect.text, "{accept}");
+    }
+    let request = Request::get("/v1/devices?limit=1").header("accept-encoding", "gzip").body(Body::empty());
+    let small = server.send(request.expect("a request")).await;
+    assert_eq!((small.header("content-encoding"), small.header("vary")), (None, Some("accept-encoding")));
+}
+
+/// The document tells receivers what they get, as `docs/api.md` shows it.
+#[tokio::test]
+async fn webhooks_are_described() {
+    let server = Server::start().await;
+    let webhooks = &server.get("/openapi.json").await["webhooks"];
+    let body = |name: &str| {
+        webhooks[name]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"].clone()
+    };
+    let page = std::fs::read_to_string("../../docs/api.md").expect("the page");
+    let (_, example) = page.split_once("{\"type\": \"device.changed\"").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let example: Json =
+        serde_json::from_str(&format!("{{\"type\": \"device.changed\"{example}")).expect("JSON");
+    for (shown, described) in
+        [(&example, body("device")), (&example["data"], body("device")["data"]["properties"].clone())]
+    {
+        let names = |object: &Json| object.as_object().expect("members").keys().cloned().collect::<Vec<_>>();
+        let (mut shown, mut described) = (names(shown), names(&described));
+        shown.sort();
+        described.sort();
+        assert_eq!(shown, described);
+    }
+    assert_eq!(body("client.test")["type"]["enum"], serde_json::json!(["client.test"]));
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        let parameters = webhooks["device"]["post"]["parameters"].as_array().expect("headers");
+        assert!(
+            parameters.iter().any(|parameter| parameter["name"] == name && parameter["in"] == "header"),
+            "{name}"
+        );
+    }
+}

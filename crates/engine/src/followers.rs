@@ -1,0 +1,287 @@
+//! Followers: who waits at the end of a feed, and is told when a batch that may have something for them is durable.
+//!
+//! A partition that commits does not know what a feed shows, so a follower names what it waits for roughly, and looks again when it is
+//! told. While nobody follows, a batch costs one look at a counter.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use base::{PartitionId, Problem, Timestamp};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use records::{Batch, DeviceSlot, Op};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use crate::Engine;
+
+/// Followers at the same time. Each batch with something for any of them looks at all.
+const FOLLOWERS_MAX: usize = 1_024;
+/// A feed ends before what is still being written elsewhere; how often it is looked whether that is done.
+const SHOWN_AFTER: Duration = Duration::from_millis(2);
+
+/// What a follower waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Of which feed.
+    pub feed: FollowedFeed,
+    /// Of one device only.
+    pub device: Option<(PartitionId, DeviceSlot)>,
+}
+
+/// A feed that can be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowedFeed {
+    /// Events.
+    Events,
+    /// Notifications that are made.
+    Deliveries,
+    /// Notifications that are made, or come to stand elsewhere.
+    DeliveriesByStatus,
+    /// Readings.
+    Readings,
+    /// Refused reports.
+    Quarantine,
+}
+
+/// The feeds that a batch adds to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Feeds(u8);
+
+impl Feeds {
+    const EVENTS: Self = Self(1);
+    const DELIVERIES: Self = Self(1 << 1);
+    const PROGRESS: Self = Self(1 << 2);
+    const READINGS: Self = Self(1 << 3);
+    const QUARANTINE: Self = Self(1 << 4);
+
+    fn of(feed: FollowedFeed) -> Self {
+        match feed {
+            FollowedFeed::Events => Self::EVENTS,
+            FollowedFeed::Deliveries => Self::DELIVERIES,
+            FollowedFeed::DeliveriesByStatus => Self(Self::DELIVERIES.0 | Self::PROGRESS.0),
+            FollowedFeed::Readings => Self::READINGS,
+            FollowedFeed::Quarantine => Self::QUARANTINE,
+        }
+    }
+
+    fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// What a batch has for followers.
+#[derive(Debug)]
+pub(crate) struct News {
+    partition: PartitionId,
+    stamp: Timestamp,
+    feeds: Feeds,
+    /// In order. A delivery that comes to stand elsewhere does not say whose it is.
+    slots: Vec<DeviceSlot>,
+}
+
+impl News {
+    fn of(partition: PartitionId, batch: &Batch) -> Self {
+        let mut news =
+            Self { partition, stamp: batch.head.stamp, feeds: Feeds::default(), slots: Vec::new() };
+        for op in &batch.ops {
+            let (feeds, slot) = match op {
+                Op::Sign(sign) if sign.reading.is_some() => (Feeds::READINGS, Some(sign.slot)),
+                Op::PutEvent(event) => (Feeds::EVENTS, Some(event.slot)),
+                Op::PutDelivery(delivery) => (Feeds::DELIVERIES, Some(delivery.slot)),
+                Op::PutProgress(..) => (Feeds::PROGRESS, None),
+                Op::PutQuarantined(_) => (Feeds::QUARANTINE, None),
+                _ => continue,
+            };
+            news.feeds.0 |= feeds.0;
+            news.slots.extend(slot);
+        }
+        news.slots.sort_unstable();
+        news.slots.dedup();
+        news
+    }
+
+    fn concerns(&self, followed: Followed) -> bool {
+        let feeds = Feeds::of(followed.feed);
+        let is_of = |(partition, slot)| {
+            let by_progress = feeds.meets(Feeds::PROGRESS) && self.feeds.meets(Feeds::PROGRESS);
+            partition == self.partition && (by_progress || self.slots.binary_search(&slot).is_ok())
+        };
+        self.feeds.meets(feeds) && followed.device.is_none_or(is_of)
+    }
+}
+
+/// All who follow.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    count: AtomicUsize,
+    table: Mutex<Table>,
+    gauge: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    followers: HashMap<u64, (Followed, Arc<Ear>)>,
+    came: u64,
+}
+
+/// Where a follower is told.
+#[derive(Debug)]
+struct Ear {
+    notify: Notify,
+    /// The latest stamp among what it was told of.
+    stamp: AtomicI64,
+}
+
+impl Ear {
+    fn tell(&self, stamp: Timestamp) {
+        self.stamp.fetch_max(stamp.0, Ordering::Relaxed);
+        self.notify.notify_one();
+    }
+}
+
+impl Followers {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help = "Callers that wait at the end of a feed";
+        registry.register("fieldpost_engine_followers", help, self.gauge.clone());
+    }
+
+    /// What a batch will have for followers; `None` while there are none, when nobody looks.
+    pub(crate) fn news(&self, partition: PartitionId, batch: &Batch) -> Option<News> {
+        (self.count.load(Ordering::SeqCst) > 0).then(|| News::of(partition, batch))
+    }
+
+    /// A batch with that stamp is durable. Of one that nobody looked at, anybody may find something in it.
+    pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
+        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(|news| news.feeds == Feeds::default()) {
+            return;
+        }
+        let table = self.table();
+        for (followed, ear) in table.followers.values() {
+            if news.is_none_or(|news| news.concerns(*followed)) {
+                ear.tell(news.map_or(stamp, |news| news.stamp));
+            }
+        }
+    }
+
+    /// What is durable is not known in detail: everybody looks again.
+    pub(crate) fn tell_all(&self, stamp: Timestamp) {
+        self.tell(stamp, None);
+    }
+
+    fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {
+        let mut table = self.table();
+        if table.followers.len() >= FOLLOWERS_MAX {
+            return None;
+        }
+        table.came += 1;
+        let number = table.came;
+        let ear = Arc::new(Ear { notify: Notify::new(), stamp: AtomicI64::new(i64::MIN) });
+        table.followers.insert(number, (followed, Arc::clone(&ear)));
+        self.note(&table);
+        Some((number, ear))
+    }
+
+    fn remove(&self, number: u64) {
+        let mut table = self.table();
+        table.followers.remove(&number);
+        self.note(&table);
+    }
+
+    fn note(&self, table: &Table) {
+        self.count.store(table.followers.len(), Ordering::SeqCst);
+        self.gauge.set(table.followers.len() as i64);
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who follows, as long as this lives. What became durable before it was made is told at first, whatever it is.
+#[derive(Debug)]
+pub struct Follower {
+    engine: Engine,
+    number: u64,
+    ear: Arc<Ear>,
+}
+
+impl Follower {
+    /// Resolves when the feed may show something that it did not show before.
+    pub async fn news(&self) {
+        self.ear.notify.notified().await;
+        // Feeds end before what other partitions are still writing: a moment later this is shown.
+        let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
+        while self.engine.feed_horizon() <= stamp {
+            sleep(SHOWN_AFTER).await;
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.engine.followers().remove(self.number);
+    }
+}
+
+impl Engine {
+    /// Follows a feed from here on.
+    ///
+    /// # Errors
+    /// 503 `too_many_waiting`.
+    pub fn follow(&self, followed: Followed) -> Result<Follower, Problem> {
+        let Some((number, ear)) = self.followers().add(followed) else {
+            let detail =
+                format!("{FOLLOWERS_MAX} callers wait at the ends of feeds already; ask without wait");
+            return Err(Problem::new(503, "too_many_waiting", detail));
+        };
+        // What is durable already may not be shown yet.
+        ear.tell(self.latest_stamp());
+        Ok(Follower { engine: self.clone(), number, ear })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(feeds: Feeds, slots: &[u32]) -> News {
+        let slots = slots.iter().copied().map(DeviceSlot).collect();
+        News { partition: PartitionId(1), stamp: Timestamp(5), feeds, slots }
+    }
+
+    #[test]
+    fn a_batch_concerns_who_waits_for_what_is_in_it() {
+        let followed = |feed, device: Option<(u16, u32)>| Followed {
+            feed,
+            device: device.map(|(partition, slot)| (PartitionId(partition), DeviceSlot(slot))),
+        };
+        for (feed, device, news, expect) in [
+            (FollowedFeed::Events, None, news(Feeds::EVENTS, &[7]), true),
+            (FollowedFeed::Events, Some((1, 7)), news(Feeds::EVENTS, &[3, 7]), true),
+            (FollowedFeed::Events, Some((1, 8)), news(Feeds::EVENTS, &[3, 7]), false),
+            (FollowedFeed::Events, Some((2, 7)), news(Feeds::EVENTS, &[7]), false),
+            (FollowedFeed::Events, None, news(Feeds::DELIVERIES, &[7]), false),
+            (FollowedFeed::Deliveries, None, news(Feeds::PROGRESS, &[]), false),
+            (FollowedFeed::DeliveriesByStatus, None, news(Feeds::PROGRESS, &[]), true),
+            (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(Feeds::PROGRESS, &[]), true),
+            (FollowedFeed::Readings, Some((1, 7)), news(Feeds::READINGS, &[7]), true),
+            (FollowedFeed::Quarantine, None, news(Feeds::QUARANTINE, &[]), true),
+        ] {
+            assert_eq!(news.concerns(followed(feed, device)), expect, "{feed:?} {device:?} {news:?}");
+        }
+    }
+
+    #[test]
+    fn there_are_so_many_followers_at_most() {
+        let followers = Followers::default();
+        let followed = Followed { feed: FollowedFeed::Events, device: None };
+        let numbers: Vec<_> = (0..FOLLOWERS_MAX).filter_map(|_| followers.add(followed)).collect();
+        assert_eq!((numbers.len(), followers.gauge.get()), (FOLLOWERS_MAX, FOLLOWERS_MAX as i64));
+        assert!(followers.add(followed).is_none());
+        numbers.iter().for_each(|(number, _)| followers.remove(*number));
+        assert_eq!((followers.gauge.get(), followers.count.load(Ordering::SeqCst)), (0, 0));
+    }
+}

@@ -1,0 +1,84 @@
+//! Versions of what is registered: whoever read an object can have it changed only if nobody changed it meanwhile.
+//!
+//! A version is derived from what a caller sees of an object's registration, so nothing is stored for it, and it is the same after a
+//! restart. What devices report moves no version: otherwise one that is at work could never be changed so.
+
+use std::fmt::Write;
+
+use base::{Problem, hash};
+use records::{Client, DeviceProfile};
+
+/// The version of a registered object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// Of a device's registration.
+    #[must_use]
+    pub fn of_device(profile: &DeviceProfile) -> Self {
+        let DeviceProfile { id, incarnation, kind, address, labels, report_interval_ms, .. } = profile;
+        Self::of(format_args!(
+            "device {id} {incarnation:?} {kind} {address:?} {labels:?} {report_interval_ms:?}"
+        ))
+    }
+
+    /// Of a client's registration.
+    #[must_use]
+    pub fn of_client(client: &Client) -> Self {
+        let Client { id, incarnation, name, url, enabled, .. } = client;
+        Self::of(format_args!("client {id} {incarnation:?} {name:?} {url:?} {enabled}"))
+    }
+
+    fn of(text: std::fmt::Arguments<'_>) -> Self {
+        let mut written = String::new();
+        written.write_fmt(text).expect("a String takes every write");
+        Self(hash::derived(0, written.as_bytes()))
+    }
+}
+
+/// On which versions something is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnlyIf(Option<Vec<Version>>);
+
+impl OnlyIf {
+    /// On each of these.
+    #[must_use]
+    pub fn one_of(versions: Vec<Version>) -> Self {
+        Self(Some(versions))
+    }
+
+    /// Whether it is done on any.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether it is done on this one.
+    ///
+    /// # Errors
+    /// 412 `precondition_failed`.
+    pub fn check(&self, present: Version) -> Result<(), Problem> {
+        match &self.0 {
+            Some(versions) if !versions.contains(&present) => {
+                let detail = "it was changed since it was read: no version in If-Match is the present one; read it again";
+                Err(Problem::new(412, "precondition_failed", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_present_version_is_changed() {
+        let (present, other) = (Version(1), Version(2));
+        assert_eq!(OnlyIf::default().check(present), Ok(()));
+        assert_eq!(OnlyIf::one_of(vec![other, present]).check(present), Ok(()));
+        for versions in [vec![], vec![other]] {
+            let refused = OnlyIf::one_of(versions).check(present).map_err(|problem| problem.status);
+            assert_eq!(refused, Err(412));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Lists of names: in a file a list of texts, in a variable one text with commas.
+
+use axum::http::{HeaderValue, Uri};
+
+use super::layers::{Given, Written};
+use super::shape::{Shape, text};
+
+/// Most names in a list.
+const NAMES_MAX: usize = 64;
+/// Longest name of a machine, in characters (RFC 1035).
+const HOST_CHARS_MAX: usize = 253;
+
+/// What one name of a list is.
+pub(super) trait Name {
+    type Value: Clone + PartialEq;
+    /// For people: what a list of them may be.
+    const RIGHT: &'static str;
+
+    fn read(&self, text: &str) -> Option<Self::Value>;
+}
+
+/// A list of such names.
+pub(super) struct Items<N>(pub(super) N);
+
+impl<N: Name> Items<N> {
+    fn one(&self, name: &str) -> Result<N::Value, String> {
+        self.0.read(name).ok_or_else(|| format!("{name:?} cannot be one"))
+    }
+}
+
+impl<N: Name> Shape for Items<N> {
+    type Value = Vec<N::Value>;
+
+    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+        let names: Vec<_> = match written {
+            Written::List(items) => {
+                let one = |item: &Given| self.one(text(&item.value)?);
+                items.iter().map(one).collect::<Result<_, _>>()?
+            }
+            Written::Untyped(_) => {
+                let names = text(written)?.split(',').map(str::trim).filter(|name| !name.is_empty());
+                names.map(|name| self.one(name)).collect::<Result<_, _>>()?
+            }
+            other => return Err(format!("is {}, not a list", other.kind())),
+        };
+        if names.len() > NAMES_MAX { Err(format!("has {} names", names.len())) } else { Ok(names) }
+    }
+
+    fn right(&self) -> String {
+        format!("a list of at most {NAMES_MAX}, such as {}", N::RIGHT)
+    }
+}
+
+/// The name of a machine, without a port.
+pub(super) struct Host;
+
+impl Name for Host {
+    type Value = String;
+    const RIGHT: &'static str = "[\"depot.example\"], names without a port";
+
+    fn read(&self, text: &str) -> Option<String> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+        let fits = (1..=HOST_CHARS_MAX).contains(&text.len()) && text.bytes().all(plain);
+        fits.then(|| text.to_ascii_lowercase())
+    }
+}
+
+/// The origin of a web page, as browsers write it.
+pub(super) struct WebOrigin;
+
+impl Name for WebOrigin {
+    type Value = HeaderValue;
+    const RIGHT: &'static str = "[\"https://console.example\"], without a path";
+
+    fn read(&self, text: &str) -> Option<HeaderValue> {
+        let uri: Uri = text.parse().ok()?;
+        let (scheme, authority) = (uri.scheme_str()?, uri.authority()?.as_str());
+        let default_port = if scheme == "https" { ":443" } else { ":80" };
+        let as_browsers_do = ["http", "https"].contains(&scheme)
+            && text == format!("{scheme}://{authority}")
+            && !authority.contains(['@', '*'])
+            && !authority.ends_with(default_port)
+            && !authority.bytes().any(|b| b.is_ascii_uppercase());
+        as_browsers_do.then(|| HeaderValue::try_from(text).ok()).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_compared() {
+        assert_eq!(Host.read("Depot.example").as_deref(), Some("depot.example"));
+        for text in ["", "depot.example:8080", "http://depot.example", "a b", "[::1]"] {
+            assert_eq!(Host.read(text), None, "{text:?}");
+        }
+        for text in ["https://console.example", "http://localhost:3000", "http://[::1]:3000"] {
+            assert_eq!(WebOrigin.read(text).as_ref().map(HeaderValue::as_bytes), Some(text.as_bytes()));
+        }
+        for text in [
+            "",
+            "*",
+            "null",
+            "console.example",
+            "https://console.example/",
+            "https://console.example:443",
+            "https://Console.example",
+            "https://*.example",
+            "https://a@console.example",
+            "ftp://console.example",
+        ] {
+            assert_eq!(WebOrigin.read(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Callers that ask for large answers and read nothing: what their answers take is counted and limited.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::routing::get;
+use gateway::http::{Answers, HttpListener, WebAccess};
+use prometheus_client::registry::Registry;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use crate::PATIENCE;
+
+/// More than the sockets of a machine take for a connection. All callers are given the same memory here.
+const ANSWER_BYTES: usize = 64 * 1_024 * 1_024;
+/// So many of these may be on their way.
+const ANSWERS: usize = 4;
+
+async fn asks(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("sent");
+    stream
+}
+
+async fn status(stream: &mut TcpStream) -> String {
+    let mut line = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut line)).await.expect("in time").expect("an answer");
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+async fn until_held(registry: &Registry, bytes: usize) {
+    let held = async {
+        loop {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).expect("text");
+            if text.contains(&format!("fieldpost_http_answer_held_bytes {bytes}\n")) {
+                break;
+            }
+            yield_now().await;
+        }
+    };
+    timeout(PATIENCE, held).await.unwrap_or_else(|_| panic!("{bytes} bytes are never held"));
+}
+
+#[tokio::test]
+async fn who_reads_nothing_holds_memory_that_is_counted_and_limited() {
+    let bound = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = bound.local_addr().expect("bound");
+    let large = Bytes::from(vec![b'x'; ANSWER_BYTES]);
+    let app = Router::new().route("/", get(async move || Body::from(large.clone())));
+    let (answers, mut registry, stop) = (Answers::default(), Registry::default(), watch::Sender::new(false));
+    answers.register_metrics(&mut registry);
+    let listener = HttpListener::new(bound, app, Router::new(), 99, WebAccess::open(&[]));
+    tokio::spawn(listener.with_answers(answers).run(stop.subscribe()));
+    let mut slow = Vec::new();
+    for readers in 1..=ANSWERS {
+        let mut stream = asks(address).await;
+        assert_eq!(status(&mut stream).await, "HTTP/1.1 200");
+        slow.push(stream);
+        until_held(&registry, readers * ANSWER_BYTES).await;
+    }
+    assert_eq!(status(&mut asks(address).await).await, "HTTP/1.1 503");
+    let mut read = Vec::new();
+    let mut last = slow.pop().expect("there are some");
+    timeout(PATIENCE, last.read_to_end(&mut read)).await.expect("in time").expect("a whole answer");
+    assert!(read.len() > ANSWER_BYTES - 12);
+    until_held(&registry, (ANSWERS - 1) * ANSWER_BYTES).await;
+    drop(slow);
+    until_held(&registry, 0).await;
+}
