@@ -1,5 +1,6 @@
 //! The `fieldpost` program: reads the command line and does the one thing it names.
 
+mod certificate;
 mod check_config;
 mod cli;
 mod config;
@@ -29,8 +30,12 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(flags) => {
             start_logging(cli.log_format);
-            let settings =
-                Settings::load(flags.config.as_deref(), std::env::vars_os(), flags.data_dir.as_deref());
+            let settings = Settings::load(
+                flags.config.as_deref(),
+                std::env::vars_os(),
+                flags.data_dir.as_deref(),
+                certificate::faults,
+            );
             match settings {
                 Ok(settings) => run(serve::run(settings, flags.ready_file)),
                 Err(errors) => {
@@ -44,10 +49,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_WRONG),
-            Err(error) => {
-                eprintln!("standard output cannot be written: {error}");
-                ExitCode::FAILURE
-            }
+            Err(error) => unwritable(&error),
         },
         Command::Backup(flags) => to_stdout(cli.log_format, |out| cli::backup::run(&flags, out)),
         Command::Check(flags) => to_stdout(cli.log_format, |out| cli::check::run(&flags, out)),
@@ -59,10 +61,12 @@ fn main() -> ExitCode {
 /// Runs what prints to standard output, with log lines beside it.
 fn to_stdout(format: LogFormat, run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
     start_logging(format);
-    run(&mut stdout()).unwrap_or_else(|error| {
-        eprintln!("standard output cannot be written: {error}");
-        ExitCode::FAILURE
-    })
+    run(&mut stdout()).unwrap_or_else(|error| unwritable(&error))
+}
+
+fn unwritable(error: &io::Error) -> ExitCode {
+    eprintln!("standard output cannot be written: {error}");
+    ExitCode::FAILURE
 }
 
 /// Runs a future on a runtime with a worker for every core.

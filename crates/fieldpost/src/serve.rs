@@ -98,7 +98,7 @@ async fn serve(
             ready_file::write(&file, &addresses)
                 .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
         }
-        info!(http = %addresses.http, mqtt = addresses.mqtt.map(tracing::field::display), data_dir = %settings.data_dir.display(), "ready");
+        tell_ready(&addresses, settings);
         let broken = tokio::select! {
             () = signals.any() => None,
             Some(ended) = doors.join_next() => Some(ended),
@@ -123,6 +123,15 @@ async fn serve(
     Ok(())
 }
 
+/// Names every listener that accepts, as the ready file does.
+fn tell_ready(addresses: &Addresses, settings: &Settings) {
+    // Without "..": who adds a listener tells it here too.
+    let Addresses { http, mqtt, grpc, lmstfy, lmstfy_admin } = *addresses;
+    let [mqtt, grpc, lmstfy, lmstfy_admin] =
+        [mqtt, grpc, lmstfy, lmstfy_admin].map(|address| address.map(tracing::field::display));
+    info!(%http, mqtt, grpc, lmstfy, lmstfy_admin, data_dir = %settings.data_dir.display(), "ready");
+}
+
 /// What is there before the engine runs: the HTTP listener, and what is told by it.
 struct Threshold {
     front: Arc<Front>,
@@ -142,7 +151,7 @@ impl Threshold {
         doors::tell(settings);
         let hangups = signal(SignalKind::hangup()).map_err(because("signals cannot be listened for"))?;
         let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
-        let certificate = certificate.map_err(|unusable| Ended(unusable.to_string()))?;
+        let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
         let tls = certificate.as_ref().map(Certificate::source);
         let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
         if let Some(certificate) = &certificate {

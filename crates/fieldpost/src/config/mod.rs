@@ -4,7 +4,8 @@
 //! key that is not in it does not exist. A file, `FIELDPOST_` variables and flags lie above it, in that order. Every
 //! mistake of every layer is found in one pass, each with its file and line or the name of its variable.
 //!
-//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
+//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used. Whoever loads settings
+//! says how the files of a certificate are checked, so that what is wrong with them is told like any other mistake.
 
 mod auth;
 mod entry;
@@ -83,6 +84,17 @@ pub(crate) struct Tls {
     pub cert: PathBuf,
     /// Its private key; PEM.
     pub key: PathBuf,
+}
+
+/// What keeps a certificate from being served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The key that names the file.
+    pub key: &'static str,
+    /// What is wrong.
+    pub wrong: String,
+    /// What would be right.
+    pub right: &'static str,
 }
 
 /// `[http]`
@@ -214,14 +226,16 @@ pub(crate) enum Durability {
 impl Settings {
     /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`, `--data-dir`.
     ///
-    /// Pass `std::env::vars_os()`; other variables are ignored.
+    /// Pass `std::env::vars_os()`; other variables are ignored. `faults_of` says what is wrong with the files of a
+    /// certificate.
     ///
     /// # Errors
-    /// Every mistake of every layer, and every listener off loopback.
+    /// Every mistake of every layer, every listener off loopback, and every fault of a certificate.
     pub(crate) fn load(
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         data_dir_flag: Option<&Path>,
+        faults_of: impl Fn(&Tls) -> Vec<Fault>,
     ) -> Result<Self, ConfigErrors> {
         let mut layers = Layers::of_defaults();
         if let Some(path) = file {
@@ -231,10 +245,15 @@ impl Settings {
         if let Some(directory) = data_dir_flag {
             layers.add_data_dir_flag(directory);
         }
-        Self::from_layers(layers)
+        let (settings, mut from) = Self::read(layers);
+        for Fault { key, wrong, right } in settings.tls.iter().flat_map(faults_of) {
+            from.refuse(key, &wrong, right);
+        }
+        from.finish(settings)
     }
 
-    fn from_layers(layers: Layers) -> Result<Self, ConfigErrors> {
+    /// What the layers say, and their mistakes so far. Files that they name are not looked at.
+    fn read(layers: Layers) -> (Self, Reader) {
         let mut from = Reader::new(layers);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
@@ -266,7 +285,7 @@ impl Settings {
         };
         unbuilt::check(&mut from);
         settings.listeners_are_apart(&mut from);
-        from.finish(settings)
+        (settings, from)
     }
 
     fn listeners_are_apart(&self, from: &mut Reader) {

@@ -15,7 +15,8 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), &file.replace("SHA256", SHA256).replace("OTHER", OTHER));
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    Settings::from_layers(layers)
+    let (settings, from) = Settings::read(layers);
+    from.finish(settings)
 }
 
 /// The file is refused in these words, without any secret in them.
