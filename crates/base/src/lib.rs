@@ -16,7 +16,10 @@ pub mod time;
 pub mod value;
 
 pub use clock::{Clock, SystemClock};
-pub use id::{ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, WayIn};
+pub use id::{
+    ClientId, DeviceId, DeviceIdAlphabet, DeviceIdForm, EntityId, Incarnation, Kind, Lineage, PartitionId,
+    WayIn,
+};
 pub use problem::Problem;
 pub use time::{Attended, Timestamp};
 pub use value::Value;

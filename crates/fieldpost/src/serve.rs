@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use api::ApiState;
-use base::{Clock, WayIn};
+use base::{Clock, DeviceIdForm, WayIn};
 use engine::Engine;
 use gateway::http::HttpListener;
 use gateway::mqtt::{Limits, MqttListener};
@@ -237,7 +237,7 @@ async fn bind_mqtt(
 fn engine_settings(settings: &Settings) -> engine::Settings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     engine::Settings {
-        device_id_chars_max: devices.id_max_len,
+        device_ids: DeviceIdForm { chars_max: devices.id_max_len, alphabet: devices.id_chars },
         unknown: match devices.unknown {
             UnknownDevice::Reject => engine::settings::UnknownDevice::Reject,
             UnknownDevice::Register => engine::settings::UnknownDevice::Register,

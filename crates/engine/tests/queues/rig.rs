@@ -39,7 +39,7 @@ pub(crate) struct Rig {
 fn settings() -> Settings {
     let hour = 3_600 * SECOND;
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: hour,
         loss_grace: Duration::ZERO,

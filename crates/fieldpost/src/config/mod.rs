@@ -24,6 +24,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::DeviceIdAlphabet;
 use gateway::amqp::{AmqpUrl, QueueName};
 
 pub(crate) use auth::Auth;
@@ -149,6 +150,8 @@ pub(crate) struct Amqp {
 pub(crate) struct Devices {
     /// Longest id that may be registered, in characters; never over `base::limits::DEVICE_ID_CHARS_MAX`.
     pub id_max_len: usize,
+    /// The characters of ids that may be registered.
+    pub id_chars: DeviceIdAlphabet,
     /// What a report of an unknown device does.
     pub unknown: UnknownDevice,
     /// How often a device gives a sign of life.
@@ -382,11 +385,13 @@ fn amqp(from: &mut Reader) -> Amqp {
 }
 
 fn devices(from: &mut Reader) -> Devices {
-    let id_chars = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
+    let id_max_len = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
+    let id_chars = Word(&[("alnum", DeviceIdAlphabet::Alnum), ("extended", DeviceIdAlphabet::Extended)]);
     let unknown = Word(&[("reject", UnknownDevice::Reject), ("register", UnknownDevice::Register)]);
     let interval_min = Duration::from_millis(base::limits::REPORT_INTERVAL_MS_MIN);
     Devices {
-        id_max_len: from.read("devices.id_max_len", &id_chars).value as usize,
+        id_max_len: from.read("devices.id_max_len", &id_max_len).value as usize,
+        id_chars: from.read("devices.id_chars", &id_chars).value,
         unknown: from.read("devices.unknown", &unknown).value,
         report_interval: from.read("devices.report_interval", &Span(interval_min, 366 * DAY)).value,
         loss_grace: from.read("devices.loss_grace", &Span(Duration::ZERO, 30 * DAY)).value,

@@ -50,6 +50,7 @@ fn the_defaults_are_those_of_the_contract() {
         },
         devices: Devices {
             id_max_len: 16,
+            id_chars: DeviceIdAlphabet::Alnum,
             unknown: UnknownDevice::Reject,
             report_interval: seconds(3_600),
             loss_grace: seconds(0),
@@ -112,7 +113,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 38, "the contract's keys, and the three of connections");
+    assert_eq!(keys.len(), 39, "the contract's keys, and the three of connections");
 }
 
 #[test]
@@ -125,6 +126,7 @@ fn a_file_changes_what_it_names() {
         listen = ""
         [devices]
         id_max_len = 64
+        id_chars = "extended"
         unknown = "register"
         report_interval = "1s"
         loss_grace = "1h30m"
@@ -137,6 +139,7 @@ fn a_file_changes_what_it_names() {
         settings.http.listen = "[::1]:0".parse().expect("an address");
         settings.mqtt.listen = None;
         settings.devices.id_max_len = 64;
+        settings.devices.id_chars = DeviceIdAlphabet::Extended;
         settings.devices.unknown = UnknownDevice::Register;
         settings.devices.report_interval = SECOND;
         settings.devices.loss_grace = HOUR + 30 * MINUTE;
@@ -245,6 +248,7 @@ fn a_wrong_value_is_told_with_its_place_and_what_would_be_right() {
             "devices.id_max_len = 99999999999999999999",
             format!("devices.id_max_len: is a number that is far too large, not a whole number; {id_len}"),
         ),
+        ("devices.id_chars = \"any\"", "devices.id_chars: \"any\" is not a known word; write \"alnum\" or \"extended\"".into()),
         ("devices.unknown = \"drop\"", "devices.unknown: \"drop\" is not a known word; write \"reject\" or \"register\"".into()),
         ("notify.timeout = 10", format!("notify.timeout: 10 has no unit; {duration} \"1ms\" to \"10m\"")),
         ("notify.timeout = \"0s\"", format!("notify.timeout: \"0s\" is out of range; {duration} \"1ms\" to \"10m\"")),

@@ -1,8 +1,10 @@
 //! Bytes that earlier builds wrote are read as what they meant then.
 
+use base::DeviceId;
 use records::{
-    AliasKey, AttendedReadings, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, Parking,
-    Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
+    AliasKey, AttendedReadings, DeviceProfile, GroupKey, Holder,
+    JobClock, JobHead, JobId, JobState, ParkedJob, Parking, Process, QueueKey, Recurrence, Rule, Starts,
+    Successor, Terms,
 };
 
 use super::*;
@@ -150,4 +152,31 @@ fn a_batch_of_version_1_is_read() {
     frame.extend([9; 16]);
     let ops = vec![Op::PutJob(Box::new(job)), Op::DeleteJob(JobId([9; 16]))];
     assert_eq!(decode_batch(&frame), Ok(Batch { partition: PartitionId(2), head: head(), ops }));
+}
+
+#[test]
+fn a_device_of_version_1_is_read_and_one_of_version_2_may_have_more_in_its_id() {
+    let in_version = |version: u8, id: &str| {
+        let mut bytes = vec![version, id.len() as u8];
+        bytes.extend(id.as_bytes());
+        bytes.extend([1, 2, 4]);
+        bytes.extend(b"lock");
+        bytes.extend([0, 0, 0, 6, 8, 0]);
+        bytes
+    };
+    let profile = |id: &str| DeviceProfile {
+        id: DeviceId::new(id).expect("an id"),
+        incarnation: Incarnation(1),
+        slot: DeviceSlot(2),
+        kind: Kind::lock(),
+        address: None,
+        labels: Vec::new(),
+        report_interval_ms: None,
+        registered_at: Timestamp(3),
+        expected_from: Attended(4),
+        clients: Vec::new(),
+    };
+    assert_eq!(DeviceProfile::from_row(&in_version(1, "0xA")), Ok(profile("0xA")));
+    assert_eq!(profile("00:1B").to_row(), in_version(2, "00:1B"));
+    assert_eq!(DeviceProfile::from_row(&in_version(2, "00:1B")), Ok(profile("00:1B")));
 }
