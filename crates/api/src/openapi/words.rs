@@ -154,16 +154,7 @@ pub(crate) fn delivery_status() -> Schema {
 }
 
 pub(crate) fn attempt_error() -> Schema {
-    let errors = [
-        AttemptError::Interrupted,
-        AttemptError::AddressRefused,
-        AttemptError::NameUnresolved,
-        AttemptError::ConnectFailed,
-        AttemptError::TlsFailed,
-        AttemptError::TimedOut,
-        AttemptError::ConnectionBroken,
-    ];
-    or_null(one_of(errors.map(AttemptError::as_str)))
+    or_null(one_of(AttemptError::ALL.map(AttemptError::as_str)))
 }
 
 pub(crate) fn metric() -> Schema {
