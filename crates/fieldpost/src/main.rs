@@ -54,6 +54,8 @@ fn main() -> ExitCode {
         Command::Backup(flags) => to_stdout(cli.log_format, |out| cli::backup::run(&flags, out)),
         Command::Check(flags) => to_stdout(cli.log_format, |out| cli::check::run(&flags, out)),
         Command::Restore(flags) => to_stdout(cli.log_format, |out| cli::restore::run(&flags, out)),
+        Command::Completions(flags) => print(|out| cli::completions::complete(&flags, out)),
+        Command::Man(flags) => print(|out| cli::completions::manual(&flags, out)),
         Command::Remote(command) => cli::remote::run(&command),
     }
 }
@@ -62,6 +64,17 @@ fn main() -> ExitCode {
 fn to_stdout(format: LogFormat, run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
     start_logging(format);
     run(&mut stdout()).unwrap_or_else(|error| unwritable(&error))
+}
+
+/// Runs what prints a text of the program's own.
+fn print(run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
+    run(&mut stdout()).unwrap_or_else(|error| {
+        // Whoever read the output has had enough of it, as `head` does.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return ExitCode::SUCCESS;
+        }
+        unwritable(&error)
+    })
 }
 
 fn unwritable(error: &io::Error) -> ExitCode {
