@@ -198,9 +198,9 @@ impl Decoder {
     /// A piece, once there is enough for one.
     fn decode(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, axum::Error> {
         while !input.is_empty() {
-            let taken = self.gzip.write(input).map_err(damaged)?;
+            let taken = self.gzip.write(input).map_err(|error| damaged(&error))?;
             if taken == 0 {
-                return Err(damaged(io::ErrorKind::InvalidData.into()));
+                return Err(damaged(&io::ErrorKind::InvalidData.into()));
             }
             input.advance(taken);
             if self.gzip.get_ref().len() >= PIECE_BYTES {
@@ -211,12 +211,12 @@ impl Decoder {
     }
 
     fn flush(&mut self) -> Result<Bytes, axum::Error> {
-        self.gzip.flush().map_err(damaged)?;
+        self.gzip.flush().map_err(|error| damaged(&error))?;
         Ok(self.take())
     }
 
     fn finish(mut self) -> Result<Bytes, axum::Error> {
-        self.gzip.try_finish().map_err(damaged)?;
+        self.gzip.try_finish().map_err(|error| damaged(&error))?;
         Ok(self.take())
     }
 
@@ -231,7 +231,7 @@ impl Drop for Decoder {
     }
 }
 
-fn damaged(error: io::Error) -> axum::Error {
+fn damaged(error: &io::Error) -> axum::Error {
     axum::Error::new(io::Error::new(error.kind(), format!("its gzip is damaged or ends too soon: {error}")))
 }
 

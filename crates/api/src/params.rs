@@ -99,7 +99,7 @@ impl Params {
     /// # Errors
     /// `invalid_parameter`.
     pub(crate) fn device(&mut self, name: &'static str) -> Result<Option<DeviceId>, Problem> {
-        self.take(name, "a device's id: ASCII letters and digits", DeviceId::new)
+        self.take(name, "a device's id: ASCII letters, digits, '-', '_', '.' and ':'", DeviceId::new)
     }
 
     /// A client's id.

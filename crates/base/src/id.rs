@@ -12,9 +12,11 @@ use crate::hash;
 use crate::limits::{CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, KIND_CHARS_MAX};
 use crate::time::Timestamp;
 
-/// A device's id: 1 to [`DEVICE_ID_CHARS_MAX`] ASCII letters and digits, case-sensitive.
+/// A device's id: 1 to [`DEVICE_ID_CHARS_MAX`] ASCII letters, digits, `-`, `_`, `.` and `:`, case-sensitive, but not dots
+/// alone, which are steps along a path. It never holds what means something in a topic: `/`, `+`, `#`.
 ///
-/// The setting `devices.id_max_len` may ask for less; the intake and the registry check that.
+/// A new id has to be of the [`DeviceIdForm`] that the settings allow; one that was registered under other settings stays
+/// an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(CompactString);
 
@@ -22,14 +24,61 @@ impl DeviceId {
     /// The id, if `text` may be one.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
-        let fits = (1..=DEVICE_ID_CHARS_MAX).contains(&text.len());
-        (fits && text.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| Self(CompactString::new(text)))
+        let fits = (1..=DEVICE_ID_CHARS_MAX).contains(&text.len()) && text.bytes().any(|b| b != b'.');
+        let known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':');
+        (fits && text.bytes().all(known)).then(|| Self(CompactString::new(text)))
     }
 
     /// The id's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// The ids that devices may be registered with: the settings `devices.id_max_len` and `devices.id_chars`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceIdForm {
+    /// Longest id, in characters.
+    pub chars_max: usize,
+    /// The characters of an id.
+    pub alphabet: DeviceIdAlphabet,
+}
+
+/// The characters of new device ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceIdAlphabet {
+    /// ASCII letters and digits.
+    Alnum,
+    /// Those, and `-`, `_`, `.` and `:`, for serial numbers, MAC addresses and UUIDs.
+    Extended,
+}
+
+impl DeviceIdAlphabet {
+    /// The characters in words.
+    #[must_use]
+    pub fn as_words(self) -> &'static str {
+        match self {
+            Self::Alnum => "ASCII letters and digits",
+            Self::Extended => "ASCII letters, digits, '-', '_', '.' and ':'",
+        }
+    }
+}
+
+impl DeviceIdForm {
+    /// That of a server without any setting.
+    pub const DEFAULT: Self = Self { chars_max: 16, alphabet: DeviceIdAlphabet::Alnum };
+
+    /// Whether a device may be registered with this id.
+    #[must_use]
+    pub fn admits(self, id: &DeviceId) -> bool {
+        let text = id.as_str();
+        let known = match self.alphabet {
+            DeviceIdAlphabet::Alnum => text.bytes().all(|b| b.is_ascii_alphanumeric()),
+            // Every id is written in it.
+            DeviceIdAlphabet::Extended => true,
+        };
+        known && text.len() <= self.chars_max
     }
 }
 
@@ -293,12 +342,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_ids_are_letters_and_digits() {
-        for good in ["xa7v9Dfadr7H", "0xA", "TestSensor", "0123456789aBcDeF", &"a".repeat(64)] {
+    fn device_ids_are_letters_digits_and_four_other_characters() {
+        for good in
+            ["xa7v9Dfadr7H", "0xA", "0123456789aBcDeF", "00:1B:44:11:3A:B7", "-", "_.", &"a".repeat(64)]
+        {
             assert_eq!(DeviceId::new(good).expect(good).as_str(), good);
         }
-        for bad in ["", "a b", "a-b", "ä", "a/b", &"a".repeat(65)] {
+        for bad in ["", "a b", "ä", "a/b", "a+", "#", "$a", "a%", ".", "..", "...", &"a".repeat(65)] {
             assert_eq!(DeviceId::new(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_form_admits_ids_by_length_and_alphabet() {
+        let (alnum, extended) = (DeviceIdAlphabet::Alnum, DeviceIdAlphabet::Extended);
+        for (text, chars_max, alphabet, expect) in [
+            ("0123456789aBcDeF", 16, alnum, true),
+            ("0123456789aBcDeF0", 16, alnum, false),
+            ("a-b", 16, alnum, false),
+            ("a-b", 16, extended, true),
+            ("00:1B:44:11:3A:B7", 16, extended, false),
+            ("00:1B:44:11:3A:B7", 17, extended, true),
+        ] {
+            let id = DeviceId::new(text).expect("an id");
+            assert_eq!(DeviceIdForm { chars_max, alphabet }.admits(&id), expect, "{text} {alphabet:?}");
         }
     }
 

@@ -21,7 +21,10 @@ pub mod value;
 pub use caller::CallerName;
 pub use clock::{Clock, SystemClock};
 pub use clock_steps::ClockSteps;
-pub use id::{ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, WayIn};
+pub use id::{
+    ClientId, DeviceId, DeviceIdAlphabet, DeviceIdForm, EntityId, Incarnation, Kind, Lineage, PartitionId,
+    WayIn,
+};
 pub use log_limit::LogLimit;
 pub use problem::Problem;
 pub use time::{Attended, Timestamp};

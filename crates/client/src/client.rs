@@ -17,6 +17,7 @@ use crate::line::Line;
 use crate::path::Path;
 use crate::queue::Queue;
 use crate::transport::{Call, Transport};
+use crate::trust::Trust;
 
 /// How long an answer is waited for, unless it is said otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ struct Inner {
 pub struct Builder {
     url: String,
     token: Option<String>,
+    trust: Option<Trust>,
     timeout: Duration,
     retry_for: Duration,
 }
@@ -58,6 +60,12 @@ impl Builder {
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
         Self { token: Some(token.into()), ..self }
+    }
+
+    /// Which servers are believed over TLS: those that the system trusts unless it is said here.
+    #[must_use]
+    pub fn trust(self, trust: Trust) -> Self {
+        Self { trust: Some(trust), ..self }
     }
 
     /// How long an answer is waited for: 10 seconds unless it is said here. A consumer's own wait comes on top.
@@ -77,7 +85,7 @@ impl Builder {
     /// # Errors
     /// When the URL leads to no server, no header can carry the token, or TLS cannot be set up.
     pub fn build(self) -> Result<Client, SetupError> {
-        let transport = Transport::new(&self.url, self.token.as_deref())?;
+        let transport = Transport::new(&self.url, self.token.as_deref(), self.trust)?;
         Ok(Client { inner: Arc::new(Inner { transport, timeout: self.timeout, retry_for: self.retry_for }) })
     }
 }
@@ -86,7 +94,7 @@ impl Client {
     /// A client of the server at a URL such as `http://127.0.0.1:8080`, which may have a path.
     #[must_use]
     pub fn builder(url: impl Into<String>) -> Builder {
-        Builder { url: url.into(), token: None, timeout: TIMEOUT, retry_for: RETRY_FOR }
+        Builder { url: url.into(), token: None, trust: None, timeout: TIMEOUT, retry_for: RETRY_FOR }
     }
 
     /// A queue. It need not be there yet.

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::trust::TlsFault;
+
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The status of a token or a queue that has no room now. Nothing was done.
@@ -64,6 +66,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What was wrong with the server, where TLS is why there is no answer.
+    #[must_use]
+    pub fn tls_fault(&self) -> Option<TlsFault> {
+        match self {
+            Self::Unreachable { cause, .. } | Self::Broken { cause, .. } => TlsFault::behind(&**cause),
+            _ => None,
+        }
+    }
+
     /// The status of a refusal.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
@@ -174,6 +185,9 @@ pub enum SetupError {
     /// The system has no certificate authorities to trust.
     #[error("the system's certificate authorities cannot be read: {0}")]
     Authorities(String),
+    /// The certificates that are to be trusted cannot be read.
+    #[error("the certificates to trust cannot be read: {0}")]
+    Certificates(String),
     /// The TLS library refuses its own settings.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -16,6 +16,7 @@ mod publish;
 mod queue;
 mod span;
 mod transport;
+mod trust;
 mod worker;
 
 pub use client::{Builder, Client};
@@ -27,4 +28,5 @@ pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 /// What tells a handler that its job is lost.
 pub use tokio_util::sync::CancellationToken;
+pub use trust::{TlsFault, Trust};
 pub use worker::{Event, Failure, Worker};

@@ -21,6 +21,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Error, Refusal, SetupError};
 use crate::path::Path;
+use crate::trust::Trust;
 
 /// A machine that is there answers sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,10 +91,10 @@ impl Root {
 
 impl Transport {
     /// Nothing is sent yet.
-    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, SetupError> {
+    pub(crate) fn new(url: &str, token: Option<&str>, trust: Option<Trust>) -> Result<Self, SetupError> {
         let root = Root::of(url)?;
         let authorization = token.map(bearer).transpose()?;
-        let connector = connector(root.uri.scheme_str() == Some("https"))?;
+        let connector = connector(root.uri.scheme_str() == Some("https"), trust)?;
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
@@ -204,22 +205,16 @@ fn bearer(token: &str) -> Result<HeaderValue, SetupError> {
     Ok(value)
 }
 
-/// Opens connections. The certificate authorities are those of the system, and read only where they are needed.
-fn connector(tls: bool) -> Result<Connector, SetupError> {
-    let mut roots = RootCertStore::empty();
-    if tls {
-        let found = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
-            return Err(SetupError::Authorities(why));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+/// Opens connections. The certificate authorities of the system are read only where they are needed.
+fn connector(tls: bool, trust: Option<Trust>) -> Result<Connector, SetupError> {
+    let trust = match trust {
+        Some(trust) => Some(trust),
+        None => tls.then(Trust::of_system).transpose()?,
+    };
+    let config = match trust {
+        Some(trust) => trust.client_config()?,
+        None => without_tls()?,
+    };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -229,6 +224,15 @@ fn connector(tls: bool) -> Result<Connector, SetupError> {
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp))
+}
+
+/// A server that is not asked over TLS is not believed over it.
+fn without_tls() -> Result<ClientConfig, SetupError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth())
 }
 
 #[cfg(test)]
@@ -248,19 +252,19 @@ mod tests {
             ("http://a/#b", false),
             ("", false),
         ] {
-            assert_eq!(Transport::new(url, None).is_ok(), right, "{url}");
+            assert_eq!(Transport::new(url, None, None).is_ok(), right, "{url}");
         }
     }
 
     #[test]
     fn neither_a_token_nor_a_password_is_repeated() {
-        let wrong = Transport::new("http://me:hunter2@a", None).expect_err("it has a password");
+        let wrong = Transport::new("http://me:hunter2@a", None, None).expect_err("it has a password");
         assert!(!format!("{wrong} {wrong:?}").contains("hunter2"));
         for token in ["", "two words", "ключ", "line\nend"] {
-            let wrong = Transport::new("http://a", Some(token)).expect_err("no header can carry it");
+            let wrong = Transport::new("http://a", Some(token), None).expect_err("no header can carry it");
             assert!(matches!(wrong, SetupError::Token), "{token:?}");
         }
-        let right = Transport::new("http://a", Some("s3cret")).expect("a right token");
+        let right = Transport::new("http://a", Some("s3cret"), None).expect("a right token");
         assert!(!format!("{right:?}").contains("s3cret"));
     }
 }

@@ -58,7 +58,7 @@ fn id(number: u32) -> DeviceId {
 fn settings() -> Settings {
     let hour = Duration::from_secs(3_600);
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: hour,
         loss_grace: Duration::ZERO,

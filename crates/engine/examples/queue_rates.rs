@@ -23,7 +23,7 @@ const PAYLOAD_BYTES: usize = 100;
 fn settings() -> Settings {
     let hour = Duration::from_secs(3_600);
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: hour,
         loss_grace: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{DeviceId, EntityId, Kind, Timestamp, Value};
+use base::{DeviceId, DeviceIdForm, EntityId, Kind, Timestamp, Value};
 use records::{Connection, EventKind};
 
 /// Makes the body that shows a picture.
@@ -12,8 +12,8 @@ pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
 /// The engine's settings.
 #[derive(Clone)]
 pub struct Settings {
-    /// Longest device id that is accepted, in characters.
-    pub device_id_chars_max: usize,
+    /// The ids that devices may be registered with.
+    pub device_ids: DeviceIdForm,
     /// What to do with a report of a device that is not registered.
     pub unknown: UnknownDevice,
     /// A device's report interval when it has none of its own.
@@ -44,7 +44,7 @@ impl Settings {
     /// The part that the registry's rules depend on.
     #[must_use]
     pub fn registry_rules(&self) -> fleet::Rules {
-        fleet::Rules { device_id_chars_max: self.device_id_chars_max, allow_private: self.allow_private }
+        fleet::Rules { device_ids: self.device_ids, allow_private: self.allow_private }
     }
 }
 

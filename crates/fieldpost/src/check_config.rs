@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::certificate;
 use crate::config::Settings;
 
 /// Writes every mistake on a line of its own, or that there is none; whether the file is right.
@@ -10,7 +11,7 @@ use crate::config::Settings;
 /// # Errors
 /// When `out` cannot be written.
 pub(crate) fn run(file: &Path, out: &mut impl Write) -> io::Result<bool> {
-    match Settings::load(Some(file), [], None) {
+    match Settings::load(Some(file), [], None, certificate::faults) {
         Ok(_) => writeln!(out, "{}: ok", file.display()).map(|()| true),
         Err(errors) => writeln!(out, "{errors}").map(|()| false),
     }

@@ -5,6 +5,7 @@
 
 pub(crate) mod backup;
 pub(crate) mod check;
+pub(crate) mod completions;
 mod files;
 pub(crate) mod remote;
 pub(crate) mod restore;
@@ -44,6 +45,10 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Make a data directory of a backup.
     Restore(restore::Restore),
+    /// Print the completions of the command line for a shell, for instance into ~/.local/share/bash-completion/completions/fieldpost.
+    Completions(completions::Completions),
+    /// Print the manual page of the program or of a command: fieldpost man device ls | man -l -
+    Man(completions::Manual),
     /// What asks a server over its API.
     #[command(flatten)]
     Remote(RemoteCommand),
@@ -97,6 +102,8 @@ mod tests {
             "serve",
             "demo",
             "check-config",
+            "completions",
+            "man",
             "backup",
             "check",
             "restore",

@@ -1,5 +1,6 @@
 //! The `fieldpost` program: reads the command line and does the one thing it names.
 
+mod certificate;
 mod check_config;
 mod cli;
 mod config;
@@ -29,8 +30,12 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(flags) => {
             start_logging(cli.log_format);
-            let settings =
-                Settings::load(flags.config.as_deref(), std::env::vars_os(), flags.data_dir.as_deref());
+            let settings = Settings::load(
+                flags.config.as_deref(),
+                std::env::vars_os(),
+                flags.data_dir.as_deref(),
+                certificate::faults,
+            );
             match settings {
                 Ok(settings) => run(serve::run(settings, flags.ready_file)),
                 Err(errors) => {
@@ -44,14 +49,13 @@ fn main() -> ExitCode {
         Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_WRONG),
-            Err(error) => {
-                eprintln!("standard output cannot be written: {error}");
-                ExitCode::FAILURE
-            }
+            Err(error) => unwritable(&error),
         },
         Command::Backup(flags) => to_stdout(cli.log_format, |out| cli::backup::run(&flags, out)),
         Command::Check(flags) => to_stdout(cli.log_format, |out| cli::check::run(&flags, out)),
         Command::Restore(flags) => to_stdout(cli.log_format, |out| cli::restore::run(&flags, out)),
+        Command::Completions(flags) => print(|out| cli::completions::complete(&flags, out)),
+        Command::Man(flags) => print(|out| cli::completions::manual(&flags, out)),
         Command::Remote(command) => cli::remote::run(&command),
     }
 }
@@ -59,10 +63,23 @@ fn main() -> ExitCode {
 /// Runs what prints to standard output, with log lines beside it.
 fn to_stdout(format: LogFormat, run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
     start_logging(format);
+    run(&mut stdout()).unwrap_or_else(|error| unwritable(&error))
+}
+
+/// Runs what prints a text of the program's own.
+fn print(run: impl FnOnce(&mut dyn Write) -> io::Result<ExitCode>) -> ExitCode {
     run(&mut stdout()).unwrap_or_else(|error| {
-        eprintln!("standard output cannot be written: {error}");
-        ExitCode::FAILURE
+        // Whoever read the output has had enough of it, as `head` does.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return ExitCode::SUCCESS;
+        }
+        unwritable(&error)
     })
+}
+
+fn unwritable(error: &io::Error) -> ExitCode {
+    eprintln!("standard output cannot be written: {error}");
+    ExitCode::FAILURE
 }
 
 /// Runs a future on a runtime with a worker for every core.

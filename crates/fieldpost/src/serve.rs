@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use api::ApiState;
-use base::{Clock, WayIn};
+use base::{Clock, DeviceIdForm, WayIn};
 use engine::Engine;
 use gateway::http::{Answers, HttpListener, WebAccess};
 use gateway::mqtt::{Limits, MqttListener};
@@ -99,7 +99,7 @@ async fn serve(
             ready_file::write(&file, &addresses)
                 .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
         }
-        info!(http = %addresses.http, mqtt = addresses.mqtt.map(tracing::field::display), data_dir = %settings.data_dir.display(), "ready");
+        tell_ready(&addresses, settings);
         let broken = tokio::select! {
             () = signals.any() => None,
             Some(ended) = doors.join_next() => Some(ended),
@@ -124,6 +124,15 @@ async fn serve(
     Ok(())
 }
 
+/// Names every listener that accepts, as the ready file does.
+fn tell_ready(addresses: &Addresses, settings: &Settings) {
+    // Without "..": who adds a listener tells it here too.
+    let Addresses { http, mqtt, grpc, lmstfy, lmstfy_admin } = *addresses;
+    let [mqtt, grpc, lmstfy, lmstfy_admin] =
+        [mqtt, grpc, lmstfy, lmstfy_admin].map(|address| address.map(tracing::field::display));
+    info!(%http, mqtt, grpc, lmstfy, lmstfy_admin, data_dir = %settings.data_dir.display(), "ready");
+}
+
 /// What is there before the engine runs: the HTTP listener, and what is told by it.
 struct Threshold {
     front: Arc<Front>,
@@ -146,7 +155,7 @@ impl Threshold {
         doors::tell(settings);
         let hangups = signal(SignalKind::hangup()).map_err(because("signals cannot be listened for"))?;
         let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
-        let certificate = certificate.map_err(|unusable| Ended(unusable.to_string()))?;
+        let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
         let tls = certificate.as_ref().map(Certificate::source);
         let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
         process::register(&mut metrics, clock::built_at());
@@ -245,7 +254,7 @@ async fn bind_mqtt(
 fn engine_settings(settings: &Settings) -> engine::Settings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     engine::Settings {
-        device_id_chars_max: devices.id_max_len,
+        device_ids: DeviceIdForm { chars_max: devices.id_max_len, alphabet: devices.id_chars },
         unknown: match devices.unknown {
             UnknownDevice::Reject => engine::settings::UnknownDevice::Reject,
             UnknownDevice::Register => engine::settings::UnknownDevice::Register,

@@ -149,7 +149,7 @@ fn named<T>(field: &str, change: Patch<T>) -> Result<Option<T>, Problem> {
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { device_id_chars_max: 16, allow_private: false };
+    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
     const MADE: Made = Made { id: [0, 1, 2, 3, 4, 5, 6, 255], secret: [9; 32] };
 
     fn asked() -> NewClient {

@@ -28,8 +28,14 @@ impl NewDevice {
     /// # Errors
     /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels` or `invalid_interval`.
     pub fn check(self, rules: &Rules) -> Result<CheckedDevice, Problem> {
+        let id = id::device_id(&self.id, rules.device_ids)?;
+        self.check_but_id(id)
+    }
+
+    /// The same under an id that is known to be one.
+    pub(crate) fn check_but_id(self, id: DeviceId) -> Result<CheckedDevice, Problem> {
         Ok(CheckedDevice {
-            id: id::device_id(&self.id, rules.device_id_chars_max)?,
+            id,
             kind: self.kind.map_or_else(|| Ok(Kind::lock()), |kind| id::kind(&kind))?,
             address: self.address.map(|address| text::checked("address", address)).transpose()?,
             labels: label::checked(self.labels)?,
@@ -162,7 +168,7 @@ pub(crate) fn check_stays(field: &str, change: &Patch<String>, present: &str) ->
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { device_id_chars_max: 16, allow_private: false };
+    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
 
     fn pair(key: &str, value: &str) -> (String, String) {
         (key.to_owned(), value.to_owned())

@@ -1,28 +1,33 @@
 //! Reading ids and kinds, with refusals that say what is allowed.
 
 use base::limits::{CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, KIND_CHARS_MAX};
-use base::{ClientId, DeviceId, Kind, Problem};
+use base::{ClientId, DeviceId, DeviceIdAlphabet, DeviceIdForm, Kind, Problem};
 
 use crate::Refusal;
 
-/// A device's id of at most `chars_max` characters (the setting `devices.id_max_len`).
+/// The id of a device that is to be registered.
 ///
 /// # Errors
-/// `invalid_id` when it is empty, longer, or has anything but ASCII letters and digits.
-pub fn device_id(text: &str, chars_max: usize) -> Result<DeviceId, Problem> {
-    let chars_max = chars_max.min(DEVICE_ID_CHARS_MAX);
+/// `invalid_id` when it is not of that form; it names the setting that says so.
+pub fn device_id(text: &str, form: DeviceIdForm) -> Result<DeviceId, Problem> {
+    let id = DeviceId::new(text);
+    id.filter(|id| form.admits(id)).ok_or_else(|| Refusal::InvalidId.problem(not_an_id(text, form)))
+}
+
+fn not_an_id(text: &str, form: DeviceIdForm) -> String {
+    let chars_max = form.chars_max.min(DEVICE_ID_CHARS_MAX);
     let chars = text.chars().count();
     if chars > chars_max {
-        let detail = format!(
+        return format!(
             "the device id has {chars} characters; it may have at most {chars_max} (devices.id_max_len)"
         );
-        return Err(Refusal::InvalidId.problem(detail));
     }
-    DeviceId::new(text).ok_or_else(|| {
-        let detail =
-            format!("{text:?} is not a device id; an id is 1 to {chars_max} ASCII letters and digits");
-        Refusal::InvalidId.problem(detail)
-    })
+    let beside = match form.alphabet {
+        DeviceIdAlphabet::Alnum => " (devices.id_chars can allow more)",
+        DeviceIdAlphabet::Extended => ", but not dots alone (devices.id_chars)",
+    };
+    let chars = form.alphabet.as_words();
+    format!("{} is not a device id; an id is 1 to {chars_max} {chars}{beside}", shown(text))
 }
 
 /// A client's id.
@@ -70,6 +75,7 @@ mod tests {
     #[test]
     fn a_device_id_may_be_as_long_as_the_setting_says() {
         let id16 = "0123456789aBcDeF";
+        let alphabet = DeviceIdAlphabet::Alnum;
         for (text, chars_max, expect) in [
             (id16, 16, None),
             ("0123456789aBcDeF0", 16, Some("the device id has 17 characters; it may have at most 16")),
@@ -79,11 +85,30 @@ mod tests {
             ("a-b", 16, Some("\"a-b\" is not a device id")),
             ("äöü", 16, Some("\"äöü\" is not a device id")),
         ] {
-            let problem = device_id(text, chars_max).err();
+            let problem = device_id(text, DeviceIdForm { chars_max, alphabet }).err();
             assert_eq!(problem.is_some(), expect.is_some(), "{text}");
             let Some((problem, expect)) = problem.zip(expect) else { continue };
             assert_eq!((problem.status, problem.code), (422, "invalid_id"));
             assert!(problem.detail.starts_with(expect), "{}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn a_device_id_may_have_the_characters_that_the_setting_says() {
+        let extended = DeviceIdForm { alphabet: DeviceIdAlphabet::Extended, chars_max: 36 };
+        for id in ["SN_7.4-b", "00:1B:44:11:3A:B7", "123e4567-e89b-12d3-a456-426614174000"] {
+            assert_eq!(device_id(id, extended).map(|id| id.to_string()), Ok(id.to_owned()));
+        }
+        for (id, form, says) in [
+            ("a-b", DeviceIdForm::DEFAULT, "ASCII letters and digits (devices.id_chars can allow more)"),
+            ("a/b", DeviceIdForm::DEFAULT, "devices.id_chars"),
+            ("a/b", extended, "'.' and ':', but not dots alone (devices.id_chars)"),
+            ("..", extended, "(devices.id_chars)"),
+            ("a+", extended, "(devices.id_chars)"),
+        ] {
+            let problem = device_id(id, form).expect_err(id);
+            assert_eq!(problem.code, "invalid_id");
+            assert!(problem.detail.contains(says), "{id}: {}", problem.detail);
         }
     }
 

@@ -24,11 +24,17 @@ impl ImportDevice {
     /// The line, if its device may be registered.
     ///
     /// # Errors
-    /// As [`NewDevice::check`]; `invalid_id` for a client's id; `too_many_links`.
+    /// As [`NewDevice::check`], but for the form that the settings ask of a new id: see [`crate::device_id`]; `invalid_id` for a
+    /// client's id; `too_many_links`.
     pub fn check(self, rules: &Rules) -> Result<CheckedImport, Problem> {
         let names_kind = self.device.kind.is_some();
         let clients = self.clients.map(|ids| checked_clients(&ids)).transpose()?;
-        let device = self.device.check(rules)?;
+        // A device that is registered may have an id of before the settings; who imports a new one checks that it has none.
+        let id = match DeviceId::new(&self.device.id) {
+            Some(id) => id,
+            None => id::device_id(&self.device.id, rules.device_ids)?,
+        };
+        let device = self.device.check_but_id(id)?;
         Ok(CheckedImport { device, names_kind, clients, expect_from: self.expect_from })
     }
 }
@@ -119,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules { device_id_chars_max: 16, allow_private: false };
+    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
 
     fn line(labels: &[(&str, &str)], clients: Option<&[&str]>) -> CheckedImport {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

@@ -31,8 +31,8 @@ pub use value::check_value;
 /// The settings that the registry's rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Longest device id, in characters: `devices.id_max_len`.
-    pub device_id_chars_max: usize,
+    /// The ids that devices may be registered with: `devices.id_max_len`, `devices.id_chars`.
+    pub device_ids: base::DeviceIdForm,
     /// Whether a client's URL may name a private address: `notify.allow_private`.
     pub allow_private: bool,
 }

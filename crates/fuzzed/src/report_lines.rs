@@ -37,7 +37,7 @@ pub(crate) fn lines_of(data: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 fn check_codes(lines: &[(u64, &[u8])], listed: &[(u64, String)], rejected: u64) {
-    let rules = Rules { device_id_chars_max: 16, wall: BEGIN };
+    let rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
     for (number, line) in lines {
         let told = listed.iter().find(|(listed, _)| listed == number).map(|(_, code)| code.as_str());
         let expect = match decode::object(line, None, rules) {

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 
 use crate::server::{BEGIN, check_detail};
 
-const RULES: Rules = Rules { device_id_chars_max: 16, wall: BEGIN };
+const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
 
 /// Decodes the input in every way in which it may have come.
 pub fn run(data: &[u8]) {
@@ -122,7 +122,7 @@ fn check_publish(topic: &str, payload: &[u8], id: Option<&str>) {
         (Ok(report), _) => panic!("{topic:?} is no topic of ours, and gave {report:?}"),
         (Err(problem), ["dev", _, device, "state" | "heartbeat"]) => {
             check_problem(&problem);
-            let good = device.len() <= RULES.device_id_chars_max && DeviceId::new(device).is_some();
+            let good = DeviceId::new(device).is_some();
             assert!(!good, "{topic:?}: {problem:?}");
         }
         (Err(problem), _) => {

@@ -55,7 +55,7 @@ fn variable(written: &[u8]) -> Option<(OsString, OsString)> {
 
 fn load(path: &Path, text: &[u8], variables: &Variables) -> Result<String, Vec<String>> {
     std::fs::write(path, text).expect("the directory for temporary files can be written");
-    match Settings::load(Some(path), variables.iter().cloned(), None) {
+    match Settings::load(Some(path), variables.iter().cloned(), None, |_| Vec::new()) {
         Ok(settings) => Ok(format!("{settings:?}")),
         Err(mistakes) => Err(mistakes.to_string().split('\n').map(str::to_owned).collect()),
     }

@@ -4,7 +4,7 @@
 //! life; one that cannot is a [`Problem`]. Whether the device exists, is of the claimed kind and may have the value is the
 //! engine's affair.
 
-use base::{DeviceId, Kind, Problem, Timestamp};
+use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
 use engine::{Report, Said};
 
 use self::envelope::Message;
@@ -26,8 +26,9 @@ pub const SENSORS: &str = "sensors";
 /// What decoding depends on besides the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Longest device id that is accepted, in characters.
-    pub device_id_chars_max: usize,
+    /// The ids that devices may be registered with now. Those of devices that are registered may have another form, which
+    /// the engine knows; here it is only told what would be right.
+    pub device_ids: DeviceIdForm,
     /// The wall clock: a report's `ts` may be little ahead of it.
     pub wall: Timestamp,
 }
@@ -36,14 +37,16 @@ impl Rules {
     /// The rules of an engine at this moment.
     #[must_use]
     pub fn of(engine: &engine::Engine) -> Self {
-        Self { device_id_chars_max: engine.settings().device_id_chars_max, wall: engine.clock().wall() }
+        Self { device_ids: engine.settings().device_ids, wall: engine.clock().wall() }
     }
 
     fn device_id(self, field: &str, text: &str) -> Result<DeviceId, Problem> {
-        let short = text.len() <= self.device_id_chars_max;
-        DeviceId::new(text).filter(|_| short).ok_or_else(|| {
-            let max = self.device_id_chars_max;
-            let detail = format!("{field} must be 1 to {max} ASCII letters and digits, not {}", quoted(text));
+        DeviceId::new(text).ok_or_else(|| {
+            let (max, chars) = (self.device_ids.chars_max, self.device_ids.alphabet.as_words());
+            let detail = format!(
+                "{field} must be 1 to {max} {chars} (devices.id_max_len, devices.id_chars), not {}",
+                quoted(text)
+            );
             Problem::not_allowed("invalid_id", detail)
         })
     }

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use base::{CallerName, DeviceId, LogLimit, Problem, WayIn, address};
+use base::{DeviceId, LogLimit, Problem, WayIn, address};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -82,6 +82,11 @@ impl ReportFigures {
         self.accepted.inc_by(reports);
     }
 
+    /// Counts a refused report that is logged by its way in.
+    pub(crate) fn count_refused(&self, problem: &Problem) {
+        self.results.count(problem.code);
+    }
+
     /// Counts a refused report; `from` says for the log where it came from.
     pub(crate) fn refused(&self, problem: &Problem, from: impl Display) {
         self.results.count(problem.code);
@@ -118,41 +123,10 @@ impl ReportFigures {
         }
     }
 
-    /// Counts a refused report of a caller over HTTP; `from` says for the log where among what was sent it is.
-    pub(crate) fn refused_of(
-        &self,
-        caller: &Caller,
-        device: Option<&DeviceId>,
-        problem: &Problem,
-        from: impl Display,
-    ) {
-        self.results.count(problem.code);
-        if let Some(left_out) = self.line(caller.peer, problem) {
-            tracing::info!(
-                way = self.way.as_str(),
-                device = device.map(DeviceId::as_str),
-                login = caller.login.as_ref().map(|login| &*login.0),
-                code = problem.code,
-                detail = problem.detail,
-                peer = caller.peer.map(tracing::field::display),
-                %from,
-                left_out,
-                "refused a report"
-            );
-        }
-    }
-
     /// Whether a line about this refusal may be written, and how many were left out since the last one.
     fn line(&self, peer: Option<SocketAddr>, problem: &Problem) -> Option<u64> {
         self.log.take((peer.map(|peer| address::sender(peer.ip())), problem.code), Instant::now())
     }
-}
-
-/// Who sent reports over HTTP: the address, and the name of the token that they came with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Caller {
-    pub(crate) peer: Option<SocketAddr>,
-    pub(crate) login: Option<CallerName>,
 }
 
 /// Who sent a report, as far as it is known.

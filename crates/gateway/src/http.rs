@@ -4,17 +4,17 @@
 //! the engine is behind, the body is read more slowly. Beside the routes there is the listener that serves them with everything
 //! else that is spoken over HTTP; who runs it tells the engine that this way in is attended.
 
-use std::net::SocketAddr;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use base::{CallerName, Problem, WayIn};
+use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
 use prometheus_client::metrics::counter::Counter;
@@ -22,15 +22,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::body::LargeBodies;
+use self::refusals::{Refusals, Sender};
 use self::room::Room;
 use crate::decode::{self, Rules};
-use crate::figures::{ByWord, Caller, ReportFigures};
+use crate::figures::{ByWord, ReportFigures};
 
 mod answer;
 mod body;
 mod lines;
 mod listener;
 mod ndjson;
+mod refusals;
 mod replay;
 mod room;
 mod sending;
@@ -50,7 +52,8 @@ pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
     let intake = engine.intake(WayIn::Http);
     let room = Arc::new(Room::new(figures.held_bytes.clone()));
     let large_bodies = LargeBodies::default();
-    let shared = Shared { engine: engine.clone(), intake, figures, large_bodies, room };
+    let refusals = Refusals::default();
+    let shared = Shared { engine: engine.clone(), intake, figures, refusals, large_bodies, room };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
@@ -63,8 +66,17 @@ struct Shared {
     engine: Engine,
     intake: Intake,
     figures: Figures,
+    refusals: Refusals,
     large_bodies: LargeBodies,
     room: Arc<Room>,
+}
+
+impl Shared {
+    /// Counts and logs a refused report.
+    fn refused(&self, sender: &Sender, device: Option<&DeviceId>, problem: &Problem, from: impl Display) {
+        self.figures.reports.count_refused(problem);
+        self.refusals.log(sender, device, problem, from);
+    }
 }
 
 #[derive(Debug)]
@@ -115,12 +127,12 @@ impl Figures {
 }
 
 async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let (many, caller) = (is_ndjson(&request), caller(&request));
+    let (many, sender) = (is_ndjson(&request), Sender::of(&request));
     let body = request.into_body();
     let taken = if many {
-        ndjson::take(&shared, &caller, body).await
+        ndjson::take(&shared, &sender, body).await
     } else {
-        take_one(&shared, &caller, body).await
+        take_one(&shared, &sender, body).await
     };
     let (result, response) = match taken {
         Ok(tally) => ("answered", answer::tally(&tally)),
@@ -162,13 +174,7 @@ fn is_ndjson(request: &Request) -> bool {
     essence.trim().eq_ignore_ascii_case(NDJSON)
 }
 
-fn caller(request: &Request) -> Caller {
-    let extensions = request.extensions();
-    let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
-    Caller { peer, login: extensions.get::<CallerName>().cloned() }
-}
-
-async fn take_one(shared: &Shared, caller: &Caller, body: Body) -> Result<answer::Tally, Refused> {
+async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {
     let bytes = body::whole(body, &shared.large_bodies).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
@@ -181,7 +187,7 @@ async fn take_one(shared: &Shared, caller: &Caller, body: Body) -> Result<answer
     }
     let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
-        shared.figures.reports.refused_of(caller, device.as_ref(), &rejection.problem, "a single report");
+        shared.refused(sender, device.as_ref(), &rejection.problem, "a single report");
         return Err(Refused::Report(rejection.problem));
     }
     shared.figures.reports.accepted(accepted.into());

@@ -9,17 +9,19 @@ use base::{LogLimit, Problem, address};
 use engine::Rejection;
 use tracing::{info, warn};
 
-/// Writes them, some a minute for each address and code. Cheap to clone.
+/// Writes them, some a minute for each address. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RefusalLog {
+    /// By address and method.
     calls: Arc<LogLimit<(IpAddr, &'static str)>>,
+    /// By address and code.
     reports: Arc<LogLimit<(IpAddr, &'static str)>>,
 }
 
 impl RefusalLog {
     /// A call that its caller may not make; `login` is the name of the token, if it is known.
-    pub(crate) fn of_call(&self, method: &'static str, code: &'static str, login: &str, peer: SocketAddr) {
-        if let Some(left_out) = self.calls.take((address::sender(peer.ip()), code), Instant::now()) {
+    pub(crate) fn of_call(&self, method: &'static str, code: &str, login: &str, peer: SocketAddr) {
+        if let Some(left_out) = self.calls.take((address::sender(peer.ip()), method), Instant::now()) {
             warn!(way = "grpc", method, code, login, %peer, left_out, "refused a gRPC call");
         }
     }

@@ -94,7 +94,8 @@ impl Jobs {
 
     /// Parks jobs that wait long for their time where those that do are too many among all.
     fn plan_crowd(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
-        let (scheduled, most) = (self.counts().scheduled, self.lot.resident_max / 8);
+        // One at least: as many are read ahead of their time.
+        let (scheduled, most) = (self.counts().scheduled, (self.lot.resident_max / 8).max(1));
         if !self.lot.scheduled_stuck.is_over(scheduled, most) {
             return Vec::new();
         }
@@ -172,9 +173,9 @@ impl Jobs {
             self.draw_line_in(queue, group, to, order);
             let gone = line.drain(kept..).map(|(_, id)| (id, self.parking_in_line(id)));
             if group.is_some() {
-                leaving.extend(gone)
+                leaving.extend(gone);
             } else {
-                heads.extend(gone)
+                heads.extend(gone);
             }
             if leaving.len() + heads.len() == excess {
                 break;
@@ -210,7 +211,8 @@ impl Jobs {
         }
     }
 
-    /// How many stay at the front of each queue's line, and of each group's. Where there are too many groups, only their heads stay.
+    /// How many stay at the front of each queue's line, and of each group's. Where there are too many groups, only
+    /// their heads stay.
     fn fronts(&self, lines: impl Iterator<Item = Option<GroupKey>>) -> (usize, usize) {
         let (mut of_queues, mut of_groups) = (0, 0);
         for group in lines {

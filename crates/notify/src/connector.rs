@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::records::AttemptError;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -48,8 +48,32 @@ impl From<&ConnectError> for AttemptError {
             ConnectError::Refused => Self::AddressRefused,
             ConnectError::Unresolved => Self::NameUnresolved,
             ConnectError::TooSlow | ConnectError::Tcp(_) => Self::ConnectFailed,
-            ConnectError::Tls(_) => Self::TlsFailed,
+            ConnectError::Tls(error) => tls_cause(error),
         }
+    }
+}
+
+/// What TLS found wrong with a receiver. What the library refuses comes wrapped into an error of the stream.
+fn tls_cause(error: &io::Error) -> AttemptError {
+    let found = error.get_ref().and_then(|wrapped| wrapped.downcast_ref::<rustls::Error>());
+    match found {
+        Some(rustls::Error::InvalidCertificate(error)) => certificate_cause(error),
+        Some(rustls::Error::InvalidMessage(_)) => AttemptError::TlsNotSpoken,
+        _ => AttemptError::TlsFailed,
+    }
+}
+
+fn certificate_cause(error: &CertificateError) -> AttemptError {
+    match error {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => AttemptError::TlsExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            AttemptError::TlsWrongName
+        }
+        // The rules of the library grow; whatever they refuse is not trusted.
+        _ => AttemptError::TlsUntrusted,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn system_tls() -> Arc<ClientConfig> {
     let (good, bad) = roots.add_parsable_certificates(found.certs);
     if good == 0 {
         tracing::warn!(
-            "no certificate authority found: notifications to https URLs will fail with tls_failed"
+            "no certificate authority found: notifications to https URLs will fail with tls_untrusted"
         );
     }
     tracing::debug!(good, bad, "certificate authorities loaded");

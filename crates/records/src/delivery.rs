@@ -184,15 +184,38 @@ pub enum AttemptError {
     NameUnresolved,
     /// Nobody listens there, or the connection could not be made.
     ConnectFailed,
-    /// TLS could not be agreed on, or the certificate is not good.
+    /// TLS could not be agreed on, for another reason than those below.
     TlsFailed,
     /// No answer within `notify.timeout`.
     TimedOut,
     /// The connection broke before the answer was complete.
     ConnectionBroken,
+    /// No authority that is trusted stands for the receiver's certificate.
+    TlsUntrusted,
+    /// The receiver's certificate has expired, or is not valid yet.
+    TlsExpired,
+    /// The receiver's certificate is for another name.
+    TlsWrongName,
+    /// The receiver does not speak TLS.
+    TlsNotSpoken,
 }
 
 impl AttemptError {
+    /// Every one, in the order of their stored numbers: new ones go to the end.
+    pub const ALL: [Self; 11] = [
+        Self::Interrupted,
+        Self::AddressRefused,
+        Self::NameUnresolved,
+        Self::ConnectFailed,
+        Self::TlsFailed,
+        Self::TimedOut,
+        Self::ConnectionBroken,
+        Self::TlsUntrusted,
+        Self::TlsExpired,
+        Self::TlsWrongName,
+        Self::TlsNotSpoken,
+    ];
+
     /// The name that the contract uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -204,6 +227,10 @@ impl AttemptError {
             Self::TlsFailed => "tls_failed",
             Self::TimedOut => "timed_out",
             Self::ConnectionBroken => "connection_broken",
+            Self::TlsUntrusted => "tls_untrusted",
+            Self::TlsExpired => "tls_expired",
+            Self::TlsWrongName => "tls_wrong_name",
+            Self::TlsNotSpoken => "tls_not_spoken",
         }
     }
 }

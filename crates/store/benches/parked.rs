@@ -224,15 +224,15 @@ fn read_in(folder: &Path) -> Result<(), Failure> {
     tell(&format!("loaded {residents} resident jobs in {:.1} ms", began.elapsed().as_secs_f64() * 1e3))?;
     let partition = &mut partitions[3];
     let began = Instant::now();
-    let soonest = soonest(&*store.view(partition.partition)?, READ_IN)?;
-    tell(&format!("read {} soonest in {:.1} ms", soonest.len(), began.elapsed().as_secs_f64() * 1e3))?;
+    let first = soonest(&*store.view(partition.partition)?, READ_IN)?;
+    tell(&format!("read {} soonest in {:.1} ms", first.len(), began.elapsed().as_secs_f64() * 1e3))?;
     let began = Instant::now();
     let again = soonest(&*store.view(partition.partition)?, READ_IN)?;
     tell(&format!("and again {} in {:.1} ms", again.len(), began.elapsed().as_secs_f64() * 1e3))?;
     let began = Instant::now();
-    let first = soonest(&*store.view(partition.partition)?, 10)?;
-    tell(&format!("the first {} in {:.3} ms", first.len(), began.elapsed().as_secs_f64() * 1e3))?;
-    done(&store, partition, &soonest)
+    let ten = soonest(&*store.view(partition.partition)?, 10)?;
+    tell(&format!("the first {} in {:.3} ms", ten.len(), began.elapsed().as_secs_f64() * 1e3))?;
+    done(&store, partition, &first)
 }
 
 /// The soonest of the parked jobs, and some more of their span.

@@ -350,7 +350,7 @@ async fn the_table_has_a_row_for_every_route_and_no_other() {
 
 pub(crate) fn settings() -> Settings {
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,

@@ -55,9 +55,9 @@ pub(crate) fn flag() -> Schema {
     ObjectBuilder::new().schema_type(Type::Boolean).into()
 }
 
-/// A device's id; the setting `devices.id_max_len` may ask for less.
+/// A device's id; the settings `devices.id_max_len` and `devices.id_chars` may ask for less.
 pub(crate) fn device_id() -> Schema {
-    matching("^[A-Za-z0-9]+$", DEVICE_ID_CHARS_MAX)
+    matching("^[A-Za-z0-9_.:-]*[A-Za-z0-9_:-][A-Za-z0-9_.:-]*$", DEVICE_ID_CHARS_MAX)
 }
 
 pub(crate) fn client_id() -> Schema {
@@ -154,16 +154,7 @@ pub(crate) fn delivery_status() -> Schema {
 }
 
 pub(crate) fn attempt_error() -> Schema {
-    let errors = [
-        AttemptError::Interrupted,
-        AttemptError::AddressRefused,
-        AttemptError::NameUnresolved,
-        AttemptError::ConnectFailed,
-        AttemptError::TlsFailed,
-        AttemptError::TimedOut,
-        AttemptError::ConnectionBroken,
-    ];
-    or_null(one_of(errors.map(AttemptError::as_str)))
+    or_null(one_of(AttemptError::ALL.map(AttemptError::as_str)))
 }
 
 pub(crate) fn metric() -> Schema {

@@ -151,6 +151,9 @@ impl Partition {
         id: &base::DeviceId,
         turn: &Turn<'_>,
     ) -> Result<Option<Arc<str>>, StoreError> {
+        if !self.devices.get(slot).is_some_and(|device| device.has_address) {
+            return Ok(None);
+        }
         if let Some(address) = self.addresses.get(&slot) {
             return Ok(address.clone());
         }

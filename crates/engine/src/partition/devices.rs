@@ -23,6 +23,8 @@ pub(super) struct Device {
     /// The ids of its latest reports, if they carry any.
     pub(super) report_ids: Option<Box<ReportIds>>,
     kind: u16,
+    /// Whether its profile has an address: only then the profile is read to tell a client of it.
+    pub(super) has_address: bool,
 }
 
 /// All devices of a partition.
@@ -45,6 +47,7 @@ impl Devices {
             group,
             report_ids: None,
             kind: self.kind_index(&profile.kind),
+            has_address: profile.address.is_some(),
         };
         self.by_slot.put(profile.slot, device);
         let by_slot = &self.by_slot;

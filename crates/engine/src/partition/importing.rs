@@ -33,6 +33,7 @@ impl Partition {
         clients: Vec<Incarnation>,
         turn: &mut Turn<'_>,
     ) -> Result<(), Problem> {
+        fleet::device_id(import.id().as_str(), self.settings.device_ids)?;
         self.devices.check_room(import.kind())?;
         let every = self.watch.readings_of_clocks(turn.now).every;
         let registration = Registration {

@@ -182,6 +182,9 @@ impl Partition {
 
     pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
         self.addresses.remove(&profile.slot);
+        if let Some(device) = self.devices.get_mut(profile.slot) {
+            device.has_address = profile.address.is_some();
+        }
         let record = Some(Record::Profile(Arc::new(profile.clone())));
         self.unsettled.put(turn.seq, RecordKey::Profile(profile.id.clone()), record);
         turn.push(Op::PutDevice(Box::new(profile.clone())));

@@ -104,8 +104,10 @@ impl Partition {
         }
     }
 
-    /// A report of a device that is not registered: refused, or the device is registered by it.
+    /// A report of a device that is not registered: refused, or the device is registered by it. An id that no device could
+    /// be registered with says so: whoever is told "unknown" would look for a registration.
     fn unknown(&mut self, report: &Report, turn: &mut Turn<'_>) -> Result<DeviceSlot, Problem> {
+        fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
         let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
         if self.settings.unknown == UnknownDevice::Register && reports_a_value {
             let kind = report.kind.clone().unwrap_or_else(Kind::lock);

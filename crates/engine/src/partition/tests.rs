@@ -9,7 +9,7 @@ mod stale;
 use std::time::Duration;
 
 use base::{ClientId, Incarnation, Timestamp, Value};
-use fleet::{ImportDevice, NewDevice};
+use fleet::{ImportDevice, NewDevice, Patch};
 use records::{AttemptError, Connection, DeliveryStatus, EventKind};
 
 use crate::intake::Said;
@@ -70,6 +70,23 @@ fn a_failed_attempt_is_repeated_with_the_same_body_after_the_delay() {
     let second = rig.lease_all().remove(0);
     assert_eq!((second.delivery, second.attempt), (first.delivery, 2));
     assert_eq!(second.body, first.body);
+}
+
+#[test]
+fn a_client_is_told_the_address_as_it_is_now() {
+    let mut rig = Rig::linked();
+    let mut told = |address: Patch<String>, value| {
+        rig.address("0xA", address);
+        rig.report("0xA", number(value));
+        let due = rig.lease_all().remove(0);
+        rig.ended(&due, status(200));
+        rig.told(&due).split_once(" at ").map(|(_, address)| address.to_owned())
+    };
+    let door = |number| format!("{number} Harbour St");
+    assert_eq!(told(Patch::Set(door(1)), 1), Some(door(1)));
+    assert_eq!(told(Patch::Keep, 0), Some(door(1)));
+    assert_eq!(told(Patch::Set(door(2)), 1), Some(door(2)));
+    assert_eq!(told(Patch::Clear, 0), None);
 }
 
 #[test]

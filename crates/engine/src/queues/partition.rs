@@ -42,8 +42,8 @@ use crate::partition::{STEP_BYTES_MAX, answered};
 use crate::recent::Recent;
 use crate::repeats::Answers;
 use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
-use dropping::Dropping;
 use budget::{Budget, Limits};
+use dropping::Dropping;
 use lately::ParkedLately;
 use lifetime::Sweep;
 use oldest::Oldest;
@@ -234,10 +234,11 @@ impl Machine for QueuePartition {
             }
         }
         let more = self.advance(&mut turn)?;
+        turn.wakes.extend(self.waiting.take_unread());
         self.serve(&mut turn)?;
         self.retire_waiters(&mut turn);
         self.read_at_once(&mut turn)?;
-        Ok(self.seal(turn, more || self.waiting.are_due()))
+        Ok(self.seal(turn, more || self.waiting.want_a_step()))
     }
 
     fn settled(&mut self, seq: u64) {

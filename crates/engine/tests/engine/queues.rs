@@ -2,6 +2,7 @@
 
 mod aliases;
 mod dropping;
+mod figures;
 mod floods;
 mod keeping;
 mod leaving;

@@ -10,8 +10,7 @@ use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{
     Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
-    Pending,
-    Report, Said,
+    Pending, Report, Said,
 };
 use records::{Connection, DeliveryStatus};
 use store::{MemoryStore, Planned};
@@ -20,7 +19,7 @@ const PARTITIONS: u16 = 4;
 
 fn settings() -> Settings {
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,

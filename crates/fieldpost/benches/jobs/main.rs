@@ -12,7 +12,7 @@ mod machine;
 #[path = "../main_job/peer.rs"]
 #[allow(dead_code, reason = "shared with another benchmark")]
 mod peer;
-#[path = "../../tests/overload/raw.rs"]
+#[path = "../../tests/black_box/overload/raw.rs"]
 #[allow(dead_code, reason = "shared with the test of overload")]
 mod raw;
 #[path = "../main_job/report.rs"]

@@ -282,8 +282,8 @@ impl Shape for SpeaksFor {
 
     fn right(&self) -> String {
         let right = match self.0 {
-            "device" => "the id of a device: 1 to 64 letters and digits",
-            "prefix" => "the beginning of ids of devices: 1 to 64 letters and digits",
+            "device" => "the id of a device: 1 to 64 letters, digits, '-', '_', '.' and ':'",
+            "prefix" => "the beginning of ids of devices: 1 to 64 letters, digits, '-', '_', '.' and ':'",
             "label" => "a label: \"key=value\"",
             _ => "admin = true, or leave it out",
         };

@@ -159,9 +159,28 @@ impl Layers {
     pub(super) fn add_variables(&mut self, variables: impl IntoIterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
-            let Some(key) = name.strip_prefix(PREFIX).and_then(key_of_variable) else { continue };
-            self.add(key, Written::Untyped(value), Origin::Variable(name.to_owned()));
+            let Some(setting) = name.strip_prefix(PREFIX) else { continue };
+            let origin = Origin::Variable(name.to_owned());
+            if let Some(key) = key_of_variable(setting) {
+                self.add(key, Written::Untyped(value), origin);
+            } else if let Some((key, variable)) = self.meant_with_one_underscore(setting) {
+                let wrong = "has one underscore between section and key, so it would be ignored";
+                self.note(origin, &key, wrong.to_owned(), format!("write {variable}, with two"));
+            }
         }
+    }
+
+    /// The key that a variable's name would be with two underscores behind its section, and that right name.
+    fn meant_with_one_underscore(&self, name: &str) -> Option<(String, String)> {
+        let meant = |key: &&String| {
+            let (section, field) = key.split_once('.')?;
+            let (section, field) = (section.to_ascii_uppercase(), field.to_ascii_uppercase());
+            let is_meant = name.eq_ignore_ascii_case(&format!("{section}_{field}"));
+            is_meant.then(|| format!("{PREFIX}{section}__{field}"))
+        };
+        // Unknown keys of the file are here too, but no variable is right for them.
+        let known = self.by_key.iter().filter(|(_, given)| given[0].origin == Origin::Default);
+        known.map(|(key, _)| key).find_map(|key| Some((key.clone(), meant(&key)?)))
     }
 
     /// The highest layer.

@@ -4,7 +4,8 @@
 //! key that is not in it does not exist. A file, `FIELDPOST_` variables and flags lie above it, in that order. Every
 //! mistake of every layer is found in one pass, each with its file and line or the name of its variable.
 //!
-//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
+//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used. Whoever loads settings
+//! says how the files of a certificate are checked, so that what is wrong with them is told like any other mistake.
 
 mod auth;
 mod entry;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
+use base::DeviceIdAlphabet;
 use gateway::amqp::{AmqpUrl, QueueName};
 
 pub(crate) use auth::Auth;
@@ -88,6 +90,17 @@ pub(crate) struct Tls {
     pub key: PathBuf,
 }
 
+/// What keeps a certificate from being served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// The key that names the file.
+    pub key: &'static str,
+    /// What is wrong.
+    pub wrong: String,
+    /// What would be right.
+    pub right: &'static str,
+}
+
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Http {
@@ -148,6 +161,8 @@ pub(crate) struct Amqp {
 pub(crate) struct Devices {
     /// Longest id that may be registered, in characters; never over `base::limits::DEVICE_ID_CHARS_MAX`.
     pub id_max_len: usize,
+    /// The characters of ids that may be registered.
+    pub id_chars: DeviceIdAlphabet,
     /// What a report of an unknown device does.
     pub unknown: UnknownDevice,
     /// How often a device gives a sign of life.
@@ -225,14 +240,16 @@ pub(crate) enum Durability {
 impl Settings {
     /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`, `--data-dir`.
     ///
-    /// Pass `std::env::vars_os()`; other variables are ignored.
+    /// Pass `std::env::vars_os()`; other variables are ignored. `faults_of` says what is wrong with the files of a
+    /// certificate.
     ///
     /// # Errors
-    /// Every mistake of every layer, and every listener off loopback.
+    /// Every mistake of every layer, every listener off loopback, and every fault of a certificate.
     pub(crate) fn load(
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         data_dir_flag: Option<&Path>,
+        faults_of: impl Fn(&Tls) -> Vec<Fault>,
     ) -> Result<Self, ConfigErrors> {
         let mut layers = Layers::of_defaults();
         if let Some(path) = file {
@@ -242,10 +259,15 @@ impl Settings {
         if let Some(directory) = data_dir_flag {
             layers.add_data_dir_flag(directory);
         }
-        Self::from_layers(layers)
+        let (settings, mut from) = Self::read(layers);
+        for Fault { key, wrong, right } in settings.tls.iter().flat_map(faults_of) {
+            from.refuse(key, &wrong, right);
+        }
+        from.finish(settings)
     }
 
-    fn from_layers(layers: Layers) -> Result<Self, ConfigErrors> {
+    /// What the layers say, and their mistakes so far. Files that they name are not looked at.
+    fn read(layers: Layers) -> (Self, Reader) {
         let mut from = Reader::new(layers);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
@@ -281,7 +303,7 @@ impl Settings {
         };
         unbuilt::check(&mut from);
         settings.listeners_are_apart(&mut from);
-        from.finish(settings)
+        (settings, from)
     }
 
     fn listeners_are_apart(&self, from: &mut Reader) {
@@ -378,11 +400,13 @@ fn amqp(from: &mut Reader) -> Amqp {
 }
 
 fn devices(from: &mut Reader) -> Devices {
-    let id_chars = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
+    let id_max_len = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
+    let id_chars = Word(&[("alnum", DeviceIdAlphabet::Alnum), ("extended", DeviceIdAlphabet::Extended)]);
     let unknown = Word(&[("reject", UnknownDevice::Reject), ("register", UnknownDevice::Register)]);
     let interval_min = Duration::from_millis(base::limits::REPORT_INTERVAL_MS_MIN);
     Devices {
-        id_max_len: from.read("devices.id_max_len", &id_chars).value as usize,
+        id_max_len: from.read("devices.id_max_len", &id_max_len).value as usize,
+        id_chars: from.read("devices.id_chars", &id_chars).value,
         unknown: from.read("devices.unknown", &unknown).value,
         report_interval: from.read("devices.report_interval", &Span(interval_min, 366 * DAY)).value,
         loss_grace: from.read("devices.loss_grace", &Span(Duration::ZERO, 30 * DAY)).value,

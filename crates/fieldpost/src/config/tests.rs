@@ -11,7 +11,12 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), file);
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    Settings::from_layers(layers)
+    let (settings, from) = Settings::read(layers);
+    from.finish(settings)
+}
+
+fn no_file(_: &Tls) -> Vec<Fault> {
+    Vec::new()
 }
 
 /// The file is accepted, and `expect` says in what the settings differ from the defaults.
@@ -55,6 +60,7 @@ fn the_defaults_are_those_of_the_contract() {
         },
         devices: Devices {
             id_max_len: 16,
+            id_chars: DeviceIdAlphabet::Alnum,
             unknown: UnknownDevice::Reject,
             report_interval: seconds(3_600),
             loss_grace: seconds(0),
@@ -117,7 +123,7 @@ fn every_key_of_the_default_file_has_a_comment_of_its_own() {
     }
     let bare: Vec<_> = keys.iter().filter(|(_, commented)| !**commented).map(|(line, _)| line).collect();
     assert_eq!(bare, Vec::<&i32>::new(), "lines of default.toml without a comment above");
-    assert_eq!(keys.len(), 42, "the contract's keys, and the four of connections");
+    assert_eq!(keys.len(), 43, "the contract's keys, and the four of connections");
 }
 
 #[test]
@@ -149,6 +155,7 @@ fn a_file_changes_what_it_names() {
         listen = ""
         [devices]
         id_max_len = 64
+        id_chars = "extended"
         unknown = "register"
         report_interval = "1s"
         loss_grace = "1h30m"
@@ -161,6 +168,7 @@ fn a_file_changes_what_it_names() {
         settings.http.listen = "[::1]:0".parse().expect("an address");
         settings.mqtt.listen = None;
         settings.devices.id_max_len = 64;
+        settings.devices.id_chars = DeviceIdAlphabet::Extended;
         settings.devices.unknown = UnknownDevice::Register;
         settings.devices.report_interval = SECOND;
         settings.devices.loss_grace = HOUR + 30 * MINUTE;
@@ -191,14 +199,14 @@ fn a_variable_overrides_the_file() {
 #[test]
 fn the_flag_overrides_the_variable() {
     let variable = ("FIELDPOST_DATA_DIR".into(), "b".into());
-    let settings = Settings::load(None, [variable], Some(Path::new("c"))).expect("right settings");
+    let settings = Settings::load(None, [variable], Some(Path::new("c")), no_file).expect("right settings");
     assert_eq!(settings.data_dir, Path::new("c"));
 }
 
 #[test]
 fn variables_that_are_not_settings_are_ignored() {
     let variables =
-        [("FIELDPOST_LOG", "debug"), ("FIELDPOST_HTTP_LISTEN", "x"), ("HTTP__LISTEN", "x"), ("PATH", "/bin")];
+        [("FIELDPOST_LOG", "debug"), ("FIELDPOST_HTTP_PORT", "x"), ("HTTP__LISTEN", "x"), ("PATH", "/bin")];
     check("", &variables, |_| {});
 }
 
@@ -217,6 +225,24 @@ fn an_unknown_variable_with_two_underscores_is_refused_by_name() {
 }
 
 #[test]
+fn a_variable_with_one_underscore_in_place_of_two_is_refused_with_its_right_name() {
+    for (name, key, right) in [
+        ("FIELDPOST_HTTP_LISTEN", "http.listen", "FIELDPOST_HTTP__LISTEN"),
+        ("FIELDPOST_LMSTFY_ADMIN_LISTEN", "lmstfy.admin_listen", "FIELDPOST_LMSTFY__ADMIN_LISTEN"),
+        ("FIELDPOST_notify_max_attempts", "notify.max_attempts", "FIELDPOST_NOTIFY__MAX_ATTEMPTS"),
+    ] {
+        let says = format!(
+            "environment variable {name}: {key}: has one underscore between section and key, so it would be \
+             ignored; write {right}, with two"
+        );
+        check_refused("", &[(name, "1")], &says);
+    }
+    // A key of the file that does not exist is its own mistake, and makes no variable right or wrong.
+    let told = load("http.port = 1", &[("FIELDPOST_HTTP_PORT", "1")]).expect_err("unknown").to_string();
+    assert!(told.starts_with("f.toml:1:6: http.port: unknown key") && !told.contains('\n'), "{told}");
+}
+
+#[test]
 fn a_wrong_variable_is_refused_by_name() {
     check_refused(
         "",
@@ -224,8 +250,12 @@ fn a_wrong_variable_is_refused_by_name() {
         "environment variable FIELDPOST_NOTIFY__TIMEOUT: notify.timeout: \"10\" is not a duration such as \"250ms\", \
          \"30s\" or \"1h30m\"; write a duration from \"1ms\" to \"10m\"",
     );
-    let told =
-        Settings::load(None, [("FIELDPOST_HTTP__LISTEN".into(), OsString::from_vec(vec![0xff]))], None);
+    let told = Settings::load(
+        None,
+        [("FIELDPOST_HTTP__LISTEN".into(), OsString::from_vec(vec![0xff]))],
+        None,
+        no_file,
+    );
     let told = told.expect_err("not UTF-8").to_string();
     assert!(
         told.starts_with("environment variable FIELDPOST_HTTP__LISTEN: http.listen: is not UTF-8; "),
@@ -247,6 +277,7 @@ fn a_wrong_value_is_told_with_its_place_and_what_would_be_right() {
             "devices.id_max_len = 99999999999999999999",
             format!("devices.id_max_len: is a number that is far too large, not a whole number; {id_len}"),
         ),
+        ("devices.id_chars = \"any\"", "devices.id_chars: \"any\" is not a known word; write \"alnum\" or \"extended\"".into()),
         ("devices.unknown = \"drop\"", "devices.unknown: \"drop\" is not a known word; write \"reject\" or \"register\"".into()),
         ("notify.timeout = 10", format!("notify.timeout: 10 has no unit; {duration} \"1ms\" to \"10m\"")),
         ("notify.timeout = \"0s\"", format!("notify.timeout: \"0s\" is out of range; {duration} \"1ms\" to \"10m\"")),
@@ -284,6 +315,27 @@ fn unknown_keys_and_sections_are_told_with_what_was_probably_meant() {
 }
 
 #[test]
+fn what_is_wrong_with_the_files_of_a_certificate_is_told_at_the_keys_that_name_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("f.toml");
+    std::fs::write(&file, "[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n").expect("written");
+    let fault = |key, wrong: &str| Fault { key, wrong: wrong.to_owned(), right: "mend it" };
+    let faults = |tls: &Tls| {
+        assert_eq!(*tls, Tls { cert: "c.pem".into(), key: "k.pem".into() });
+        vec![fault("tls.key", "is odd"), fault("tls.cert", "is not there")]
+    };
+    let told = Settings::load(Some(&file), [], None, faults).expect_err("two faults").to_string();
+    let at = file.display();
+    assert_eq!(
+        told,
+        format!("{at}:2:1: tls.cert: is not there; mend it\n{at}:3:1: tls.key: is odd; mend it")
+    );
+    let variable = ("FIELDPOST_TLS__CERT".into(), "c.pem".into());
+    let told = Settings::load(Some(&file), [variable], None, faults).expect_err("two faults").to_string();
+    assert!(told.contains("environment variable FIELDPOST_TLS__CERT: tls.cert: is not there"), "{told}");
+}
+
+#[test]
 fn text_that_is_not_toml_is_told_with_its_place() {
     let told = load("[http]\nlisten = 127.0.0.1:1\n", &[]).expect_err("not TOML").to_string();
     assert!(told.starts_with("f.toml:2:"), "{told}");
@@ -296,7 +348,9 @@ fn text_that_is_not_toml_is_told_with_its_place() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_told_by_name() {
-    let told = Settings::load(Some(Path::new("/nowhere/f.toml")), [], None).expect_err("no file").to_string();
+    let told = Settings::load(Some(Path::new("/nowhere/f.toml")), [], None, no_file)
+        .expect_err("no file")
+        .to_string();
     assert!(told.starts_with("/nowhere/f.toml: cannot be read: No such file"), "{told}");
 }
 

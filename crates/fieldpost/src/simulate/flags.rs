@@ -359,8 +359,12 @@ fn kind(text: &str) -> Result<String, String> {
 }
 
 fn id_prefix(text: &str) -> Result<String, String> {
-    let is_well = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_well { Ok(text.to_owned()) } else { Err("an id has ASCII letters and digits only".to_owned()) }
+    let is_well = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte));
+    if is_well {
+        Ok(text.to_owned())
+    } else {
+        Err("an id has ASCII letters, digits, -, _, . and : only".to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -231,6 +231,18 @@ async fn check_history(rig: &Rig, numbers: usize) {
 }
 
 #[tokio::test]
+async fn an_id_may_have_the_characters_that_the_setting_says() {
+    let rabbitmq = rabbitmq::in_use().await;
+    let extended = ("FIELDPOST_DEVICES__ID_CHARS", "extended");
+    let rig = Rig::start(rabbitmq.broker.address(), "extended-ids", &[extended]).await;
+    rig.register("SN_7.4-b:1", &json!({"kind": "meter"})).await;
+    rig.figure_is("fieldpost_amqp_connected", 1.0).await;
+    let channel = confirming(rabbitmq.broker).await;
+    publish_all(&channel, "extended-ids", [report("SN_7.4-b:1", 7)]).await;
+    assert_eq!(rig.has_readings("SN_7.4-b:1", 1).await, [json!(7)]);
+}
+
+#[tokio::test]
 async fn what_pika_published_is_in_the_history_and_acknowledged() {
     let rabbitmq = rabbitmq::in_use().await;
     let rig = Rig::start(rabbitmq.broker.address(), "pika", &[]).await;

@@ -3,10 +3,13 @@
 mod contract;
 mod failures;
 mod feeds;
+mod following;
 mod imports;
 mod jobs;
+mod manuals;
 mod page;
 mod registry;
 mod rig;
 mod scripted;
+mod terminal;
 mod trust;

@@ -9,6 +9,7 @@ mod document;
 mod fleets;
 mod habits;
 mod history;
+mod ids;
 mod intervals;
 mod jobs;
 mod logs;

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a newcomer would wait for, and then some for a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +100,26 @@ fn the_quick_start_of_the_readme_works_as_it_stands() {
         ("the delivery", "\"status\":\"delivered\""),
     ];
     check("README.md", "quickstart", &parts);
+}
+
+/// Each port of the quick start in turn is held by another program, which takes connections and says nothing.
+#[test]
+fn the_quick_start_stops_at_once_where_a_port_is_taken() {
+    const AT_ONCE: Duration = Duration::from_secs(20);
+    let says = ["another program listens there", "another program listens there", "EADDRINUSE"];
+    for (place, says) in says.into_iter().enumerate() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let mut ports = free_ports();
+        ports[place] = taken.local_addr().expect("it is bound").port();
+        let began = Instant::now();
+        let output = run(&at_ports(&blocks("README.md", "quickstart"), ports), ports);
+        let (told, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(!output.status.success(), "{says}\n{told}\n{log}");
+        assert!(began.elapsed() < AT_ONCE, "{says}: {:?}\n{log}", began.elapsed());
+        let port = ports[place].to_string();
+        assert!(log.lines().any(|line| line.contains(says) && line.contains(&port)), "{says}\n{log}");
+        assert!(!told.contains("\"status\":\"delivered\""), "{told}");
+    }
 }
 
 #[test]

@@ -240,7 +240,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         _ => [true, true, true],
     };
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: if random.chance(1, 3) { UnknownDevice::Register } else { UnknownDevice::Reject },
         report_interval,
         loss_grace,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{Rules, canonical, object, publish};
 
-const RULES: Rules = Rules { device_id_chars_max: 16, wall: Timestamp(1_795_222_800_000) };
+const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
 
 /// A value, or the code of its refusal.
 fn canonical_of(text: &str) -> String {
@@ -112,7 +112,9 @@ fn an_object_says_who_and_what() {
         (r#"{"device_id":"","data":0}"#, "!invalid_id"),
         (r#"{"device_id":"0x A","data":0}"#, "!invalid_id"),
         (r#"{"device_id":"0123456789abcdef","data":0}"#, "0123456789abcdef - 0"),
-        (r#"{"device_id":"0123456789abcdef0","data":0}"#, "!invalid_id"),
+        (r#"{"device_id":"0123456789abcdef0","data":0}"#, "0123456789abcdef0 - 0"),
+        (r#"{"device_id":"00:1B-44.1_","data":0}"#, "00:1B-44.1_ - 0"),
+        (r#"{"device_id":"..","data":0}"#, "!invalid_id"),
         (r#"{"device_id":"0xA"}"#, "0xA - !missing_field"),
         (r#"{"device_id":"0xA","data":[1,2}"#, "!unreadable"),
         (r#"{"device_id":"0xA","data":0,"data":1}"#, "!unreadable"),
@@ -166,10 +168,12 @@ fn a_publish_is_read_by_its_topic() {
         (state, "", "0xA lock !unreadable"),
         ("dev/meter/0xA/state", "-1.50", "0xA meter -1.5"),
         ("dev/Lock/0xA/state", "0", "0xA - !wrong_kind"),
-        ("dev/lock/0x-A/state", "0", "!invalid_id"),
+        ("dev/lock/0x-A/state", "0", "0x-A lock 0"),
+        ("dev/lock/00:1B:44:11:3A:B7/state", "1", "00:1B:44:11:3A:B7 lock 1"),
+        ("dev/lock/0x A/state", "0", "!invalid_id"),
         ("dev/lock//state", "0", "!invalid_id"),
         ("dev/lock/0xA/heartbeat", "\u{0} anything", "0xA lock alive"),
-        ("dev/lock/0123456789abcdef0/heartbeat", "", "!invalid_id"),
+        ("dev/lock/0123456789abcdef0/heartbeat", "", "0123456789abcdef0 lock alive"),
         ("sensors", r#"{"sensor_id":"0xA","data":1}"#, "0xA - 1"),
         ("sensors", r#"{"data":1}"#, "!missing_field"),
         ("sensors", "1", "!not_an_object"),

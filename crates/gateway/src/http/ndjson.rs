@@ -12,10 +12,10 @@ use engine::intake::{NotAccepting, Received, Slice};
 use super::answer::Tally;
 use super::body;
 use super::lines::{Line, Lines};
+use super::refusals::Sender;
 use super::room::Share;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
-use crate::figures::Caller;
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
 const SLICES_IN_FLIGHT_MAX: usize = 8;
@@ -31,15 +31,15 @@ const SLICE_HELD_BYTES_MAX: usize =
 const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
 
 /// Takes the whole body.
-pub(super) async fn take(shared: &Shared, caller: &Caller, mut body: Body) -> Result<Tally, Refused> {
+pub(super) async fn take(shared: &Shared, sender: &Sender, mut body: Body) -> Result<Tally, Refused> {
     let mut run =
-        Run { shared, caller, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
+        Run { shared, sender, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
     let mut lines = Lines::default();
     loop {
         let piece = tokio::select! {
             biased;
             piece = body::next(&mut body) => piece?,
-            // The caller pauses: what has come so far does not wait for it.
+            // The sender pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
                 run.hand_in().await?;
                 continue;
@@ -59,7 +59,7 @@ pub(super) async fn take(shared: &Shared, caller: &Caller, mut body: Body) -> Re
 
 struct Run<'a> {
     shared: &'a Shared,
-    caller: &'a Caller,
+    sender: &'a Sender,
     open: Open,
     in_flight: VecDeque<InFlight<'a>>,
     tally: Tally,
@@ -120,14 +120,14 @@ impl Run<'_> {
         let Some(mut slice) = self.in_flight.pop_front() else { return Ok(()) };
         let Some(pending) = slice.pending.take() else { return Ok(()) };
         let outcome = pending.durable().await?;
-        let reports = &self.shared.figures.reports;
         for rejection in outcome.rejected {
             let (line, device) = &slice.lines[rejection.index as usize];
             let line = *line;
-            reports.refused_of(self.caller, device.as_ref(), &rejection.problem, format_args!("line {line}"));
+            let from = format_args!("line {line}");
+            self.shared.refused(self.sender, device.as_ref(), &rejection.problem, from);
             self.tally.reject(line, rejection.problem);
         }
-        reports.accepted(outcome.accepted.into());
+        self.shared.figures.reports.accepted(outcome.accepted.into());
         self.tally.accept(outcome.accepted.into());
         Ok(())
     }

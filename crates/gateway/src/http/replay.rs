@@ -2,7 +2,7 @@
 //! right.
 //!
 //! A report without a `ts` gets the time at which it was received, so that it is not taken for news. One that is accepted
-//! leaves the quarantine; one that is refused again stays there as it is. One that its caller might not make stays refused: nothing
+//! leaves the quarantine; one that is refused again stays there as it is. One that its sender might not make stays refused: nothing
 //! that is put right later tells that it came from the device it speaks of.
 
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use engine::records::Quarantined;
 use engine::{Report, Said};
 
 use super::answer::{self, Tally};
-use super::{Refused, Shared, caller};
+use super::refusals::Sender;
+use super::{Refused, Shared};
 use crate::decode::{self, Rules};
-use crate::figures::Caller;
 use crate::mqtt::NOT_ALLOWED;
 
 /// `POST /v1/quarantine/{id}/replay`
@@ -28,34 +28,29 @@ pub(super) async fn replay(
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let caller = caller(&request);
+    let sender = Sender::of(&request);
     let id = match id {
         Ok(Path(id)) => id,
         Err(rejection) => return answer::problem(&Problem::unreadable(format!("the path: {rejection}"))),
     };
-    match hand_in_again(&shared, &caller, &id).await {
+    match hand_in_again(&shared, &sender, &id).await {
         Ok(tally) => answer::tally(&tally),
         Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => answer::problem(&problem),
     }
 }
 
-async fn hand_in_again(shared: &Shared, caller: &Caller, id: &str) -> Result<Tally, Refused> {
+async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tally, Refused> {
     let quarantined = find(shared, id).await.map_err(Refused::Report)?;
     if quarantined.code == NOT_ALLOWED {
         let detail = "the login that sent it may not speak for this device; if the report is true, its device has to send it";
         let problem = Problem::not_allowed(NOT_ALLOWED, detail);
-        shared.figures.reports.refused_of(caller, quarantined.device.as_ref(), &problem, "a replay");
+        shared.refused(sender, quarantined.device.as_ref(), &problem, "a replay");
         return Err(Refused::Report(problem));
     }
     let slice = slice_of(&quarantined, Rules::of(&shared.engine));
     let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
     if let Some(rejection) = outcome.rejected.into_iter().next() {
-        shared.figures.reports.refused_of(
-            caller,
-            quarantined.device.as_ref(),
-            &rejection.problem,
-            "a replay",
-        );
+        shared.refused(sender, quarantined.device.as_ref(), &rejection.problem, "a replay");
         return Err(Refused::Report(rejection.problem));
     }
     match shared.engine.discard_quarantined(quarantined.id).await {

@@ -94,7 +94,6 @@ pub struct Guest {
     number: u64,
     seat: Arc<Seat>,
     place: Option<Place>,
-    peer: Option<SocketAddr>,
 }
 
 /// Whether an address has more than its share, and whether the newcomer's has less.
@@ -166,7 +165,7 @@ impl Crowd {
         let number = table.entered;
         *table.by_source.entry(Source::of(peer)).or_default() += 1;
         table.seats.insert(number, Arc::clone(&seat));
-        Guest { crowd: Arc::clone(self), number, seat, place: Some(place), peer: None }
+        Guest { crowd: Arc::clone(self), number, seat, place: Some(place) }
     }
 
     /// Asks those who move least to leave for a newcomer: how many. An address that has more than

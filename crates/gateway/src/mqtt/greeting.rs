@@ -4,7 +4,9 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
+use base::address;
 use bytes::BytesMut;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -95,7 +97,10 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &known_as, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
-    if another_leaves && let Some(left_out) = shared.figures.full_logins.take(known_as.username.as_str().into(), Instant::now()) {
+    if another_leaves
+        && let Some(left_out) =
+            shared.figures.full_logins.take(Arc::from(&*known_as.username), Instant::now())
+    {
         let (username, client) = (beginning(&known_as.username), beginning(&hello.client_id));
         let peer = peer.map(tracing::field::display);
         tracing::warn!(

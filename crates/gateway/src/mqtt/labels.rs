@@ -36,8 +36,8 @@ pub(super) struct LabelOf {
     pub(super) value: String,
 }
 
-/// Devices, and whether each has the label that was asked for.
-pub(super) type Answers = Vec<(DeviceId, bool)>;
+/// Whether a device has the label that was asked for.
+pub(super) type Answer = (DeviceId, bool);
 
 /// A login's number and a device.
 type Asked = (u32, DeviceId);
@@ -72,7 +72,7 @@ impl Labels {
         engine: Engine,
         label: LabelOf,
         devices: Vec<DeviceId>,
-    ) -> Result<Answers, NotAccepting> {
+    ) -> Result<Vec<Answer>, NotAccepting> {
         // The semaphore is never closed.
         let _turn = self.reading.acquire().await;
         let labels = Arc::clone(&self);
@@ -80,7 +80,7 @@ impl Labels {
             let read = |device: DeviceId| labels.read(&engine, &label, &device).map(|has| (device, has));
             devices.into_iter().map(read).collect()
         });
-        let read: Result<Answers, Problem> = reading.await.map_err(|_| NotAccepting)?;
+        let read: Result<Vec<Answer>, Problem> = reading.await.map_err(|_| NotAccepting)?;
         read.map_err(|problem| {
             tracing::debug!(%problem, "the labels of a device cannot be read");
             NotAccepting

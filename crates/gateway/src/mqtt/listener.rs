@@ -209,7 +209,7 @@ impl Greeting {
             None => self.converse(stream, span).await,
             // Boxed so that a connection without TLS takes no room for it.
             Some((config, handshakes)) => {
-                Box::pin(self.converse_in_secret(stream, config, handshakes, span)).await
+                Box::pin(self.converse_in_secret(stream, config, handshakes, span)).await;
             }
         }
     }

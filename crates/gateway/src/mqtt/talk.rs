@@ -23,7 +23,7 @@ use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
 use super::handshakes::{Begun, Handshakes, Released};
-use super::labels::Answers;
+use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::Watcher;
 use super::reply::{self, Client};
@@ -61,8 +61,8 @@ pub(super) struct Talk {
 
 /// What is asked about labels, or was answered for the packet that was held back.
 enum Asking {
-    Asks(BoxFuture<'static, Result<Answers, NotAccepting>>),
-    Answered(Answers),
+    Asks(BoxFuture<'static, Result<Vec<Answer>, NotAccepting>>),
+    Answered(Vec<Answer>),
 }
 
 /// Whose connection it is.
@@ -223,7 +223,7 @@ impl Talk {
                 Ok(None) => break Ok(()),
                 Err(violation) => break Err(violation.into()),
             };
-            match self.use_packet(packet, &mut arrivals, (rules, &answers)) {
+            match self.use_packet(packet, &mut arrivals, (rules, answers.as_slice())) {
                 Ok(()) => {}
                 Err(Stop::Ends(ending)) => break Err(ending),
                 Err(Stop::Asks(devices)) => {
@@ -239,9 +239,14 @@ impl Talk {
         (used, result)
     }
 
-    fn use_packet(&mut self, packet: Packet<'_>, arrivals: &mut Arrivals, rules: Rules) -> Result<(), Stop> {
+    fn use_packet(
+        &mut self,
+        packet: Packet<'_>,
+        arrivals: &mut Arrivals,
+        (rules, answers): (Rules, &[Answer]),
+    ) -> Result<(), Stop> {
         if packet.is_publish() {
-            return self.publish(packet, arrivals, rules);
+            return self.publish(packet, arrivals, (rules, answers));
         }
         if packet.is_pubrel() {
             return Ok(self.release(wire::pubrel(self.client.version, packet)?)?);
@@ -261,7 +266,7 @@ impl Talk {
         &mut self,
         packet: Packet<'_>,
         arrivals: &mut Arrivals,
-        (rules, answers): (Rules, &Answers),
+        (rules, answers): (Rules, &[Answer]),
     ) -> Result<(), Stop> {
         let publish = wire::publish(self.client.version, packet)?;
         let handshakes_max = self.handshakes_max();

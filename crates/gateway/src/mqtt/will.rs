@@ -14,7 +14,7 @@ use engine::intake::{NotAccepting, Received, Slice};
 use super::Shared;
 use super::access::{Access, Unknown};
 use super::ending::Ending;
-use super::labels::Answers;
+use super::labels::Answer;
 use crate::decode::{self, Rules, beginning};
 use crate::figures::Sender;
 
@@ -86,7 +86,7 @@ impl Will {
         access: &Access,
         shared: &Shared,
     ) -> Result<Result<Report, Problem>, NotAccepting> {
-        let mut answers = Answers::new();
+        let mut answers: Vec<Answer> = Vec::new();
         loop {
             let rules = Rules::of(&shared.engine);
             let decoded = decode::publish(&self.topic, &self.payload, self.id.as_deref(), rules);

@@ -77,7 +77,7 @@ async fn relabel(rig: &Rig, device: &str, site: &str) {
     let device = base::DeviceId::new(device).expect("an id");
     let labels = engine::Patch::Set(vec![("site".to_owned(), Some(site.to_owned()))]);
     let patch = engine::DevicePatch { labels, ..engine::DevicePatch::default() };
-    rig.engine.patch_device(device, patch).await.expect("known");
+    rig.engine.patch_device(device, patch, engine::OnlyIf::default()).await.expect("known");
 }
 
 fn login<'a>(username: &'a str, client_id: &'a str) -> Connect<'a> {

@@ -137,7 +137,7 @@ impl Rig {
 
 fn settings() -> Settings {
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,

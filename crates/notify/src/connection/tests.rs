@@ -1,3 +1,5 @@
+//! Answers of every form, cut into pieces of every size.
+
 use proptest::prelude::*;
 use tokio::io::DuplexStream;
 

@@ -20,13 +20,16 @@ use crate::lanes::Lease;
 /// A lease, and what it gave.
 type Leased = (Lease, Vec<AttemptDue>);
 
+/// An exchange with a partition.
+type UnderWay = Pin<Box<dyn Future<Output = (PartitionId, Vec<Leased>)> + Send>>;
+
 /// The exchanges with all partitions.
 pub(super) struct Exchanges {
     engine: Engine,
     partitions: HashMap<PartitionId, Gathered>,
     /// Partitions for which something is gathered and no exchange is under way.
     to_start: Vec<PartitionId>,
-    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = (PartitionId, Vec<Leased>)> + Send>>>,
+    under_way: FuturesUnordered<UnderWay>,
 }
 
 /// For one partition.

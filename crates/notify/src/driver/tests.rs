@@ -94,7 +94,7 @@ async fn report(engine: &Engine, device: &DeviceId, value: f64) {
 
 fn settings() -> engine::Settings {
     engine::Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,

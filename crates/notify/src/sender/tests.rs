@@ -4,10 +4,12 @@ use base::{ClientId, Incarnation, Lineage, SystemClock, Timestamp};
 use http_body_util::Full;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{RootCertStore, ServerConfig};
 use standardwebhooks::Webhook;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::*;
 use crate::guard::Guard;
@@ -283,8 +285,15 @@ async fn a_receiver_that_wants_its_connection_closed_gets_a_new_one() {
 
 /// A certificate for `localhost`, as a server uses it and as a root.
 fn certificate() -> (Arc<ServerConfig>, RootCertStore) {
-    let CertifiedKey { cert, signing_key } =
-        generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    certificate_until(2_100)
+}
+
+/// The same, which expires at the beginning of a year.
+fn certificate_until(year: i32) -> (Arc<ServerConfig>, RootCertStore) {
+    let signing_key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    params.not_after = date_time_ymd(year, 1, 1);
+    let cert = params.self_signed(&signing_key).expect("a certificate");
     let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
     let server = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -315,11 +324,19 @@ async fn tls_that_cannot_be_trusted_or_agreed_on_fails() {
     let trusting = Fixture::new(PATIENT, true, roots);
     let (plain, _closed) = raw("HTTP/1.1 400 Bad Request\r\n\r\n}}", Then::Close).await;
     let tls = Receiver::start_tls(server, answering(StatusCode::OK)).await;
-    for (fixture, url) in [
-        (&trusting, format!("https://127.0.0.1:{}/", tls.port)),
-        (&Fixture::patient(), format!("https://localhost:{}/", tls.port)),
+    let (expired, of_expired) = certificate_until(2_020);
+    let expired = Receiver::start_tls(expired, answering(StatusCode::OK)).await;
+    for (fixture, url, cause) in [
+        (&trusting, format!("https://127.0.0.1:{}/", tls.port), AttemptError::TlsWrongName),
+        (&Fixture::patient(), format!("https://localhost:{}/", tls.port), AttemptError::TlsUntrusted),
+        (
+            &Fixture::new(PATIENT, true, of_expired),
+            format!("https://localhost:{}/", expired.port),
+            AttemptError::TlsExpired,
+        ),
+        (&trusting, format!("https://localhost:{}/", talker().await), AttemptError::TlsNotSpoken),
     ] {
-        assert_eq!(fixture.answer(&url).await, Answer::Error(AttemptError::TlsFailed), "{url}");
+        assert_eq!(fixture.answer(&url).await, Answer::Error(cause), "{url}");
     }
     let impatient = Fixture::new(IMPATIENT, true, RootCertStore::empty());
     let answer = impatient.answer(&format!("https://localhost:{plain}/")).await;
@@ -328,6 +345,20 @@ async fn tls_that_cannot_be_trusted_or_agreed_on_fails() {
         Answer::Error(AttemptError::TimedOut),
         "a server that waits for a plain request says nothing"
     );
+}
+
+/// The port of a server that speaks first, and no TLS.
+async fn talker() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("somebody connects");
+        stream.write_all(b"220 mail.example ESMTP\r\n").await.expect("written");
+        // Until the other side has hung up, so that it reads what was said.
+        let mut rest = Vec::new();
+        drop(stream.read_to_end(&mut rest).await);
+    });
+    port
 }
 
 #[tokio::test]

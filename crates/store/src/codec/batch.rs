@@ -70,7 +70,7 @@ const SIGN_NEWEST_FOLLOWS: u8 = SIGN_OWN_TS;
 /// The frame of a batch.
 #[must_use]
 pub fn encode_batch(batch: &Batch) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64 + batch.ops.len() * 8);
+    let mut out = Vec::with_capacity(64 + batch.ops.iter().map(likely_bytes).sum::<usize>());
     out.push(VERSION);
     out.extend_from_slice(&batch.partition.0.to_le_bytes());
     batch.head.write(&mut out);
@@ -79,6 +79,15 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
         put_op(&mut out, op);
     }
     out
+}
+
+/// About how long a change is, so that most frames are written without growing.
+fn likely_bytes(op: &Op) -> usize {
+    match op {
+        Op::Sign(_) => 8,
+        Op::PutJobBody(_, body) => 24 + body.len(),
+        _ => 48,
+    }
 }
 
 /// Reads what [`encode_batch`] wrote.

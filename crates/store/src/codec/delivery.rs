@@ -128,15 +128,8 @@ impl Stored for DeliveryProgress {
     }
 }
 
-const ERRORS: [AttemptError; 7] = [
-    AttemptError::Interrupted,
-    AttemptError::AddressRefused,
-    AttemptError::NameUnresolved,
-    AttemptError::ConnectFailed,
-    AttemptError::TlsFailed,
-    AttemptError::TimedOut,
-    AttemptError::ConnectionBroken,
-];
+/// So many of [`AttemptError::ALL`] did version 1 of an attempt know.
+const ERRORS_OF_VERSION_1: usize = 7;
 
 fn put_error(out: &mut Vec<u8>, error: AttemptError) {
     out.push(match error {
@@ -147,6 +140,10 @@ fn put_error(out: &mut Vec<u8>, error: AttemptError) {
         AttemptError::TlsFailed => 4,
         AttemptError::TimedOut => 5,
         AttemptError::ConnectionBroken => 6,
+        AttemptError::TlsUntrusted => 7,
+        AttemptError::TlsExpired => 8,
+        AttemptError::TlsWrongName => 9,
+        AttemptError::TlsNotSpoken => 10,
     });
 }
 
@@ -159,9 +156,9 @@ pub(super) fn get_delivery_key(reader: &mut Reader<'_>) -> Result<DeliveryKey, C
     Ok(DeliveryKey { at: Timestamp(reader.i64("a time")?), number: reader.u32("a number")? })
 }
 
-/// Version 1: the fields in order.
+/// Version 2: the fields in order. Version 1 did not tell the causes of TLS apart.
 impl Stored for Attempt {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "an attempt";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -173,7 +170,8 @@ impl Stored for Attempt {
         put_option(out, self.error.as_ref(), |out, error| put_error(out, *error));
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+        let known = if version == 1 { ERRORS_OF_VERSION_1 } else { AttemptError::ALL.len() };
         Ok(Self {
             delivery: get_delivery_key(reader)?,
             number: reader.u32("a number")?,
@@ -182,7 +180,8 @@ impl Stored for Attempt {
             status_code: reader.option("a status code", |reader| {
                 u16::try_from(reader.u32("a status code")?).map_err(|_| reader.invalid("a status code"))
             })?,
-            error: reader.option("an error", |reader| reader.choice("an error", &ERRORS))?,
+            error: reader
+                .option("an error", |reader| reader.choice("an error", &AttemptError::ALL[..known]))?,
         })
     }
 }

@@ -7,9 +7,10 @@ use super::bytes::{Reader, put_bytes, put_i64, put_list, put_option, put_u64};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
 
-/// Version 1: the fields in order; optional ones behind a byte, lists behind their length.
+/// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version 1 is the same, with ids of
+/// letters and digits only.
 impl Stored for DeviceProfile {
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
     const NAME: &'static str = "a device";
 
     fn put(&self, out: &mut Vec<u8>) {

@@ -141,6 +141,14 @@ impl<'a> BlobWriter<'a> {
         rows.iter().map(|row| index(self.name(), row)).collect()
     }
 
+    /// The first slice from this one on that has blobs.
+    pub(super) fn next_slice(&self, from: u32) -> Result<Option<u32>, StoreError> {
+        let range = KeyRange { low: Bound::Included(key::slice(from)), high: Bound::Unbounded };
+        let first = self.index.first(self.partition, &range, 1, |_, _| Ok(true))?;
+        let first = first.first().map(|row| index(self.name(), row)).transpose()?;
+        Ok(first.map(|(key, _)| key.slice))
+    }
+
     /// The first number behind those of a slice's blobs of a day.
     pub(super) fn next_sequence(&self, slice: u32, day: i32) -> Result<u32, StoreError> {
         let Some(last) = self.index.last_key(self.partition, &of_days(slice, day, day))? else {

@@ -143,8 +143,7 @@ impl EmbeddedStore {
     fn expire(&self, checkpointer: &mut Checkpointer, index: usize) -> Result<(), StoreError> {
         let partition = &self.partitions[index];
         let head = partition.head();
-        let slots = head.next_slot;
-        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, slots, &head.kept_from);
+        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, &head.kept_from);
         let removed = self.write_tables(expire)?;
         self.show_tables(None)?;
         self.counters.expired(removed);

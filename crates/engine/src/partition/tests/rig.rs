@@ -15,8 +15,6 @@ use records::{
 use store::{MemoryStore, Page, Store, Whose};
 
 use super::super::Partition;
-use crate::DeviceStanding;
-use crate::Directory;
 use crate::effect::Reply;
 use crate::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
 use crate::intake::{Report, ReportId, Said, SlicePart};
@@ -25,7 +23,7 @@ use crate::machine::{Machine, Moment};
 use crate::runner::Outside;
 use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
 use crate::unsettled::FromStore;
-use crate::{Directory, OnlyIf};
+use crate::{DeviceStanding, Directory, OnlyIf};
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
@@ -238,6 +236,12 @@ impl Rig {
         self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
     }
 
+    pub(super) fn address(&mut self, id: &str, address: Patch<String>) {
+        let patch = Box::new(DevicePatch { address, ..DevicePatch::default() });
+        let only_if = OnlyIf::default();
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+    }
+
     /// Registers a device of a kind.
     pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
         let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
@@ -382,7 +386,7 @@ fn everything<K>() -> Page<K> {
 
 fn settings() -> Settings {
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,
@@ -402,7 +406,7 @@ fn render(picture: &Picture<'_>) -> Vec<u8> {
     let value = |value: Option<&Value>| value.map_or("null".to_owned(), Value::to_json);
     let kind = picture.kind.as_str().trim_start_matches("device.");
     format!(
-        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}",
+        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}{}",
         picture.device,
         picture.device_kind,
         value(picture.value),
@@ -410,7 +414,8 @@ fn render(picture: &Picture<'_>) -> Vec<u8> {
         picture.sequence,
         picture.types,
         picture.skipped,
-        picture.connection.as_str()
+        picture.connection.as_str(),
+        picture.address.map_or_else(String::new, |address| format!(" at {address}"))
     )
     .into_bytes()
 }

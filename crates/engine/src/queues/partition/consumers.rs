@@ -178,6 +178,7 @@ impl QueuePartition {
         let end = if self.closing { Timestamp::MAX } else { turn.now };
         if self.closing {
             self.waiting.take_due();
+            self.waiting.take_unread();
         }
         let most = if self.closing { usize::MAX } else { RETIRED_MAX };
         for _ in 0..most {

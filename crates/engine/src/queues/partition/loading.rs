@@ -7,8 +7,8 @@ use jobs::{Jobs, Numbers};
 use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
-use super::dropping::Dropping;
 use super::budget::{Limits, Spent};
+use super::dropping::Dropping;
 use super::lately::ParkedLately;
 use super::lifetime::{Sweep, rules};
 use super::oldest::Oldest;

@@ -10,6 +10,9 @@ use super::soonest::{LAST_ID, Moment, Page, Soonest};
 use super::{QueuePartition, Turn};
 use crate::queues::id;
 
+/// Parked jobs, and up to where these are all that there are.
+type PageOfParked = (Vec<ParkedJob>, Option<Horizon>);
+
 /// Rows of a line that are read beside those that are wanted: some may be gone already.
 const GONE_EXPECTED: usize = 4;
 
@@ -52,11 +55,17 @@ impl QueuePartition {
         Ok(any)
     }
 
-    /// Reads what is before the next job that can be leased of a queue, as far as the step goes. Whether there was anything.
+    /// Reads what is before the next job that can be leased of a queue, as far as the step goes: beyond that, those that wait are
+    /// served in the next. Whether there was anything.
     pub(super) fn read_in_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        let left = turn.budget.left_to_read();
-        let Some(want) = self.jobs.wanted_of(queue).filter(|_| left > 0) else { return Ok(false) };
-        self.read_one(want, left, turn)
+        let Some(want) = self.jobs.wanted_of(queue) else { return Ok(false) };
+        match turn.budget.left_to_read() {
+            0 => {
+                self.waiting.set_unread(queue);
+                Ok(false)
+            }
+            left => self.read_one(want, left, turn),
+        }
     }
 
     /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether there was any.
@@ -107,7 +116,7 @@ impl QueuePartition {
         clock: JobClock,
         page_max: usize,
         turn: &mut Turn<'_>,
-    ) -> Result<Option<(Vec<ParkedJob>, Option<Horizon>)>, StoreError> {
+    ) -> Result<Option<PageOfParked>, StoreError> {
         self.look_through(clock, turn)?;
         let Page::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
         let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, turn));

@@ -1,8 +1,9 @@
 //! The soonest parked jobs of a clock, by time and id: found by looking through the store's keys once for many pages of jobs.
 //!
-//! The store has parked jobs in spans of some minutes, and within a span in the order of publishing. So the keys of a span are looked
-//! through, a stretch at a time, and the soonest that fit into memory are kept. Up to where that reaches, what is here is exact:
-//! whatever is parked or taken out meanwhile is noted. When little is left the next pass begins, from there on.
+//! The store has parked jobs in spans of some minutes, and within a span in the order of publishing. So the keys of a
+//! span are looked through, a stretch at a time, and the soonest that fit into memory are kept. Up to where that
+//! reaches, what is here is exact: whatever is parked or taken out meanwhile is noted. When half is left, the next pass
+//! begins, from there on.
 
 use std::collections::BTreeSet;
 

@@ -22,6 +22,8 @@ pub(super) struct Waiting {
     next: u64,
     /// Queues that have something for those that wait, and had it when a step was full.
     due: BTreeSet<QueueKey>,
+    /// Queues of which more has to be read, and for which a step could read no more.
+    unread: BTreeSet<QueueKey>,
 }
 
 /// Those that wait for a queue, by number: in order of arrival, but for what was put back, which was the first.
@@ -159,6 +161,21 @@ impl Waiting {
     /// A queue has something for those that wait, for which this step has no room.
     pub(super) fn set_due(&mut self, queue: QueueKey) {
         self.due.insert(queue);
+    }
+
+    /// A queue may have something for those that wait once the next step has read more.
+    pub(super) fn set_unread(&mut self, queue: QueueKey) {
+        self.unread.insert(queue);
+    }
+
+    /// The queues of which an earlier step, or this one, could read no more.
+    pub(super) fn take_unread(&mut self) -> BTreeSet<QueueKey> {
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Whether there is something to do for those that wait at once.
+    pub(super) fn want_a_step(&self) -> bool {
+        !self.due.is_empty() || !self.unread.is_empty()
     }
 
     /// The queues that have something since an earlier step.

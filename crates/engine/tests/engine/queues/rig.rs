@@ -39,7 +39,7 @@ pub(crate) struct Rig {
 fn settings() -> Settings {
     let hour = 3_600 * SECOND;
     Settings {
-        device_id_chars_max: 16,
+        device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: hour,
         loss_grace: Duration::ZERO,
@@ -107,14 +107,18 @@ impl Rig {
 
     /// Waits until so many consumers wait.
     pub(crate) async fn until_waiting(&self, count: u64) {
+        self.until_shown(&[&format!("fieldpost_engine_waiting_consumers {count}")]).await;
+    }
+
+    /// Waits until figures have these lines, all at a time.
+    pub(crate) async fn until_shown(&self, lines: &[&str]) {
         let mut registry = Registry::default();
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).register_metrics(&mut registry);
-        let line = format!("fieldpost_engine_waiting_consumers {count}\n");
         let waiting = async {
             loop {
                 let mut text = String::new();
                 prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all");
-                if text.contains(&line) {
+                if lines.iter().all(|line| text.lines().any(|shown| shown == *line)) {
                     return;
                 }
                 tokio::task::yield_now().await;

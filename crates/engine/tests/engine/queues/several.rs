@@ -17,7 +17,7 @@ impl Rig {
     }
 
     /// The place of each job's queue, and what it carries; they reach their consumer.
-    async fn from_all(&self, max: usize) -> Vec<(usize, String)> {
+    async fn consume_all(&self, max: usize) -> Vec<(usize, String)> {
         let (jobs, hand_over) = self.queues().consume(&queues(), want(max)).await.expect("asked");
         hand_over.done();
         jobs.iter().map(|job| (job.queue, text(&job.payload))).collect()
@@ -34,10 +34,10 @@ async fn the_next_queue_fills_up_what_those_before_it_have_left() {
     rig.publish_to(3, &["7"]).await;
     rig.publish_to(2, &["4", "5", "6"]).await;
     rig.publish_to(0, &["1", "2", "3"]).await;
-    assert_eq!(rig.from_all(2).await, expected(&[(0, "1"), (0, "2")]));
-    assert_eq!(rig.from_all(3).await, expected(&[(0, "3"), (2, "4"), (2, "5")]));
-    assert_eq!(rig.from_all(10).await, expected(&[(2, "6"), (3, "7")]));
-    assert_eq!(rig.from_all(10).await, []);
+    assert_eq!(rig.consume_all(2).await, expected(&[(0, "1"), (0, "2")]));
+    assert_eq!(rig.consume_all(3).await, expected(&[(0, "3"), (2, "4"), (2, "5")]));
+    assert_eq!(rig.consume_all(10).await, expected(&[(2, "6"), (3, "7")]));
+    assert_eq!(rig.consume_all(10).await, []);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn what_does_not_reach_the_consumer_goes_back_to_each_queue() {
     assert_eq!(jobs.len(), 4);
     hand_over.split_first(3).done();
     drop(hand_over);
-    assert_eq!(rig.from_all(10).await, expected(&[(3, "4")]), "the rest is its consumer's");
+    assert_eq!(rig.consume_all(10).await, expected(&[(3, "4")]), "the rest is its consumer's");
 }
 
 #[tokio::test]
@@ -77,9 +77,9 @@ async fn large_jobs_end_an_answer_before_max() {
             rig.publish_to(place, &[&large]).await;
         }
     }
-    let first = rig.from_all(100).await;
+    let first = rig.consume_all(100).await;
     assert_eq!(first.iter().map(|(queue, _)| *queue).collect::<Vec<_>>(), [0; 8]);
-    let second = rig.from_all(100).await;
+    let second = rig.consume_all(100).await;
     let places: Vec<_> = second.iter().map(|(queue, _)| *queue).collect();
     assert_eq!(places, [[0].as_slice(), &[2; 8]].concat());
 }

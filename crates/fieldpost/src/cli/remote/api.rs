@@ -1,23 +1,23 @@
 //! The server's API over HTTP: one request, one answer, and every way in which that can go wrong.
 //!
-//! Redirects are not followed, so that the token goes nowhere else. Certificate authorities are those of the system;
-//! `SSL_CERT_FILE` and `SSL_CERT_DIR` name others.
+//! Redirects are not followed, so that the token goes nowhere else.
 
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::ring;
+use fieldpost_client::TlsFault;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use ureq::http::{Method, Request, Response, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 use ureq::{Agent, Body};
 use url::Url;
 
 use super::failure::Failure;
 use super::problem::Refusal;
 use super::reach::Reach;
+use super::tls::{self, TlsConnector};
 
 /// A machine that is there answers sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -131,13 +131,20 @@ impl Api {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_recv_response(Some(ANSWER_TIMEOUT))
             .timeout_recv_body(Some(ANSWER_TIMEOUT));
-        if reach.url.scheme() == "https" {
-            config = config.tls_config(tls());
-        }
         if is_this_machine(&reach.url) {
             config = config.proxy(None);
         }
-        Ok(Self { agent: config.build().into(), root: reach.url.clone(), authorization })
+        let agent = match reach.trust()? {
+            Some(trust) => {
+                let connections =
+                    ().chain(ConnectProxyConnector::default())
+                        .chain(TcpConnector::default())
+                        .chain(TlsConnector::new(trust)?);
+                Agent::with_parts(config.build(), connections, DefaultResolver::default())
+            }
+            None => config.build().into(),
+        };
+        Ok(Self { agent, root: reach.url.clone(), authorization })
     }
 
     pub(super) fn get(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
@@ -318,15 +325,6 @@ fn json(body: &impl serde::Serialize) -> String {
     serde_json::to_string(body).expect("what is sent has only names for keys")
 }
 
-fn tls() -> TlsConfig {
-    let found = rustls_native_certs::load_native_certs();
-    let roots = found.certs.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-    TlsConfig::builder()
-        .root_certs(RootCerts::Specific(Arc::new(roots)))
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .build()
-}
-
 /// No proxy leads back to the machine that asks.
 fn is_this_machine(url: &Url) -> bool {
     match url.host() {
@@ -344,10 +342,14 @@ fn retry_after(response: &Response<Body>) -> Option<Duration> {
 
 /// What went wrong on the way, without the names of layers.
 fn reason(error: &ureq::Error) -> String {
+    // What TLS refuses comes wrapped into an error of the stream.
+    if let ureq::Error::Io(error) = error
+        && let Some(fault) = TlsFault::behind(error)
+    {
+        return tls::told(fault, error);
+    }
     match error {
         ureq::Error::Io(error) => match error.kind() {
-            // What TLS refuses comes wrapped into an error of the stream.
-            io::ErrorKind::InvalidData => untrusted(error),
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                 format!("the connection broke ({error})")
@@ -357,13 +359,10 @@ fn reason(error: &ureq::Error) -> String {
         ureq::Error::HostNotFound => "there is no such host".to_owned(),
         ureq::Error::Timeout(when) => format!("it took too long ({when})"),
         ureq::Error::Protocol(error) => format!("it does not speak HTTP as expected ({error})"),
-        ureq::Error::Rustls(error) => untrusted(error),
+        ureq::Error::Tls(what) => format!("TLS failed: {what}"),
+        ureq::Error::Rustls(error) => tls::told(TlsFault::behind(error).unwrap_or(TlsFault::Other), error),
         other => other.to_string(),
     }
-}
-
-fn untrusted(error: &impl std::fmt::Display) -> String {
-    format!("TLS failed ({error}); SSL_CERT_FILE can name the authority to trust")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::api::{Api, Path};
 use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
-use super::list::{self, Extent};
+use super::list::Extent;
 use super::screen::Screen;
 use super::table::plain;
 use shown::{Delivery, WithAttempts};
@@ -108,6 +108,6 @@ impl Ls {
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str));
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        list::show::<Delivery>(api, screen, &self.feed.of(path), &self.extent, "no deliveries")
+        self.feed.show::<Delivery>(api, screen, path, &self.extent, "no deliveries")
     }
 }

@@ -220,8 +220,7 @@ impl Command {
             Self::Export(export) => export.run(api, screen),
             Self::Watch(watch) => watch.run(api, screen),
             Self::Readings(Readings { id, feed, extent }) => {
-                let path = feed.of(below(id, "readings"));
-                list::show::<Reading>(api, screen, &path, extent, "no readings")
+                feed.show::<Reading>(api, screen, below(id, "readings"), extent, "no readings")
             }
             Self::Events(events) => events.run(api, screen),
         }
@@ -259,7 +258,7 @@ impl Events {
             .with_maybe("client", self.client.as_ref())
             .with_maybe("type", kind);
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        list::show::<Event>(api, screen, &self.feed.of(path), &self.extent, "no events")
+        self.feed.show::<Event>(api, screen, path, &self.extent, "no events")
     }
 }
 

@@ -1,8 +1,12 @@
-//! The flags of feeds: a span of time, and which end comes first.
+//! The flags of feeds: a span of time, which end comes first, and whether it is followed.
 
 use clap::{Args, ValueEnum};
 
-use super::api::Path;
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::follow::{self, Timed};
+use super::list::{self, Extent};
+use super::screen::Screen;
 use super::when::When;
 
 /// A span of time: `from` is in it, `to` is not.
@@ -31,9 +35,12 @@ pub(super) enum Order {
 pub(super) struct Feed {
     #[command(flatten)]
     span: Span,
-    /// Oldest or newest first.
-    #[arg(long, value_enum, value_name = "ORDER", default_value_t = Order::Desc)]
-    order: Order,
+    /// Oldest or newest first: desc, or asc with --follow, if left out.
+    #[arg(long, value_enum, value_name = "ORDER")]
+    order: Option<Order>,
+    /// Show what is there, oldest first, then every new item as it comes, until Ctrl-C.
+    #[arg(long, conflicts_with = "to")]
+    follow: bool,
 }
 
 impl Span {
@@ -43,11 +50,25 @@ impl Span {
 }
 
 impl Feed {
-    pub(super) fn of(&self, path: Path) -> Path {
-        let order = match self.order {
-            Order::Asc => "asc",
-            Order::Desc => "desc",
+    /// Shows this part of a feed, and follows it if that is asked for. `nothing` is what people are told of an empty one.
+    pub(super) fn show<R: Timed>(
+        &self,
+        api: &Api,
+        screen: &mut Screen,
+        path: Path,
+        extent: &Extent,
+        nothing: &str,
+    ) -> Result<(), Failure> {
+        let path = self.span.of(path);
+        let order = match (self.order, self.follow) {
+            (Some(Order::Desc), true) => {
+                let what = "--follow goes from the oldest to the newest: leave --order out";
+                return Err(Failure::Usage(what.to_owned()));
+            }
+            (_, true) => return follow::run::<R>(api, screen, &path, extent, self.span.from.is_some()),
+            (Some(Order::Asc), false) => "asc",
+            (Some(Order::Desc) | None, false) => "desc",
         };
-        self.span.of(path).with("order", order)
+        list::show::<R>(api, screen, &path.with("order", order), extent, nothing)
     }
 }

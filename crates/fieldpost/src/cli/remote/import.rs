@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::lines::{self, Pieces};
+use super::progress;
 use super::screen::Screen;
 use super::table::{grouped, plain};
 
@@ -108,10 +109,14 @@ pub(super) fn run(
     file: &File,
     counts: &[Count],
 ) -> Result<(), Failure> {
+    let size = lines::size(file);
     let mut pieces = Pieces::of(lines::open(file)?);
+    let mut sent_bytes = 0;
     let mut sum = Tally::nothing_yet(counts);
     let mut after_line = 0;
     loop {
+        let known = format!("{} lines: {}", grouped(after_line), sum.sentence());
+        screen.progress(&progress::line(sent_bytes, size, &known));
         let settled = |cause| Failure::BrokenOff { after_line, cause: Box::new(cause) };
         let piece = pieces.next().map_err(|error| settled(lines::unreadable(file, &error)))?;
         let Some(piece) = piece else { break };
@@ -119,8 +124,8 @@ pub(super) fn run(
         let listed = sum.rejected.len();
         sum.add(answer.map_err(settled)?, piece.lines_before);
         after_line = piece.lines_before + piece.lines;
+        sent_bytes += piece.text.len() as u64;
         sum.tell_rejected(listed, screen);
-        screen.progress(&format!("{} lines: {}", grouped(after_line), sum.sentence()));
     }
     screen.progress("");
     let document = serde_json::value::to_raw_value(&sum).expect("a tally has only names for keys");

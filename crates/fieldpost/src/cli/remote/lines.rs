@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::failure::Failure;
@@ -23,6 +24,17 @@ pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
     }
     let opened = File::open(file).map_err(|error| unreadable(file, &error))?;
     Ok(Box::new(opened))
+}
+
+/// How long a file is, or what stdin is read from; `None` where that is not known before it is read.
+pub(super) fn size(file: &Path) -> Option<u64> {
+    let opened = if file.as_os_str() == STDIN {
+        File::from(io::stdin().as_fd().try_clone_to_owned().ok()?)
+    } else {
+        File::open(file).ok()?
+    };
+    let metadata = opened.metadata().ok()?;
+    metadata.is_file().then_some(metadata.len())
 }
 
 /// The whole text of a small file.

@@ -19,13 +19,13 @@ const PAGE_ITEMS_MAX: u64 = 1_000;
 pub(super) struct Extent {
     /// Show at most so many.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
-    limit: u64,
+    pub(super) limit: u64,
     /// Show all, however many there are.
     #[arg(long, conflicts_with = "limit")]
-    all: bool,
+    pub(super) all: bool,
     /// Go on where another list ended.
     #[arg(long, value_name = "CURSOR")]
-    cursor: Option<String>,
+    pub(super) cursor: Option<String>,
 }
 
 impl Extent {
@@ -60,18 +60,11 @@ pub(super) fn show<R: Row>(
     extent: &Extent,
     nothing: &str,
 ) -> Result<(), Failure> {
-    let mut table = Table::new(R::HEADINGS);
+    let mut table = Table::new(R::HEADINGS).within(screen.width());
     let mut count = 0;
     let rest = each_page(api, path, extent, |items| {
         count += items.len();
-        if screen.is_for_programs() {
-            items.iter().try_for_each(|item| screen.write_line(item.get()))?;
-        } else {
-            let rows = items.iter().map(|item| api.read::<R>(item).map(|row| row.cells()));
-            let rows = rows.collect::<Result<Vec<_>, _>>()?;
-            screen.tell(&table.lines(&rows))?;
-        }
-        screen.flush()
+        show_items::<R>(api, screen, &mut table, items)
     })?;
     if count == 0 && !screen.is_for_programs() {
         screen.note(nothing);
@@ -80,6 +73,23 @@ pub(super) fn show<R: Row>(
         screen.note(&format!("there are more: --all shows them, --cursor {cursor} goes on from here"));
     }
     Ok(())
+}
+
+/// Shows some more items of a list.
+pub(super) fn show_items<R: Row>(
+    api: &Api,
+    screen: &mut Screen,
+    table: &mut Table,
+    items: &[Box<RawValue>],
+) -> Result<(), Failure> {
+    if screen.is_for_programs() {
+        items.iter().try_for_each(|item| screen.write_line(item.get()))?;
+    } else {
+        let rows = items.iter().map(|item| api.read::<R>(item).map(|row| row.cells()));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        screen.tell(&table.lines(&rows))?;
+    }
+    screen.flush()
 }
 
 /// Hands over page after page; the cursor of what is left, if anything is.

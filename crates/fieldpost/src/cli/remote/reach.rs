@@ -1,8 +1,14 @@
 //! Which server is asked, as whom, and for whose eyes: the flags that every command has.
 
+use std::path::PathBuf;
+
 use clap::Args;
+use fieldpost_client::Trust;
 use url::Url;
 
+use super::failure::Failure;
+
+use super::tls;
 use super::token::Token;
 
 /// Where a server listens that was started without any setting.
@@ -18,9 +24,24 @@ pub(crate) struct Reach {
     /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of processes shows.
     #[arg(long, global = true, env = "FIELDPOST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(super) token: Option<Token>,
+    /// A PEM file with the certificates to trust in place of the system's: authorities, or that of the server itself.
+    #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
     /// Print the API's JSON: one document, or one line for each item of a list.
     #[arg(long, global = true)]
     pub(super) json: bool,
+}
+
+impl Reach {
+    /// Which servers are believed; `None` for one that is not asked over TLS.
+    ///
+    /// # Errors
+    /// When what is to be trusted cannot be read.
+    pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
+        // A variable that is empty is as good as none.
+        let ca = self.ca.as_deref().filter(|file| !file.as_os_str().is_empty());
+        (self.url.scheme() == "https").then(|| tls::trust(ca)).transpose()
+    }
 }
 
 fn server_url(text: &str) -> Result<Url, String> {

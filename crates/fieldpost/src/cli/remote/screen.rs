@@ -3,18 +3,23 @@
 //! Colours are written only to a terminal that wants them (`NO_COLOR`, `CLICOLOR_FORCE` and `TERM` are honoured).
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use rustix::termios::tcgetwinsize;
 use serde_json::value::RawValue;
+use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
-use super::table::plain;
+use super::table::{beginning, plain};
 
 /// The output of one command.
 pub(super) struct Screen {
     out: BufWriter<Box<dyn Write>>,
     json: bool,
     progress: bool,
+    /// Of the terminal that shows it, in columns.
+    width: Option<usize>,
 }
 
 impl Screen {
@@ -23,7 +28,12 @@ impl Screen {
         let progress = !json && io::stderr().is_terminal();
         let out: Box<dyn Write> =
             if json { Box::new(io::stdout()) } else { Box::new(anstream::AutoStream::auto(io::stdout())) };
-        Self { out: BufWriter::new(out), json, progress }
+        Self { out: BufWriter::new(out), json, progress, width: columns(io::stdout()) }
+    }
+
+    /// How wide the terminal is that shows it; `None` where there is none.
+    pub(super) fn width(&self) -> Option<usize> {
+        self.width
     }
 
     /// Whether a program reads it.
@@ -73,7 +83,12 @@ impl Screen {
     pub(super) fn progress(&self, text: &str) {
         const CLEAR_LINE: &str = "\r\u{1b}[K";
         if self.progress {
-            drop(write!(io::stderr(), "{CLEAR_LINE}{}", plain(text)));
+            let mut text = plain(text);
+            // A line that goes on below cannot be cleared.
+            if let Some(width) = columns(io::stderr()).filter(|width| text.width() >= *width) {
+                text = beginning(&text, width - 1);
+            }
+            drop(write!(io::stderr(), "{CLEAR_LINE}{text}"));
         }
     }
 
@@ -86,4 +101,10 @@ impl Screen {
         }
         ExitCode::from(failure.exit_code())
     }
+}
+
+/// The width of a terminal; `None` for what is none, or does not say.
+fn columns(of: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(of).ok()?;
+    (size.ws_col > 1).then_some(usize::from(size.ws_col))
 }

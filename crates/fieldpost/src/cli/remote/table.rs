@@ -3,8 +3,12 @@
 //! Text comes from devices and from strangers, so nothing in it may steer a terminal. Colours are always in the result;
 //! whoever writes it out takes them away where nobody would see them.
 
+mod layout;
+
 use anstyle::{AnsiColor, Style};
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use layout::{INDENT, Layout};
 
 /// As it should be.
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
@@ -19,6 +23,7 @@ const PLAIN: Style = Style::new();
 
 /// Between two columns.
 const GAP: &str = "  ";
+const _: () = assert!(GAP.len() == layout::GAP);
 /// A value may have 4 KiB; in a table its beginning will do.
 const SHORT_CHARS_MAX: usize = 48;
 /// What stands where there is nothing.
@@ -30,12 +35,14 @@ pub(super) struct Cell {
     text: String,
     style: Style,
     to_the_right: bool,
+    /// Less of it will do where there is no room.
+    shortens: bool,
 }
 
 impl Cell {
     /// A text as it is.
     pub(super) fn text(text: &str) -> Self {
-        Self { text: plain(text), style: PLAIN, to_the_right: false }
+        Self { text: plain(text), style: PLAIN, to_the_right: false, shortens: false }
     }
 
     /// The beginning of a text that may be long.
@@ -44,12 +51,12 @@ impl Cell {
         if shown.len() < text.len() {
             shown.push('…');
         }
-        Self::text(&shown)
+        Self { shortens: true, ..Self::text(&shown) }
     }
 
     /// A number, which stands below the others digit by digit.
     pub(super) fn number(number: u64) -> Self {
-        Self { text: grouped(number), style: PLAIN, to_the_right: true }
+        Self { text: grouped(number), style: PLAIN, to_the_right: true, shortens: false }
     }
 
     /// What may be missing.
@@ -65,9 +72,18 @@ impl Cell {
         self.text.width()
     }
 
+    /// The same in a column of this width.
+    fn cut_to(&self, width: usize) -> Self {
+        let mut cell = self.clone();
+        if cell.width() > width {
+            cell.text = beginning(&cell.text, width);
+        }
+        cell
+    }
+
     /// The text with its colour, filled up to a width.
     fn painted(&self, width: usize) -> String {
-        let Self { text, style, to_the_right } = self;
+        let Self { text, style, to_the_right, .. } = self;
         let fill = " ".repeat(width.saturating_sub(self.width()));
         let is_bare = *style == PLAIN || text.is_empty();
         let text = if is_bare { text.clone() } else { format!("{style}{text}{style:#}") };
@@ -75,30 +91,42 @@ impl Cell {
     }
 }
 
-/// Rows below headings. They may come in parts: the columns never get narrower, and the headings come once.
+/// Rows below headings. They may come in parts: the columns never get narrower, and the headings come once, or again where a
+/// narrow terminal has the columns in other lines from then on.
 #[derive(Debug)]
 pub(super) struct Table {
     headings: &'static [&'static str],
     widths: Vec<usize>,
-    begun: bool,
+    shortens: Vec<bool>,
+    room: Option<usize>,
+    layout: Layout,
 }
 
 impl Table {
     pub(super) fn new(headings: &'static [&'static str]) -> Self {
         let widths = headings.iter().map(|heading| heading.width()).collect();
-        Self { headings, widths, begun: false }
+        let shortens = vec![false; headings.len()];
+        Self { headings, widths, shortens, room: None, layout: Layout::default() }
+    }
+
+    /// In a terminal so many columns wide; without one, there is no limit.
+    pub(super) fn within(self, room: Option<usize>) -> Self {
+        Self { room, ..self }
     }
 
     /// The lines of some rows, with the headings above the first ones; nothing for no rows.
     pub(super) fn lines(&mut self, rows: &[Vec<Cell>]) -> String {
+        let Some(first) = rows.first() else { return String::new() };
         for row in rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = cell.width().max(*width);
+            for (place, cell) in row.iter().enumerate().take(self.headings.len()) {
+                self.widths[place] = cell.width().max(self.widths[place]);
+                self.shortens[place] |= cell.shortens;
             }
         }
-        let headings = (!rows.is_empty() && !self.begun).then(|| self.heading_cells(&rows[0]));
-        self.begun |= !rows.is_empty();
-        headings.iter().chain(rows).map(|row| self.line(row)).collect()
+        let layout = Layout::of(&self.widths, &self.shortens, self.room);
+        let before = std::mem::replace(&mut self.layout, layout);
+        let headings = (before.lines != self.layout.lines).then(|| self.heading_cells(first));
+        headings.iter().chain(rows).map(|row| self.row(row)).collect()
     }
 
     fn heading_cells(&self, below: &[Cell]) -> Vec<Cell> {
@@ -106,20 +134,43 @@ impl Table {
             text: (*text).to_owned(),
             style: HEADING,
             to_the_right: cell.to_the_right,
+            shortens: false,
         };
         self.headings.iter().zip(below).map(heading).collect()
     }
 
-    fn line(&self, row: &[Cell]) -> String {
-        let last = row.len().saturating_sub(1);
-        let paint = |(place, (cell, width)): (usize, (&Cell, &usize))| {
-            // Nothing follows that would have to be aligned.
-            let width = if place == last && !cell.to_the_right { 0 } else { *width };
-            cell.painted(width)
-        };
-        let cells: Vec<_> = row.iter().zip(&self.widths).enumerate().map(paint).collect();
-        format!("{}\n", cells.join(GAP).trim_end())
+    /// A row, on as many lines as it takes.
+    fn row(&self, row: &[Cell]) -> String {
+        let lines = self.layout.lines.iter().map(|columns| {
+            let indent = if columns.start == 0 { 0 } else { INDENT };
+            let cells = row.iter().zip(&self.layout.widths).take(columns.end).skip(columns.start);
+            let last = columns.len().saturating_sub(1);
+            let paint = |(place, (cell, width)): (usize, (&Cell, &usize))| {
+                // Nothing follows that would have to be aligned.
+                let fill = if place == last && !cell.to_the_right { 0 } else { *width };
+                cell.cut_to(*width).painted(fill)
+            };
+            let cells: Vec<_> = cells.enumerate().map(paint).collect();
+            format!("{}{}", " ".repeat(indent), cells.join(GAP)).trim_end().to_owned() + "\n"
+        });
+        lines.collect()
     }
+}
+
+/// As much of a text as stands in a width, with a mark that it goes on.
+pub(super) fn beginning(text: &str, width: usize) -> String {
+    let mut shown = String::new();
+    let mut left = width.saturating_sub(1);
+    for c in text.chars() {
+        let taken = c.width().unwrap_or(0);
+        if taken > left {
+            break;
+        }
+        left -= taken;
+        shown.push(c);
+    }
+    shown.push('…');
+    shown
 }
 
 /// One line without columns.
@@ -194,6 +245,30 @@ mod tests {
         assert_eq!(table.lines(&[]), "");
         assert_eq!(seen(&table.lines(&[vec![Cell::text("a")]])), "ID\na\n");
         assert_eq!(seen(&table.lines(&[vec![Cell::text("b")]])), "b\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_lines_that_fit() {
+        let row = |id: &str, value: &str| vec![Cell::text(id), Cell::text("lock"), Cell::short(value)];
+        let rows = [row("evt_1", &"v".repeat(100)), row("evt_2", "1")];
+        let table = || Table::new(&["ID", "KIND", "VALUE"]);
+        let lines = seen(&table().within(Some(40)).lines(&rows));
+        let value = format!("{}…", "v".repeat(26));
+        assert_eq!(lines, format!("ID     KIND  VALUE\nevt_1  lock  {value}\nevt_2  lock  1\n"));
+        let lines = seen(&table().within(Some(20)).lines(&rows));
+        let value = format!("{}…", "v".repeat(17));
+        let folded = format!("ID     KIND\n  VALUE\nevt_1  lock\n  {value}\nevt_2  lock\n  1\n");
+        assert_eq!(lines, folded);
+        assert_eq!(seen(&table().within(None).lines(&rows)), seen(&table().lines(&rows)));
+    }
+
+    #[test]
+    fn a_table_has_its_headings_again_where_its_columns_move_to_other_lines() {
+        let mut table = Table::new(&["ID", "KIND"]).within(Some(12));
+        let row = |id: &str| vec![vec![Cell::text(id), Cell::text("lock")]];
+        assert_eq!(seen(&table.lines(&row("a"))), "ID  KIND\na   lock\n");
+        assert_eq!(seen(&table.lines(&row("b"))), "b   lock\n");
+        assert_eq!(seen(&table.lines(&row("abcdefgh"))), "ID\n  KIND\nabcdefgh\n  lock\n");
     }
 
     #[test]

@@ -15,7 +15,8 @@ fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), &file.replace("SHA256", SHA256).replace("OTHER", OTHER));
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    Settings::from_layers(layers)
+    let (settings, from) = Settings::read(layers);
+    from.finish(settings)
 }
 
 /// The file is refused in these words, without any secret in them.
@@ -161,8 +162,8 @@ fn a_login_speaks_for_one_thing() {
     for (rest, says) in [
         ("", format!("f.toml:1:1: auth.mqtt: does not say for which devices it speaks; {one}")),
         ("device = \"a\"\nadmin = true", format!("f.toml:1:1: auth.mqtt: device and admin are both there; {one}")),
-        ("device = \"a-b\"", "f.toml:4:1: auth.mqtt.device: \"a-b\" is not an id; write the id of a device: 1 to 64 letters and digits".to_owned()),
-        ("prefix = \"\"", "f.toml:4:1: auth.mqtt.prefix: \"\" is not the beginning of an id; write the beginning of ids of devices: 1 to 64 letters and digits".to_owned()),
+        ("device = \"a/b\"", "f.toml:4:1: auth.mqtt.device: \"a/b\" is not an id; write the id of a device: 1 to 64 letters, digits, '-', '_', '.' and ':'".to_owned()),
+        ("prefix = \"\"", "f.toml:4:1: auth.mqtt.prefix: \"\" is not the beginning of an id; write the beginning of ids of devices: 1 to 64 letters, digits, '-', '_', '.' and ':'".to_owned()),
         ("label = \"Site=1\"", "f.toml:4:1: auth.mqtt.label: \"Site=1\" is not a label; write a label: \"key=value\"".to_owned()),
         ("label = \"site\"", "f.toml:4:1: auth.mqtt.label: \"site\" is not a label; write a label: \"key=value\"".to_owned()),
         ("admin = false", "f.toml:4:1: auth.mqtt.admin: is false; write admin = true, or leave it out".to_owned()),

@@ -27,7 +27,7 @@ impl Rig {
     }
 
     fn load(&self) -> Result<Certificate, String> {
-        Certificate::load(&self.files).map_err(|unusable| unusable.to_string())
+        Certificate::load(&self.files).map_err(|unusable| format!("{}: {unusable}", unusable.key()))
     }
 
     /// Loading is refused, and says so.
@@ -109,7 +109,7 @@ fn what_is_wrong_with_a_file_is_told_by_key_and_name() {
     for (cert, says) in [
         (&b"nothing"[..], "tls.cert: cert.pem has no certificate in PEM"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "tls.cert: cert.pem is no X.509"),
-        (other.as_bytes(), "tls.cert and tls.key: cert.pem and key.pem cannot be used together"),
+        (other.as_bytes(), "tls.key: key.pem and the certificate cert.pem cannot be used together"),
     ] {
         fs::write(&rig.files.cert, cert).expect("written");
         rig.check_refused(says);

@@ -91,7 +91,7 @@ fn what_does_not_go_together_is_refused() {
         "--bad-payloads 2",
         "--kind Lock",
         "--id-prefix a/b",
-        "--id-prefix sim-",
+        "--id-prefix sim+",
         "--url tcp://127.0.0.1",
         "--connections 2 --connection-per-device",
         "--no-register --client acme",

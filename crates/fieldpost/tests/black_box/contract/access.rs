@@ -387,7 +387,12 @@ fn a_certificate_that_cannot_be_used_ends_the_start() {
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("tls.key: ") && said.contains("key.pem cannot be read"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with("f.toml:")
+            && said.contains(": tls.key: ")
+            && said.contains("key.pem cannot be read"),
+        "{said}"
+    );
     assert!(!folder.path().join("data").exists(), "nothing was opened");
 }

@@ -7,7 +7,7 @@ use simulator::server::{Server, Site};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::rig::{BINARY, PATIENCE, Rig, has_status};
+use crate::contract::rig::{BINARY, PATIENCE, Rig, has_status};
 use crate::wire;
 
 /// The lines that say `what`, once there are so many.

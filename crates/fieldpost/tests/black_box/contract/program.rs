@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use simulator::server::Site;
 
-use crate::contract::rig::{BINARY, Rig};
+use crate::contract::rig::{BINARY, PATIENCE, Rig};
 
 /// Runs the program to its end, without any setting of whoever runs the test.
 fn run(arguments: &[&str], settings: &[(&str, &str)]) -> Output {
@@ -49,6 +51,51 @@ fn a_config_file_is_checked_with_line_and_key() {
     }
 }
 
+/// A self-signed certificate and its key, in PEM.
+fn certificate() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+#[test]
+fn a_certificate_is_checked_by_its_files_and_refused_alike_by_a_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let ((cert, key), (_, another_key)) = (certificate(), certificate());
+    for (name, text) in [("c.pem", &*cert), ("k.pem", &*key), ("other.pem", &*another_key), ("no.pem", "-")] {
+        fs::write(path(name), text).expect("written");
+    }
+    let file = path("f.toml");
+    for (cert, key, says) in [
+        ("c.pem", "k.pem", &[][..]),
+        ("absent.pem", "k.pem", &[(2, "tls.cert", "absent.pem cannot be read")]),
+        ("c.pem", "absent.pem", &[(3, "tls.key", "absent.pem cannot be read")]),
+        ("a.pem", "b.pem", &[(2, "tls.cert", "a.pem cannot be"), (3, "tls.key", "b.pem cannot be")]),
+        ("no.pem", "k.pem", &[(2, "tls.cert", "no.pem has no certificate in PEM")]),
+        ("c.pem", "no.pem", &[(3, "tls.key", "no.pem has no private key in PEM")]),
+        ("c.pem", "other.pem", &[(3, "tls.key", "cannot be used together")]),
+    ] {
+        let text = format!("[tls]\ncert = \"{}\"\nkey = \"{}\"\n", path(cert), path(key));
+        fs::write(&file, text).expect("written");
+        let checked = run(&["check-config", &file], &[]);
+        let expect = if says.is_empty() { 0 } else { 2 };
+        assert_eq!(checked.status.code(), Some(expect), "{cert} {key}: {}", said(&checked));
+        if says.is_empty() {
+            continue;
+        }
+        let data = path("data");
+        let started = run(&["serve", "--config", &file, "--data-dir", &data], &[]);
+        assert_eq!(started.status.code(), Some(2), "{cert} {key}: {}", said(&started));
+        assert_eq!(said(&started), said(&checked), "a start says what a check says");
+        assert_eq!(said(&checked).lines().count(), says.len(), "{}", said(&checked));
+        for ((line, key, wrong), told) in says.iter().zip(said(&checked).lines()) {
+            let begin = format!("{file}:{line}:1: {key}: ");
+            assert!(told.starts_with(&begin) && told.contains(wrong), "{told} is not {begin}.. {wrong}");
+        }
+        assert!(!fs::exists(&data).expect("the folder can be looked into"));
+    }
+}
+
 #[test]
 fn a_wrong_setting_ends_the_start_before_anything_is_opened() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -79,6 +126,30 @@ async fn the_ready_file_names_only_the_listeners_that_are_on() {
     let names: BTreeSet<&str> = ready.as_object().expect("an object").keys().map(String::as_str).collect();
     assert_eq!(names, BTreeSet::from(["http", "mqtt"]));
     assert_eq!(ready["http"], rig.site.http.address().await.to_string());
+}
+
+#[tokio::test]
+async fn the_ready_file_and_the_ready_line_name_every_listener() {
+    let site = Site::new(
+        Path::new(BINARY),
+        &[
+            ("FIELDPOST_GRPC__LISTEN", "127.0.0.1:0"),
+            ("FIELDPOST_LMSTFY__LISTEN", "127.0.0.1:0"),
+            ("FIELDPOST_LMSTFY__ADMIN_LISTEN", "127.0.0.1:0"),
+        ],
+    )
+    .expect("a directory");
+    let server = site.start_until_it_says(" ready http=", PATIENCE).await.expect("ready");
+    let text = fs::read(site.log_path().with_file_name("ready.json")).expect("it was written");
+    let ready: Value = serde_json::from_slice(&text).expect("one JSON object");
+    let log = site.log();
+    let line = log.lines().find(|line| line.contains(" ready ")).expect("a line that says ready");
+    for name in ["http", "mqtt", "grpc", "lmstfy", "lmstfy_admin"] {
+        let address: std::net::SocketAddr = ready[name].as_str().expect(name).parse().expect("an address");
+        assert_ne!(address.port(), 0, "{name}");
+        assert!(line.contains(&format!(" {name}={address}")), "{name} is not in {line}");
+    }
+    assert!(server.stop(PATIENCE).await.expect("stopped").success());
 }
 
 #[tokio::test]

@@ -41,6 +41,20 @@ async fn batches_are_answered_in_turn_and_apply_in_order() {
 }
 
 #[tokio::test]
+async fn an_id_may_have_the_characters_that_the_setting_says() {
+    let extended = ("FIELDPOST_DEVICES__ID_CHARS", "extended");
+    let rig = Rig::start_with(&[extended, ("FIELDPOST_DEVICES__ID_MAX_LEN", "17")]).await;
+    register(&rig, "00:1B-44.11_3A:B7").await;
+    let batch = SendRequest { reports: vec![report("00:1B-44.11_3A:B7", "1"), report("a/b", "1")] };
+    let answers = rig.reports().await.send(futures_util::stream::iter([batch])).await;
+    let answer = answers.expect("it answers").into_inner().message().await.expect("no refusal").expect("one");
+    assert_eq!((answer.accepted, answer.rejected.len()), (1, 1));
+    let rejected = &answer.rejected[0];
+    assert_eq!(rejected.code, "invalid_id");
+    assert!(rejected.detail.contains("devices.id_chars"), "{rejected:?}");
+}
+
+#[tokio::test]
 async fn what_is_refused_is_told_by_its_place_and_kept_for_a_replay() {
     let rig = Rig::start().await;
     register(&rig, "0xA").await;

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::access::Guarded;
-use crate::rig::{PATIENCE, Rig, publish};
+use crate::grpc::access::Guarded;
+use crate::grpc::rig::{PATIENCE, Rig, publish};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

@@ -1,6 +1,6 @@
 //! What the log says of those who are not let in, and of what is changed; and that it never says a token.
 
-use crate::rig::{NAMESPACE, Rig};
+use crate::lmstfy::rig::{NAMESPACE, Rig};
 use crate::wire;
 
 /// The line of the log with all of these in it.

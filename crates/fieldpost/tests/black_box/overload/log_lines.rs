@@ -5,8 +5,8 @@ use std::fs;
 
 use tokio::io::AsyncWriteExt;
 
-use crate::raw::{Mqtt, packet, text};
-use crate::rig::Rig;
+use crate::overload::raw::{Mqtt, packet, text};
+use crate::overload::rig::Rig;
 
 /// A device's login; `secret` is its password.
 const LOGIN: &str = "[[auth.mqtt]]\nusername = \"gate\"\n\

@@ -59,7 +59,7 @@ fn crowds_of_groups_in_little_memory_keep_every_promise() {
     let run = |seed| world::run(Plan::of(seed).crowded());
     let (all, runs) = run_all("crowds_of_groups", &Asked::Seeds(CROWDED), run, Counts::add);
     println!("{runs} runs: {all:?}");
-    assert!(all.parked > 20 * runs as u64 && all.leased > 50 * runs as u64, "{all:?}");
+    assert!(all.parked > 20 * runs && all.leased > 50 * runs, "{all:?}");
 }
 
 #[test]

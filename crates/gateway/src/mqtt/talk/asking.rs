@@ -9,7 +9,7 @@ use rmqtt_codec::types::QoS;
 use super::{Asking, Stop, Talk};
 use crate::mqtt::access::device_level;
 use crate::mqtt::ending::Ending;
-use crate::mqtt::labels::Answers;
+use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
 use crate::mqtt::wire;
 
@@ -28,10 +28,10 @@ impl Talk {
     }
 
     /// The answers for the packet that was held back.
-    pub(super) fn take_answers(&mut self) -> Answers {
+    pub(super) fn take_answers(&mut self) -> Vec<Answer> {
         match self.asking.take().map(|asking| *asking) {
             Some(Asking::Answered(answers)) => answers,
-            Some(Asking::Asks(_)) | None => Answers::new(),
+            Some(Asking::Asks(_)) | None => Vec::new(),
         }
     }
 
@@ -65,7 +65,7 @@ impl Talk {
 
     /// Asks for the devices of these filters that are not known, once: no more of them than a
     /// connection has subscriptions.
-    pub(super) fn ask_for_filters(&self, filters: &[(String, QoS)], answers: &Answers) -> Result<(), Stop> {
+    pub(super) fn ask_for_filters(&self, filters: &[(String, QoS)], answers: &[Answer]) -> Result<(), Stop> {
         let most = self.shared.limits.subscriptions_max;
         let mut asked: Vec<&str> = Vec::new();
         let mut unknown = Vec::new();

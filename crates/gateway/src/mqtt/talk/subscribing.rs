@@ -8,7 +8,7 @@ use rmqtt_codec::types::QoS;
 
 use super::{Stop, Talk};
 use crate::mqtt::ending::Violation;
-use crate::mqtt::labels::Answers;
+use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::mirror::{Watched, Watcher, matches, may_match};
 use crate::mqtt::reply;
@@ -22,7 +22,7 @@ impl Talk {
         &mut self,
         packet_id: NonZeroU16,
         filters: &[(String, QoS)],
-        answers: &Answers,
+        answers: &[Answer],
     ) -> Result<(), Stop> {
         self.ask_for_filters(filters, answers)?;
         let before = self.subscriptions.len();
@@ -38,7 +38,7 @@ impl Talk {
         Ok(self.client.suback(packet_id, granted.into_iter(), reason, &mut self.out)?)
     }
 
-    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &Answers) -> Granted {
+    fn subscribe_to(&mut self, filter: &str, qos: QoS, answers: &[Answer]) -> Granted {
         if let Some(refusal) = Subscriptions::refusal(filter) {
             return refusal;
         }

@@ -1,8 +1,10 @@
 //! Bytes that earlier builds wrote are read as what they meant then.
 
+use base::DeviceId;
 use records::{
-    AliasKey, AttendedReadings, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey,
-    Parking, Process, QueueKey, Recurrence, Rule, Starts, Successor, Terms,
+    AliasKey, Attempt, AttemptError, AttendedReadings, DeliveryKey, DeviceProfile, GroupKey, Holder,
+    JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process, QueueKey, Recurrence, Rule,
+    Starts, Successor, Terms,
 };
 
 use super::*;
@@ -170,4 +172,56 @@ fn a_batch_of_version_1_is_read() {
     frame.extend([9; 16]);
     let ops = vec![Op::PutJob(Box::new(job)), Op::DeleteJob(JobId([9; 16]))];
     assert_eq!(decode_batch(&frame), Ok(Batch { partition: PartitionId(2), head: head(), ops }));
+}
+
+/// Which of the errors of version 1 an attempt had; its fields are a delivery of time 1 and number 2, number 1, time 3, 4 ms.
+fn failed_in_version(version: u8, error: u8) -> Vec<u8> {
+    vec![version, 2, 2, 1, 6, 4, 0, 1, error]
+}
+
+#[test]
+fn an_attempt_of_version_1_does_not_tell_the_causes_of_tls_apart() {
+    let attempt = Attempt {
+        delivery: DeliveryKey { at: Timestamp(1), number: 2 },
+        number: 1,
+        at: Timestamp(3),
+        duration_ms: 4,
+        status_code: None,
+        error: Some(AttemptError::TlsFailed),
+    };
+    assert_eq!(Attempt::from_row(&failed_in_version(1, 4)), Ok(attempt.clone()));
+    let refused = Attempt::from_row(&failed_in_version(1, 7));
+    assert!(matches!(refused, Err(CodecError::Invalid { what: "an error", .. })), "{refused:?}");
+    for (number, error) in (0..).zip(AttemptError::ALL) {
+        let attempt = Attempt { error: Some(error), ..attempt.clone() };
+        assert_eq!(attempt.to_row(), failed_in_version(2, number), "{error:?}");
+        assert_eq!(Attempt::from_row(&attempt.to_row()), Ok(attempt));
+    }
+}
+
+#[test]
+fn a_device_of_version_1_is_read_and_one_of_version_2_may_have_more_in_its_id() {
+    let in_version = |version: u8, id: &str| {
+        let mut bytes = vec![version, id.len() as u8];
+        bytes.extend(id.as_bytes());
+        bytes.extend([1, 2, 4]);
+        bytes.extend(b"lock");
+        bytes.extend([0, 0, 0, 6, 8, 0]);
+        bytes
+    };
+    let profile = |id: &str| DeviceProfile {
+        id: DeviceId::new(id).expect("an id"),
+        incarnation: Incarnation(1),
+        slot: DeviceSlot(2),
+        kind: Kind::lock(),
+        address: None,
+        labels: Vec::new(),
+        report_interval_ms: None,
+        registered_at: Timestamp(3),
+        expected_from: Attended(4),
+        clients: Vec::new(),
+    };
+    assert_eq!(DeviceProfile::from_row(&in_version(1, "0xA")), Ok(profile("0xA")));
+    assert_eq!(profile("00:1B").to_row(), in_version(2, "00:1B"));
+    assert_eq!(DeviceProfile::from_row(&in_version(2, "00:1B")), Ok(profile("00:1B")));
 }

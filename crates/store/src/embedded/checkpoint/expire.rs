@@ -6,7 +6,7 @@
 use std::ops::Bound;
 
 use base::{PartitionId, Timestamp};
-use records::{CountsKey, Delivery, DeliveryKey, DeviceSlot, Event, KeptFrom};
+use records::{CountsKey, Delivery, DeliveryKey, Event, KeptFrom};
 
 use crate::codec::Stored;
 use crate::codec::key::{self, BlobKey, Key, Moment};
@@ -24,7 +24,6 @@ const ROWS_AT_ONCE: usize = 2_000;
 pub(super) fn expire(
     writer: &Writer<'_>,
     partition: PartitionId,
-    slots: u32,
     kept: &KeptFrom,
 ) -> Result<u64, StoreError> {
     let expiring = Expiring { writer, partition };
@@ -33,7 +32,7 @@ pub(super) fn expire(
         + expiring.deliveries(kept.deliveries)?
         + expiring.plain(Table::Progress, kept.deliveries)?
         + expiring.plain(Table::Attempts, kept.deliveries)?
-        + expiring.blobs(slots, kept.readings)?;
+        + expiring.blobs(kept.readings)?;
     Ok(removed as u64)
 }
 
@@ -101,11 +100,12 @@ impl Expiring<'_> {
         Ok(self.remove(Table::Counts, &range)?.len())
     }
 
-    /// Blobs of days that are over and that were received by then, slice by slice.
-    fn blobs(&self, slots: u32, from: Timestamp) -> Result<usize, StoreError> {
+    /// Blobs of days that are over and that were received by then, slice by slice; slices of devices that are gone are not looked at.
+    fn blobs(&self, from: Timestamp) -> Result<usize, StoreError> {
         let mut blobs = BlobWriter::open(self.writer, self.partition)?;
-        let mut removed = 0;
-        for slice in 0..slots.div_ceil(DeviceSlot::SLICE_DEVICES) {
+        let (mut removed, mut next) = (0, Some(0));
+        while let Some(slice) = next.map(|next| blobs.next_slice(next)).transpose()?.flatten() {
+            next = slice.checked_add(1);
             let range = of_days(slice, i32::MIN, day_of(from));
             let is_expired = |key: BlobKey, index: &BlobIndex| index.is_expired(key.day, from);
             for (key, index) in blobs.first(&range, ROWS_AT_ONCE - removed, is_expired)? {

@@ -126,6 +126,19 @@ fn only_the_days_that_are_kept_stay_in_the_tables() {
     assert!(expired(&store) >= f64::from(4 * OF_A_DAY), "{}", expired(&store));
 }
 
+/// Slots are never used again, so nearly all of them may be of devices that are gone: whoever went through them would not come
+/// to an end here.
+#[test]
+fn devices_that_are_gone_cost_no_time() {
+    let (store, mut head) = filled(&SimulatedDisk::new(1));
+    head.next_slot = u32::MAX;
+    let blobs = rows(&store, Table::BlobIndex);
+    keep_the_last_day(&store, &mut head);
+    while store.checkpoint_step(Timestamp(0)) == Progress::Worked {}
+    let left = rows(&store, Table::BlobIndex);
+    assert!(left > 0 && left < blobs, "{left} of {blobs}");
+}
+
 #[test]
 fn history_of_one_sort_goes_without_the_others() {
     let (store, mut head) = filled(&SimulatedDisk::new(1));

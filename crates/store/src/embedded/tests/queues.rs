@@ -145,6 +145,25 @@ fn what_comes_and_goes_between_checkpoints_leaves_nothing() {
 }
 
 #[test]
+fn a_batch_that_no_frame_holds_is_dropped_and_the_store_goes_on() {
+    let mut queues = Queues::new();
+    let (_, ops) = queues.new_queue();
+    queues.commit(ops);
+    let id = queues.new_id();
+    let body: Arc<[u8]> = vec![7; blocklog::PAYLOAD_BYTES_MAX].into();
+    let head = PartitionHead { seq: queues.head.seq + 1, ..queues.head.clone() };
+    let next = PartitionHead { seq: queues.head.seq + 2, ..queues.head.clone() };
+    let give_these = |head, ops| give(queues.store(), Batch { partition: partition(), head, ops });
+    let outcomes = [give_these(head, vec![Op::PutJobBody(id, body)]), give_these(next, Vec::new())];
+    settle(queues.store());
+    for outcome in outcomes {
+        assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Fenced)), "neither is written");
+    }
+    assert!(queues.store().failure().is_none());
+    queues.live();
+}
+
+#[test]
 fn queues_that_are_gone_leave_no_row() {
     let mut queues = Queues::new();
     let mut keys = Vec::new();

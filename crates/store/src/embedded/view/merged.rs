@@ -11,6 +11,9 @@ use crate::embedded::partition::Moment;
 use crate::embedded::tables::{Row, Rows, Table};
 use crate::port::StoreError;
 
+/// A key, and its row unless that is gone.
+type RowOrGone = (Key, Option<Vec<u8>>);
+
 /// Rows copied from an overlay at once: the committer waits meanwhile.
 const COPIED_AT_ONCE: usize = 128;
 
@@ -56,7 +59,7 @@ impl<'a> Merged<'a> {
     }
 
     /// The next key, and its row unless that is gone.
-    pub(super) fn next_or_gone(&mut self) -> Option<Result<(Key, Option<Vec<u8>>), StoreError>> {
+    pub(super) fn next_or_gone(&mut self) -> Option<Result<RowOrGone, StoreError>> {
         let key = self.next_key()?;
         if matches!(self.tables.peek(), Some(Err(_))) {
             return self.tables.next().map(|row| row.map(|(key, value)| (key, Some(value))));

@@ -100,7 +100,7 @@ fn who_waits_gets_jobs_of_a_flood_without_asking_again() {
         rig.publish_these(jobs);
         rig.rest();
     }
-    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..500).map(|_| rig.asking(10, 2 * HOUR)).unzip();
+    let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..600).map(|_| rig.asking(10, 2 * HOUR)).unzip();
     rig.step(&mut inputs);
     rig.now = NOW.after(HOUR);
     let mut served = Vec::new();

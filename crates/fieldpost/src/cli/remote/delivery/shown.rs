@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::cli::remote::follow::Timed;
 use crate::cli::remote::list::Row;
 use crate::cli::remote::table::{BAD, Cell, FAINT, GOOD, OPEN, Table, facts};
 use crate::cli::remote::when::{to_millisecond, to_second, with_age};
@@ -82,6 +83,12 @@ impl Row for Delivery {
             Cell::number(self.attempt_count),
             Cell::maybe(next.as_deref()),
         ]
+    }
+}
+
+impl Timed for Delivery {
+    fn time(&self) -> &str {
+        &self.created_at
     }
 }
 

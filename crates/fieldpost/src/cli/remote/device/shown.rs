@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::cli::remote::follow::Timed;
 use crate::cli::remote::list::Row;
 use crate::cli::remote::table::{BAD, Cell, FAINT, GOOD, OPEN, facts};
 use crate::cli::remote::when::{to_millisecond, to_second, with_age};
@@ -127,6 +128,18 @@ impl Row for Reading {
             Cell::short(self.data.get()),
             Cell::text(changed).styled(OPEN),
         ]
+    }
+}
+
+impl Timed for Reading {
+    fn time(&self) -> &str {
+        &self.ts
+    }
+}
+
+impl Timed for Event {
+    fn time(&self) -> &str {
+        &self.ts
     }
 }
 

@@ -21,6 +21,7 @@ use crate::cli::remote::failure::Failure;
 use crate::cli::remote::problem::Refusal;
 use crate::cli::remote::reach::Reach;
 use crate::cli::remote::screen::Screen;
+use crate::cli::remote::tls;
 use program::Program;
 use told::Told;
 
@@ -60,6 +61,9 @@ impl Work {
         let mut client = Client::builder(reach.url.as_str());
         if let Some(token) = token {
             client = client.token(token.secret());
+        }
+        if let Some(trust) = reach.trust()? {
+            client = client.trust(trust);
         }
         let client = client.build().map_err(|error| unusable(&error))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -134,6 +138,9 @@ fn refused(reach: &Reach, error: &Error) -> Failure {
             document: None,
         })),
         Error::Foreign { what, .. } => Failure::Foreign { server, what: what.clone() },
-        other => Failure::NotReached { server, why: other.to_string() },
+        other => {
+            let of_tls = other.tls_fault().map(|fault| tls::told(fault, other));
+            Failure::NotReached { server, why: of_tls.unwrap_or_else(|| other.to_string()) }
+        }
     }
 }

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use crate::cli::remote::api::{Api, Path};
 use crate::cli::remote::failure::Failure;
 use crate::cli::remote::feed::Feed;
+use crate::cli::remote::follow::Timed;
 use crate::cli::remote::import::Tally;
-use crate::cli::remote::list::{self, Extent, Row};
+use crate::cli::remote::list::{Extent, Row};
 use crate::cli::remote::screen::Screen;
 use crate::cli::remote::table::{BAD, Cell, facts, plain};
 use crate::cli::remote::when::{to_millisecond, with_age};
@@ -62,8 +63,7 @@ impl Command {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Ls(Ls { feed, extent }) => {
-                let path = feed.of(Path::of(&["quarantine"]));
-                list::show::<Rejected>(api, screen, &path, extent, "no rejected reports")
+                feed.show::<Rejected>(api, screen, Path::of(&["quarantine"]), extent, "no rejected reports")
             }
             Self::Show(One { id }) => {
                 let rejected = api.get(&of(id))?;
@@ -128,6 +128,12 @@ impl Rejected {
             ("detail", Cell::text(&self.detail)),
             ("payload", Cell::text(&self.payload())),
         ])
+    }
+}
+
+impl Timed for Rejected {
+    fn time(&self) -> &str {
+        &self.at
     }
 }
 

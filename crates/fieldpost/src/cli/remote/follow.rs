@@ -1,0 +1,106 @@
+//! A feed that is followed: what is there, then every item as it comes, until Ctrl-C.
+//!
+//! The server keeps nothing for whoever follows. Each answer has a cursor for what comes after it, which outlives the server's
+//! process too, and a look at the end of a feed is answered when there is something. A server that goes away is waited for.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, Extent, Row};
+use super::screen::Screen;
+use super::table::Table;
+
+/// How long the server is to wait for the first item. It may be up to 60 seconds, which is how long an answer is waited for.
+const WAIT: &str = "30s";
+/// The most that the server puts into a page.
+const PAGE_ITEMS_MAX: u64 = 1_000;
+/// Between two attempts to reach a server that went away, and at least between two looks that find nothing.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// An item of a feed.
+pub(super) trait Timed: Row {
+    /// By which the feed is ordered.
+    fn time(&self) -> &str;
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Box<RawValue>>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+    #[serde(default)]
+    tail_cursor: Option<String>,
+}
+
+/// Shows the feed of a path. It begins at the cursor of `extent`, at the path's own `from`, or so that the newest items are shown
+/// that `extent` asks for. Ends only by a failure.
+pub(super) fn run<R: Timed>(
+    api: &Api,
+    screen: &mut Screen,
+    path: &Path,
+    extent: &Extent,
+    has_from: bool,
+) -> Result<(), Failure> {
+    let begins_itself = has_from || extent.all || extent.cursor.is_some();
+    let from = if begins_itself { None } else { time_of_nth_newest::<R>(api, path, extent.limit)? };
+    let path = path.clone().with_maybe("from", from).with("order", "asc").with("limit", &PAGE_ITEMS_MAX);
+    let mut table = Table::new(R::HEADINGS).within(screen.width());
+    let mut cursor = extent.cursor.clone();
+    // A server that cannot even be reached for the first time is not waited for.
+    let mut page = look(api, &path, cursor.as_deref())?;
+    loop {
+        list::show_items::<R>(api, screen, &mut table, &page.items)?;
+        cursor = match page.next_cursor.or(page.tail_cursor) {
+            Some(next) => Some(next),
+            None => return Err(api.foreign("it gives no tail_cursor: it cannot be followed yet".to_owned())),
+        };
+        page = wait_for_more(api, screen, &path, cursor.as_deref())?;
+    }
+}
+
+/// The next look that has something to show or another place to go on from.
+fn wait_for_more(api: &Api, screen: &Screen, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
+    let mut is_away = false;
+    loop {
+        let began = Instant::now();
+        match look(api, path, cursor) {
+            Ok(page) => {
+                if is_away {
+                    screen.note("the server is back");
+                }
+                if page.items.is_empty() {
+                    sleep(PAUSE.saturating_sub(began.elapsed()));
+                }
+                return Ok(page);
+            }
+            Err(failure) if failure.may_pass() => {
+                if !std::mem::replace(&mut is_away, true) {
+                    screen.note(&format!("{failure}; waiting for it"));
+                }
+                sleep(PAUSE);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
+    api.read(&api.get(&path.clone().with("wait", WAIT).with_maybe("cursor", cursor))?)
+}
+
+/// The time from which on there are so many items now; `None` where there are none.
+fn time_of_nth_newest<R: Timed>(api: &Api, path: &Path, nth: u64) -> Result<Option<String>, Failure> {
+    let mut time = None;
+    list::each_page(api, &path.clone().with("order", "desc"), &Extent::up_to(nth), |items| {
+        if let Some(oldest) = items.last() {
+            time = Some(api.read::<R>(oldest)?.time().to_owned());
+        }
+        Ok(())
+    })?;
+    Ok(time)
+}

@@ -1,0 +1,123 @@
+//! What people see on a terminal: lines that fit it, and how far an import has come.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::json;
+use unicode_width::UnicodeWidthStr;
+
+use crate::cli::rig::program;
+use crate::cli::scripted::{Scripted, answer};
+
+/// A terminal so many columns wide: our end of it, and that of a program.
+fn terminal(columns: u16) -> (OwnedFd, OwnedFd) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudoterminal");
+    grantpt(&ours).expect("it is ours");
+    unlockpt(&ours).expect("it can be opened");
+    let path = ptsname(&ours, Vec::new()).expect("it has a name");
+    let theirs = open(path, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).expect("its other end");
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&theirs, size).expect("it has a size");
+    (ours, theirs)
+}
+
+/// What the program writes to a terminal, which is its stdout and stderr, without colours.
+fn on_terminal(columns: u16, mut command: Command) -> String {
+    let (ours, theirs) = terminal(columns);
+    let end = || Stdio::from(theirs.as_fd().try_clone_to_owned().expect("another handle"));
+    command.env("TERM", "xterm").env("NO_COLOR", "1").stdout(end()).stderr(end());
+    let mut child = command.spawn().expect("it runs");
+    // The program has the only handles from here on: when it ends, so does what can be read.
+    drop(command);
+    drop(theirs);
+    let mut text = Vec::new();
+    let mut ours = File::from(ours);
+    let mut piece = [0; 4_096];
+    // The end of a terminal is an error on this system.
+    while let Ok(length @ 1..) = ours.read(&mut piece) {
+        text.extend_from_slice(&piece[..length]);
+    }
+    child.wait().expect("it ends");
+    String::from_utf8(text).expect("text").replace("\r\n", "\n")
+}
+
+const ID: &str = "evt_0123456789abcdefghijklmnopqrstuv";
+
+fn events() -> String {
+    let event = json!({"id": ID, "device_id": "0123456789abcdef", "type": "device.changed",
+        "ts": "2026-11-21T01:02:03.456Z", "sequence": 7, "value": "v".repeat(200), "previous": "門".repeat(60)});
+    answer("200 OK", "", &json!({"items": [event], "next_cursor": null}).to_string())
+}
+
+#[test]
+fn a_table_fits_the_terminal_and_keeps_its_ids() {
+    for columns in [80, 100, 60] {
+        let server = Scripted::new(vec![events()]);
+        let mut command = program(&server.url);
+        command.args(["device", "events"]);
+        let shown = on_terminal(columns, command);
+        assert!(shown.contains(ID) && shown.contains("0123456789abcdef"), "{shown}");
+        for line in shown.lines() {
+            assert!(line.width() <= usize::from(columns), "{} of {columns}: {line}", line.width());
+        }
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[test]
+fn a_table_that_goes_elsewhere_has_a_line_for_each_row() {
+    let server = Scripted::new(vec![events()]);
+    let output = program(&server.url).args(["device", "events"]).output().expect("it runs");
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    assert!(shown.lines().all(|line| line.width() > 100), "{shown}");
+}
+
+#[test]
+fn an_import_shows_how_far_it_has_come() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("devices.ndjson");
+    // Two pieces and a little more.
+    let lines: String =
+        (0..24).map(|n| format!("{{\"id\":\"d{n}\",\"address\":\"{}\"}}\n", "x".repeat(100_000))).collect();
+    std::fs::write(&file, &lines).expect("written");
+    let sum = |created: u32| {
+        let sum = json!({"created": created, "updated": 0, "rejected_count": 0, "rejected": []});
+        answer("200 OK", "", &sum.to_string())
+    };
+    let server = Scripted::new(vec![sum(10), sum(10), sum(4)]);
+    let mut command = program(&server.url);
+    command.args(["device", "import"]).arg(&file);
+    let shown = on_terminal(80, command);
+    for part in ["[--------------------]   0%", "[########------------]  41%", "[####################] 100%"]
+    {
+        assert!(shown.contains(part), "{part} is not in {shown:?}");
+    }
+    assert!(
+        shown.contains("20 lines: 20 created") && shown.ends_with("24 created, 0 updated, 0 rejected\n"),
+        "{shown:?}"
+    );
+    let longest = shown.split(['\r', '\n']).map(|line| line.trim_start_matches("\u{1b}[K").width()).max();
+    assert!(longest.is_some_and(|longest| longest < 80), "{shown:?}");
+    assert_eq!(server.asked().len(), 3);
+}
+
+#[test]
+fn an_import_that_nobody_watches_shows_no_bar() {
+    let server = Scripted::new(vec![answer(
+        "200 OK",
+        "",
+        r#"{"created":1,"updated":0,"rejected_count":0,"rejected":[]}"#,
+    )]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("devices.ndjson");
+    std::fs::write(&file, "{\"id\":\"a\"}\n").expect("written");
+    let output = program(&server.url).args(["device", "import"]).arg(&file).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 created, 0 updated, 0 rejected\n");
+}

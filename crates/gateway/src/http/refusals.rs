@@ -1,0 +1,54 @@
+//! The log of reports that were refused over HTTP: who sent them, of which device, and why; few lines a minute for each sender and
+//! reason. What senders made up is written in quotes and with escapes.
+
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, Request};
+use base::{CallerName, DeviceId, LogLimit, Problem, address};
+
+/// Who sent reports: the address, and the name of the token that they came with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sender {
+    peer: Option<SocketAddr>,
+    login: Option<CallerName>,
+}
+
+impl Sender {
+    /// Of a request.
+    pub(super) fn of(request: &Request) -> Self {
+        let extensions = request.extensions();
+        let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
+        Self { peer, login: extensions.get::<CallerName>().cloned() }
+    }
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(LogLimit<(Option<IpAddr>, &'static str)>);
+
+impl Refusals {
+    /// A report was refused; `from` says where among what was sent it is.
+    pub(super) fn log(
+        &self,
+        sender: &Sender,
+        device: Option<&DeviceId>,
+        problem: &Problem,
+        from: impl Display,
+    ) {
+        let source = sender.peer.map(|peer| address::sender(peer.ip()));
+        let Some(left_out) = self.0.take((source, problem.code), Instant::now()) else { return };
+        tracing::info!(
+            way = "http",
+            device = device.map(DeviceId::as_str),
+            login = sender.login.as_ref().map(|login| &*login.0),
+            code = problem.code,
+            detail = problem.detail,
+            peer = sender.peer.map(tracing::field::display),
+            %from,
+            left_out,
+            "refused a report"
+        );
+    }
+}
