@@ -10,8 +10,8 @@ use syn::visit::{self, Visit};
 
 use crate::rust::{Source, is_for_tests};
 
-/// How every metric begins: the server's own, and what every program tells of its process.
-const METRIC_PREFIXES: [&str; 2] = ["fieldpost_", "process_"];
+/// How every metric begins.
+const METRIC_PREFIX: &str = "fieldpost_";
 /// The type that carries a refusal.
 const REFUSAL: &str = "Problem";
 
@@ -142,8 +142,7 @@ fn metric(text: &str) -> Option<String> {
         pattern.push('*');
         pattern.push_str(part.split_once('}')?.1);
     }
-    let is_metric = METRIC_PREFIXES.iter().any(|prefix| pattern.starts_with(prefix));
-    (is_metric && is_code(&pattern.replace('*', "x"))).then_some(pattern)
+    (pattern.starts_with(METRIC_PREFIX) && is_code(&pattern.replace('*', "x"))).then_some(pattern)
 }
 
 /// Whether a name is one that a metric of the code may have once it is exported: with `_total` or a unit added.

@@ -51,20 +51,20 @@ impl Collector for Process {
             }
         };
         let cpu = ConstCounter::new(told.cpu_seconds);
-        let (name, help) = ("process_cpu_seconds", "Time of processors that the process has used");
+        let (name, help) = ("fieldpost_process_cpu_seconds", "Time of processors that the process has used");
         cpu.encode(encoder.encode_descriptor(name, help, None, cpu.metric_type())?)?;
         let open_files_max = rlimit::getrlimit(rlimit::Resource::NOFILE).map_or(0, |(soft, _)| soft);
         for (name, help, value) in [
             (
-                "process_resident_memory_bytes",
+                "fieldpost_process_resident_memory_bytes",
                 "Memory of the process that is in RAM",
                 told.resident_bytes as f64,
             ),
-            ("process_threads", "Threads", told.threads as f64),
-            ("process_open_fds", "Open files, connections included", told.open_files as f64),
-            ("process_max_fds", "Open files that the process may have", open_files_max as f64),
+            ("fieldpost_process_threads", "Threads", told.threads as f64),
+            ("fieldpost_process_open_fds", "Open files, connections included", told.open_files as f64),
+            ("fieldpost_process_max_fds", "Open files that the process may have", open_files_max as f64),
             (
-                "process_start_time_seconds",
+                "fieldpost_process_start_time_seconds",
                 "When the process began, since 1970",
                 self.started_at.unwrap_or(0.0),
             ),
@@ -145,12 +145,12 @@ mod tests {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             line.unwrap_or_else(|| panic!("{name} is missing in\n{text}")).parse::<f64>().expect("a number")
         };
-        assert!(value("process_cpu_seconds_total") >= 0.0);
-        assert!(value("process_resident_memory_bytes") > 1e6);
-        assert!(value("process_threads") >= 1.0);
-        assert!((3.0..=value("process_max_fds")).contains(&value("process_open_fds")));
+        assert!(value("fieldpost_process_cpu_seconds_total") >= 0.0);
+        assert!(value("fieldpost_process_resident_memory_bytes") > 1e6);
+        assert!(value("fieldpost_process_threads") >= 1.0);
+        assert!((3.0..=value("fieldpost_process_max_fds")).contains(&value("fieldpost_process_open_fds")));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("is past 1970");
-        let age = now.as_secs_f64() - value("process_start_time_seconds");
+        let age = now.as_secs_f64() - value("fieldpost_process_start_time_seconds");
         assert!((-1.0..3_600.0).contains(&age), "{age}");
         let build = format!("fieldpost_build_info{{version=\"{}\",", env!("CARGO_PKG_VERSION"));
         assert!(text.contains(&build), "{text}");
