@@ -1,7 +1,8 @@
-//! What the log says of requests: each change, and each caller who was not let in, with name and address.
+//! Log lines for changes made through the API, and for refused callers.
 //!
-//! Publishing and working on jobs, and reports, are no changes here: they are counted, and there are too many of them. Callers who
-//! are refused can be as many as they like, so their lines have a limit. Paths and names are written with escapes.
+//! A line names the caller and its address; paths and names are escaped. Publishing jobs, working
+//! on them and reporting are not logged: metrics count them. A flood of refused callers must not
+//! fill the log, so their lines have a limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

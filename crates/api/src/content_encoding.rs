@@ -1,8 +1,8 @@
-//! Request bodies that come compressed: gzip is decoded as the body is read, any other coding is refused with 415.
+//! Compressed request bodies: gzip is decoded while the body is read, any other coding is 415.
 //!
-//! Whoever reads the body sees decoded bytes only, so every limit on a body counts those. A body is decoded a piece at a time and
-//! no further than it is read: however far it expands, it takes the memory of one decoder. There are so many decoders at most;
-//! other compressed bodies wait for one, and are read more slowly.
+//! Readers see decoded bytes only, so every limit on a body counts decoded bytes. A body is decoded
+//! in pieces, on demand: however far it expands, it takes the memory of one decoder. The number of
+//! decoders is bounded; a body without one waits for it, and is read more slowly.
 
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,7 +1,8 @@
-//! `ETag` and `If-Match`: an object of the registry is changed or removed only as its caller knows it.
+//! `ETag` and `If-Match`: a registry object is changed or removed only in the version its caller
+//! read.
 //!
-//! The tag is that of what was registered. What devices report does not move it, so it says nothing of a device's `state`, and no
-//! answer is left out because of it.
+//! The tag covers the registration only. Reports do not change it, so it says nothing of a device's
+//! `state`, and it cannot serve `If-None-Match`.
 
 use std::convert::Infallible;
 

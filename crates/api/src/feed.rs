@@ -1,7 +1,8 @@
-//! Feeds that are followed: a page that would be empty waits for its first item.
+//! Followed feeds: a page that would be empty waits for its first item.
 //!
-//! Who waits is told by the engine when something that may be for them is durable, and looks again. Looking again has few threads of
-//! its own, and each caller does it so often at most: a crowd that waits for what never comes takes nothing from others.
+//! The engine wakes a waiting caller when a durable batch may concern it, and the caller reads the
+//! page again. These reads have a few threads of their own, and each caller has a rate limit, so
+//! that many idle callers slow down nobody else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::list::{self, List, Read};
 use crate::page::{Feed, Form, PageOf};
 use crate::problem::Refused;
 
-/// How long a caller whom the last news did not concern looks no more.
+/// Pause of a caller that was woken and found nothing.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A list that grows at its end.
@@ -27,7 +28,7 @@ pub(crate) trait Followable: List {
     fn follow(&self) -> Result<Follower, Problem>;
 }
 
-/// The part of the feed that was asked for, as soon as there is something in it, or the wait is over.
+/// Answers the requested page of the feed: once it has an item, or when the wait is over.
 ///
 /// # Errors
 /// What reading it says, `busy`, or `too_many_waiting`.

@@ -40,7 +40,8 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     special || PLATFORMS.contains(&address)
 }
 
-/// What stands for all addresses that one sender has at its disposal: of IPv6 its network, the first 64 bits.
+/// The key of per-address limits: an IPv4 address, or the /64 network of an IPv6 address, because
+/// one host can use every address of its network.
 #[must_use]
 pub fn sender(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

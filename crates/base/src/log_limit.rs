@@ -1,7 +1,8 @@
-//! A limit on log lines that outsiders can cause: some a minute for each key, and how many were left out.
+//! A limit on log lines that outsiders can cause: a few a minute for each key, then a count.
 //!
-//! A key is who causes lines and why, such as an address and the code of a refusal. Few keys are known at a time; the lines of all
-//! others share one allowance. No line is counted twice, and what a key that is forgotten left out is told with those of the others.
+//! A key is a cause, such as an address and the code of a refusal. The number of remembered keys is
+//! bounded; further keys share one allowance. Every suppressed line is counted once. When a key is
+//! forgotten, its count moves to the shared allowance.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,7 +15,7 @@ const LINES_MAX: u64 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Keys that are known at the same time.
 const KEYS_MAX: usize = 1_024;
-/// How often it is looked which keys can be forgotten, while there are too many.
+/// How often expired keys are searched for while there are too many.
 const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// The lines of a log that have one cause each.

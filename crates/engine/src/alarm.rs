@@ -1,8 +1,8 @@
 //! Waiting for a time of the engine clock.
 //!
-//! The runtime's timers count `CLOCK_MONOTONIC`: it stands still while the machine sleeps, and the engine clock may run up to a
-//! tenth faster. So a sleep is shorter than the time that is left, never longer than [`LOOK_AGAIN_AFTER`], and ends when
-//! somebody says that the clocks have stepped.
+//! The runtime's timers count `CLOCK_MONOTONIC`, which stands still while the machine sleeps; the
+//! engine clock may run up to a tenth faster. So a sleep is shorter than the remaining time, at
+//! most [`LOOK_AGAIN_AFTER`], and ends when [`Alarm::clocks_stepped`] is called.
 
 use std::sync::Arc;
 use std::time::Duration;

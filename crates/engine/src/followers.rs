@@ -1,7 +1,7 @@
-//! Followers: who waits at the end of a feed, and is told when a batch that may have something for them is durable.
+//! Followers wait at the end of a feed, and wake when a durable batch may concern them.
 //!
-//! A partition that commits does not know what a feed shows, so a follower names what it waits for roughly, and looks again when it is
-//! told. While nobody follows, a batch costs one look at a counter.
+//! A partition does not know what a feed shows. So a follower names roughly what it waits for, and
+//! reads the feed again when it wakes. Without followers a batch costs one load of a counter.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::Engine;
 
 /// Followers at the same time. Each batch with something for any of them looks at all.
 const FOLLOWERS_MAX: usize = 1_024;
-/// A feed ends before what is still being written elsewhere; how often it is looked whether that is done.
+/// A feed ends before unfinished writes of other partitions; how often a follower checks for them.
 const SHOWN_AFTER: Duration = Duration::from_millis(2);
 
 /// What a follower waits for.
@@ -153,7 +153,7 @@ impl Followers {
         (self.count.load(Ordering::SeqCst) > 0).then(|| News::of(partition, batch))
     }
 
-    /// A batch with that stamp is durable. Of one that nobody looked at, anybody may find something in it.
+    /// A batch with that stamp is durable. Without `news` it may concern every follower.
     pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
         if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(|news| news.feeds == Feeds::default()) {
             return;
@@ -200,7 +200,7 @@ impl Followers {
     }
 }
 
-/// Somebody who follows, as long as this lives. What became durable before it was made is told at first, whatever it is.
+/// A registered follower, until it is dropped. It wakes once at first, for earlier batches.
 #[derive(Debug)]
 pub struct Follower {
     engine: Engine,

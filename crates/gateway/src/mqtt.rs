@@ -1,10 +1,10 @@
 //! The MQTT listener for devices: 3.1.1 and 5, QoS 0, 1 and 2 in, with or without TLS.
 //!
-//! Not a broker: what is published is a report and goes to the engine, never straight to another
-//! connection. Subscribers receive copies of what
-//! was accepted (`mirror.rs`). A PUBACK or PUBREC leaves
-//! only when the report is durable, in the order in which reports came. What is refused is in the quarantine by then. Each connection is one task; reports that arrive in one read
-//! go to the engine as one slice, and a connection that has nothing to say holds no buffer.
+//! Not a broker: a publish is a report and goes to the engine, never straight to another
+//! connection. Subscribers receive copies of accepted reports (`mirror.rs`). A PUBACK or PUBREC
+//! leaves once the report is durable, or is refused and in the quarantine, in the order of arrival.
+//! Each connection is one task; the reports of one read go to the engine as one slice, and an idle
+//! connection holds no buffer.
 //!
 //! ```text
 //! bytes -> wire (packets) -> session -> decode, access -> ring (slices under way) -> receipts -> bytes

@@ -1,12 +1,9 @@
-//! Places and deadlines of messages that are being received: a message is held whole before it is
-//! looked at.
+//! Places and deadlines for messages being received: a message is held whole before it is parsed.
 //!
-//! A message that has begun has to be all there in time. One that is not small takes a place once
-//! so much of it has come, so
-//! that announcing a large one costs nobody else anything; while others wait for a place, its
-//! holder has to keep a pace. A connection has a
-//! share of the places: one that announces much holds up itself. Whoever waits is read more slowly,
-//! which HTTP/2's flow control tells it.
+//! A message that has begun has a deadline. After [`FREE_BYTES`] it takes a place, so that
+//! announcing a large message costs nobody else anything. While others wait for a place, its holder
+//! must keep a minimum pace. A connection has a share of the places, so it blocks only itself. A
+//! waiting message is not read, and HTTP/2 flow control stops its sender.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,9 +40,9 @@ const LARGE_OF_CONNECTION_MAX: usize = 4;
 /// How long a message may take altogether, and a second more for every so many bytes.
 const TIME_MAX: Duration = Duration::from_secs(30);
 const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
-/// While others wait for a place, who has one is looked at so often, and keeps it at that pace.
+/// While others wait for a place, the pace of each holder is checked this often.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A deadline that is noticed so late was not watched: it is we who did not read.
+/// A deadline noticed later than this does not count: the server did not read meanwhile.
 const NOT_WATCHED: Duration = Duration::from_secs(1);
 /// Before each message: a flag and its length.
 const HEAD_BYTES: usize = 5;
@@ -393,7 +390,7 @@ where
 }
 
 fn too_slow() -> Problem {
-    Problem::new(408, "body_too_slow", "very little of a message came altogether")
+    Problem::new(408, "body_too_slow", "the message came too slowly; send at least 16 KiB a second")
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ impl Grpc {
         let place = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
         let places = place(&connection.health_calls).zip(place(&self.health_calls));
         let Some((of_connection, of_all)) = places else {
-            let detail = "too many calls of the health service are under way";
+            let detail = "too many calls of the health service are under way; end some or ask later";
             return Err(Problem::new(429, "too_many_requests", detail));
         };
         call.takes(HealthPlaces {

@@ -1,4 +1,4 @@
-//! Lines with a job that waits until jobs are read whose time came before its own, in the order of these jobs.
+//! Lines whose next job must wait until earlier parked jobs are read, in the order of these jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

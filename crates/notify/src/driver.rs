@@ -1,8 +1,9 @@
 //! Carries out what [`Lanes`] decides: one task asks it and talks to the partitions, others send.
 //!
-//! All decisions are made in one place, [`run`]. It has one [exchange](exchanges) with a partition under way at a time: ends of
-//! attempts go in, leases come out. What is leased goes to tasks of a few sends each, and these tell how their attempts ended, so that the
-//! places are free again. A task that panics tells that too.
+//! All decisions are made in one place, [`run`]. It has one [exchange](exchanges) with a partition
+//! at a time: ended attempts go in, leases come out. Tasks of a few sends each carry the leases
+//! out. A task reports how its attempts ended and frees their places in flight, also when it
+//! panics.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What is in memory of each device, found by its slot.
+//! One record in memory for each device, found by the device's slot.
 //!
-//! Slots are dense but never used again, so devices lie in pages of neighbouring slots, and a page whose devices are all gone is
-//! given back: a fleet that is replaced over and over does not grow. What is left of a page is [`Page`], 16 bytes for 256 slots.
+//! Slots are dense and never used again, so records lie in pages of neighbouring slots, and an
+//! empty page is freed: replacing a fleet again and again does not grow memory. A freed page leaves
+//! one [`Page`], 16 bytes for 256 slots.
 
 use crate::DeviceSlot;
 

@@ -1,7 +1,8 @@
 //! What is kept: plain records, and the [`Batch`] that changes them.
 //!
-//! Rules make batches, the store keeps them; [`BySlot`] is how they are held in memory by a device's slot. Nothing here knows how a record is encoded or why it changed. All times
-//! are engine-clock times unless a field says otherwise.
+//! Rules make batches, the store keeps them. [`BySlot`] holds records in memory by a device's slot.
+//! Nothing here knows how a record is encoded or why it changed. All times are engine-clock times
+//! unless a field says otherwise.
 
 mod answer;
 mod batch;

@@ -42,7 +42,7 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
     }
 }
 
-/// A body is a job as it is, so one that is said to be encoded would be given to consumers who do not know of that.
+/// Refuses an encoded body: it is stored as the payload, and no consumer learns its encoding.
 pub(super) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
     if body.is_end_stream() || !is_encoded(&parts.headers) {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Who may call: the tokens of a namespace, and those of the REST API where they reach as far.
 //!
-//! A namespace's token is looked up as it is: it is long and random, and what a guess costs does not depend on how near it
-//! comes. One of the REST API has its limits here too. Tokens that nobody knows are answered later the more there are, and each
-//! one that is refused is a line in the log, without the token.
+//! A namespace's token is looked up in plain text: it is long and random, and a guess takes the
+//! same time however close it is. A REST token keeps its limits here. Unknown tokens are answered
+//! late when there are many. Refusals are logged without the token, up to the log's limit.
 
 use std::net::SocketAddr;
 
@@ -98,8 +98,8 @@ impl Shared {
         Ok(LetIn { taken: taken.transpose()?.flatten(), under_way })
     }
 
-    /// Lets a call of the admin API through: anybody's where the REST API has no tokens; otherwise of who has one of these, as a
-    /// bearer token or as the password of any user.
+    /// Authorizes a call of the admin API. Without REST tokens every caller may; otherwise a caller
+    /// presents one, as bearer token or as the password of any user name.
     ///
     /// # Errors
     /// 401 for who has none that suffices, 429 when its limit is reached or too many are unknown.

@@ -16,8 +16,8 @@ use crate::body::whole;
 
 /// How long a job is worth doing if nobody says so: a day.
 pub(super) const TTL_SECONDS: u64 = 24 * 60 * 60;
-/// How long a job may still be consumed that is worth doing until it is due: the real server takes it, whose time has no finer
-/// parts than a second.
+/// Time to live after its due time of a job whose `ttl` equals its `delay`. The real server counts
+/// whole seconds and accepts such a job.
 const TTL_OF_DELAY_SECONDS: u64 = 1;
 /// Most jobs of a bulk.
 const BULK_MAX: usize = 64;

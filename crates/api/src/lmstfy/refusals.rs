@@ -1,4 +1,4 @@
-//! Callers who are not let in: why, counted, and a line in the log for each, as far as these do not fill it.
+//! Refused callers: the reason, a counter, and log lines with a limit.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -11,7 +11,7 @@ use governor::{Quota, RateLimiter};
 use tracing::field::display;
 use tracing::info;
 
-/// Lines in a second, and so many at once. Whoever is refused can be as many as it likes.
+/// Log lines a second, and in one burst: outsiders can cause any number of refusals.
 const LINES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
 const LINES_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
 /// Most of a name that the log shows, in characters.

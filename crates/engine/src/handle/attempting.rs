@@ -1,7 +1,7 @@
-//! What the sender of webhooks asks of a partition: leases, and that the ends of attempts are recorded.
+//! The webhook sender's calls to a partition: lease notifications, and record ended attempts.
 //!
-//! Each costs a commit, which the partition shares among all that it finds in its inbox. So the sender gathers what it has for
-//! a partition, and hands it in at one go.
+//! Each call costs a commit, which the partition shares among all inputs of its inbox. So the
+//! sender gathers its inputs for a partition and sends them together.
 
 use base::{Incarnation, PartitionId};
 use records::{Client, Reservation};
@@ -16,11 +16,11 @@ use crate::registry::RegistryInput;
 use crate::{AttemptDue, AttemptEnd};
 
 impl Engine {
-    /// Records how attempts ended, each with the reservation that it was made under, and then leases: of each client up to so many
-    /// due notifications. A reservation that no longer holds changes nothing. Answers the leases, in their order, once they are
-    /// durable; one that gives fewer than asked for has emptied its lane until [`DueLanes`](crate::DueLanes) names it
-    /// again. What the server does not accept any more is leased to nobody, and an attempt whose end it does not accept counts as
-    /// interrupted.
+    /// Records how attempts ended, each under its reservation; a stale reservation changes nothing.
+    /// Then leases, for each client, up to the wanted number of due notifications. Returns the
+    /// leases in the order of `wanted`, once they are durable. A short lease has emptied its lane,
+    /// until [`DueLanes`](crate::DueLanes) names that again. A server that no longer accepts inputs
+    /// leases nothing, and its unrecorded attempts count as interrupted.
     pub async fn exchange(
         &self,
         partition: PartitionId,

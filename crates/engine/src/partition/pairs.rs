@@ -1,6 +1,6 @@
-//! What clients have not been told of devices, and how many notifications of it wait or are under way.
+//! Per client and device: events not yet delivered, and a running count of pending notifications.
 //!
-//! The count moves with every change of a pair, so that it can be asked for at any time.
+//! Every change of a pair updates the count, so that reading it costs nothing.
 
 use std::ops::{Deref, DerefMut};
 

@@ -10,8 +10,8 @@ use super::told::Told;
 use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
 use crate::handle::{ask, send};
 
-/// What jobs of several queues carry together, in bytes, before the next queue is not asked any more. Each queue keeps such a
-/// bound for itself, so that an answer holds at most twice that and a job.
+/// Payload bytes at which no further queue is asked. Each queue has the same bound, so an answer
+/// holds at most twice as much and one job.
 const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 impl Queues {

@@ -1,7 +1,8 @@
-//! Jobs by queue, for figures: some queues of each partition by their names, all others together.
+//! Jobs by queue, for metrics: each partition names some queues, and counts the others together.
 //!
-//! A name becomes a label of a metric, and of labels there must be few. So a partition names the queues that were there first, up
-//! to [`NAMED_MAX`], until they are gone. After each step that changed anything it tells which of them stand otherwise.
+//! A queue's name becomes a metric label, and labels must be few. A partition names the oldest
+//! queues, up to [`NAMED_MAX`], until they are gone. After each step it reports the named queues
+//! whose counts changed.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,5 +1,5 @@
-//! The log of reports that were refused over HTTP: who sent them, of which device, and why; few lines a minute for each sender and
-//! reason. What senders made up is written in quotes and with escapes.
+//! Log lines for reports refused over HTTP: a few a minute for each sender and code. Text that a
+//! sender chose is quoted and escaped.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};

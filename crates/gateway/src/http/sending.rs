@@ -1,8 +1,10 @@
-//! Answers on their way: a connection takes them a piece at a time, and their memory is counted until the last piece is sent.
+//! Answers being sent: a connection takes them in pieces, and their memory is counted until the
+//! last piece is sent.
 //!
-//! A connection that is given a large answer whole keeps it for a caller who reads nothing, and nobody knows. So a large answer
-//! stays in its body, which is asked for the next piece when the sockets took those before. All large answers together have a
-//! limit; where it is reached a caller is told to come back, and what was to be handed over with the answer goes back.
+//! A connection that is handed a large answer whole would hold it for a caller that reads nothing,
+//! uncounted. So a large answer stays in its body until the socket has taken the pieces before. All
+//! large answers share a limit. At the limit a caller gets 503, and jobs leased for the answer are
+//! given back.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! What web pages may do: a browser sends a page's requests to any address, this machine's own too.
+//! Which web pages may call: a browser sends a page's requests to any address, also to this
+//! machine.
 //!
-//! Where nobody has to show who they are, a page of anybody could act here. So a request has to be made to a name that nobody else
-//! can give to this machine, and come from no page but the server's own. Where tokens are asked for, a page has none; pages of
-//! known origins are let in by CORS. The admin API of lmstfy takes passwords that browsers remember and send for any page, so there
-//! the origin is looked at in both cases.
+//! Without tokens any page could act here. So the request's `Host` must be a name that only this
+//! machine has, and an `Origin` must be the server's own. With tokens a foreign page has no token,
+//! and CORS allows the configured origins. The admin API of lmstfy takes a password, which a
+//! browser remembers and sends for any page, so it checks the `Origin` in both cases.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,11 +1,9 @@
-//! Connections that must not hold their places for ever: where there is no room for a newcomer, who moves least is shown out.
+//! Admission of connections: without room for a new one, those that move least are closed.
 //!
-//! That is what bounds what half-open connections, heads and bodies that trickle, and idle ones can do: they may stay while
-//! there is room, and cost a newcomer nothing when there is none. Whoever makes progress is never
-//! shown out, so a crowd of such is
-//! full; what happens then is for the listener to say. An address has a share of the places: while
-//! it has more than that, its connections go
-//! first, and those who come from elsewhere need not wait for it.
+//! So half-open, trickling and idle connections stay only while there is room. A connection that
+//! makes progress keeps its place; when all do, the listener decides what happens to the new one.
+//! An address (see [`Source`]) has a share of the places. Above its share its connections are
+//! closed first, and for an address below its share even those that make progress.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,19 +17,18 @@ use tokio::time::{Instant, timeout};
 use super::room::{Place, Room};
 use super::watched::Watched;
 
-/// Who introduces itself - agrees on TLS, says who it is - is left in peace for this long: longer
-/// than a slow link takes for an answer.
+/// How long a connection may take for its handshake (TLS, then CONNECT or the like) before it can
+/// be closed: longer than a slow link takes for one answer.
 const GREETING_MIN: Duration = Duration::from_secs(5);
 /// The same for connections of an address that has more than its share.
 const GREETING_OF_MANY_MIN: Duration = Duration::from_secs(2);
-/// Who has not begun to ask anything is left in peace for this long: a caller that means it well
-/// speaks at once.
+/// How long a connection may be silent before it can be closed: an honest caller speaks at once.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 /// A request that is under way is left in peace for this long.
 const UNDER_WAY_MIN: Duration = Duration::from_secs(30);
-/// Who moves more than this makes progress, in bytes a second: even a poor radio link does.
+/// Progress, in bytes a second: even a poor radio link moves more.
 const PACE_MIN: u64 = 64;
-/// One address may have one place in so many before its connections go first.
+/// The share of one address: one place in this many.
 const SHARE_PART: usize = 8;
 /// So large a part of the crowd is shown out at a time: finding out who moves least means to look at all of them.
 const PART: usize = 32;

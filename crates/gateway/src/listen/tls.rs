@@ -1,9 +1,8 @@
 //! TLS on the listeners. Certificates belong to whoever runs the server: they come from a source that may change them while it
 //! runs, and each connection takes what is there when it begins.
 //!
-//! How many may agree at a time is not bounded by what their network takes, but by who computes at
-//! a moment: a fleet on slow links waits for
-//! its links only.
+//! The handshakes that compute at one moment are bounded, not those that wait for their network: a
+//! fleet on slow links waits only for its links.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,9 +28,8 @@ pub(crate) type TlsStream = tokio_rustls::server::TlsStream<Watched<TcpStream>>;
 /// Connections of one listener that may be agreeing on TLS. One takes some 15 KiB while it does.
 pub(crate) const HANDSHAKES_MAX: usize = 4_096;
 
-/// Those of one listener that may be computing at a moment, which takes about a millisecond: in a
-/// storm of them everything else waits
-/// behind so many at most.
+/// Handshakes of one listener that may compute at a moment, for about a millisecond each. In a
+/// reconnect storm other work waits behind this many at most.
 const COMPUTING_MAX: usize = 4;
 
 /// The client and the server did not agree; the log says why.

@@ -59,9 +59,8 @@ impl Ending {
         }
     }
 
-    /// Whether the session may go on without the connection. A server that stops takes its sessions
-    /// with it, and a login
-    /// has no more sessions than connections.
+    /// Whether the session may outlive the connection: not when the server stops, nor when the
+    /// login is over its limit, which counts waiting sessions too.
     pub(super) fn leaves_session(self) -> bool {
         !matches!(self, Self::NotAccepting | Self::Stopping | Self::Outnumbered)
     }

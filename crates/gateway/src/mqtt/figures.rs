@@ -89,7 +89,7 @@ impl Figures {
         for (name, help, gauge) in [
             (
                 "fieldpost_mqtt_mirror_watched",
-                "Devices, or all of them, that connections are shown reports of",
+                "Devices that connections subscribe to, by connection; all devices count as one",
                 &self.mirror.watched,
             ),
             ("fieldpost_mqtt_connections", "Connections now", &self.connections),

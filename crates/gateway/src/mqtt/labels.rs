@@ -1,10 +1,8 @@
 //! Whether a device has a label, for logins of sites: asked of the engine, and remembered for a moment.
 //!
-//! The store is read on threads that may wait, some answers at a time; whoever serves a connection
-//! looks only at what is
-//! remembered. A change of a device's labels is seen after twice [`LABELS_KEPT`] at the latest.
-//! Answers are kept in two generations, so that
-//! what is remembered is bounded and old answers go without a search for them.
+//! Blocking threads read the store, a few answers at a time; a connection's task reads only the
+//! cache. A changed label takes effect after twice [`LABELS_KEPT`] at the latest. The cache has two
+//! generations, so that it is bounded and old answers expire without a search.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

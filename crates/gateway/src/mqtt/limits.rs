@@ -11,13 +11,11 @@ use base::limits::VALUE_BYTES_MAX;
 pub struct Limits {
     /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 1.5 KiB here.
     pub connections_max: usize,
-    /// Most connections and waiting sessions of one login, where there are logins; one more takes
-    /// the place of its oldest. Where there
-    /// are several logins, none gets more than three quarters of all connections.
+    /// Most connections and waiting sessions of one login; one more takes the place of its oldest.
+    /// With several logins, none gets more than three quarters of all connections.
     pub connections_per_login_max: usize,
-    /// Most connections that have not said who they are. When there are as many, those that make no
-    /// progress are shown out, and the
-    /// others wait to be accepted.
+    /// Most connections without a complete CONNECT. At the limit, those without progress are
+    /// closed, and new ones wait to be accepted.
     pub greeting_max: usize,
     /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may carry anything.
     pub packet_bytes_max: u32,

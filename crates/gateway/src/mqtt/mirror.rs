@@ -1,9 +1,9 @@
-//! Copies of accepted reports for connections that watch: QoS 0, with the topic they came on,
-//! dropped where somebody is slow.
+//! Copies of accepted reports for subscribers: QoS 0, on the topic of the report, dropped where a
+//! subscriber is slow.
 //!
-//! A thread of its own finds who watches, so that it may read the store, and whoever hands in
-//! reports waits for nobody. A report that came
-//! without a topic is shown as its device's state. While nobody watches nothing is copied.
+//! A thread of its own finds the subscribers, because it may read the store; the intake never waits
+//! for it. A report without a topic is copied to its device's state topic. Without subscribers
+//! nothing is copied.
 
 mod mail;
 mod topics;

@@ -3,9 +3,8 @@
 //!
 //! A newcomer closes the older connection and waits until that one has handed in its last report and its will, so that
 //! what the client said first stays first. Then it gets the session, if that goes on. Client ids of different logins are
-//! different clients, so that no login can push out another's devices. A login has so many seats;
-//! beyond that its own oldest one is
-//! given up for a newcomer of it.
+//! different clients, so that no login can push out another's devices. A login has a limit of
+//! connections and waiting sessions; beyond it, its oldest one ends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -79,10 +78,9 @@ pub(super) struct Seat {
 }
 
 impl Sessions {
-    /// Enters a connection of a login that may have so many. Resolves when an older one with the
-    /// same client id has ended, with the
-    /// session that it left behind; `None` if the listener stops. With `clean_start` no session is
-    /// left behind.
+    /// Registers a connection of a login that may have `seats_max`. Resolves once an older
+    /// connection with the same client id has ended, with its session unless `clean_start` is set.
+    /// `None` if the listener stops.
     pub(super) async fn enter(
         self: &Arc<Self>,
         login: u32,

@@ -1,9 +1,10 @@
-//! What partitions are to be told and asked, gathered while the exchange before is under way.
+//! Gathers the sender's inputs for each partition while the previous exchange is under way.
 //!
-//! A lease is answered when it is durable, a commit away. With one exchange for each partition at a time, what comes meanwhile goes together
-//! with the next: under load a commit carries the ends and leases of many attempts, and whoever comes alone goes at once.
-//! What is gathered is bounded: each end is one of a lease, and a partition leases nothing more before it has taken all ends that
-//! were known.
+//! A lease is answered when it is durable, a commit away. Each partition has one exchange at a
+//! time, and inputs that come meanwhile share the next one. So under load one commit carries many
+//! ended attempts and leases, and a lone input leaves at once. The gathered inputs are bounded:
+//! every ended attempt belongs to a lease, and a partition records all known ends before it leases
+//! more.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -1,7 +1,7 @@
-//! What one step may do. Every path of a step spends from this; what does not fit is left for the next step.
+//! The budget of one step. Every path of a step spends from it; the rest waits for the next step.
 //!
-//! What a batch weighs and what answers carry is in `Turn`, which looks before each input. Here is what costs time without
-//! weighing much: jobs that come due, jobs that are read in, and keys of the store that are looked at to find them.
+//! `Turn` bounds the weight of a batch and the payloads of answers. This budget bounds work that
+//! weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
 
 /// Jobs that come due, lapse or expire in a step.
 const JOBS_ADVANCED_MAX: usize = 10_000;

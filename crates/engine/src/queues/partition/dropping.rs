@@ -1,8 +1,8 @@
-//! Dropping the jobs of a queue that are ready, and nothing else of it: in steps, like the sweep of a deleted queue, and answered
-//! when they are gone.
+//! Drops the ready jobs of a queue and keeps the rest. It works in steps, like the sweep of a
+//! deleted queue, and answers when they are gone.
 //!
-//! Which jobs those are is decided when the call arrives. A job that is published later, or becomes ready later, is none of
-//! them. Nothing is written of how far it has come: a call that a restart cuts off was never answered.
+//! The call's arrival decides which jobs go: jobs published or made ready later stay. Progress is
+//! not stored: a restart cuts the call off before its answer.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Reads parked jobs in: those whose time is near, and those of lines that are short; no more in a step than it may.
+//! Reads parked jobs in, within the step's budget: those due soon, and the fronts of short lines.
 
 use base::Timestamp;
 use jobs::{Horizon, Want};

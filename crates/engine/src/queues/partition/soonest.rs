@@ -1,9 +1,10 @@
-//! The soonest parked jobs of a clock, by time and id: found by looking through the store's keys once for many pages of jobs.
+//! The soonest parked jobs of a clock, by time and id. One scan of the store's keys serves many
+//! pages.
 //!
-//! The store has parked jobs in spans of some minutes, and within a span in the order of publishing. So the keys of a
-//! span are looked through, a stretch at a time, and the soonest that fit into memory are kept. Up to where that
-//! reaches, what is here is exact: whatever is parked or taken out meanwhile is noted. When half is left, the next pass
-//! begins, from there on.
+//! The store keeps parked jobs in spans of 4.4 minutes, and a span in the order of publishing. A
+//! scan takes a span's keys in stretches, and keeps the soonest that fit into memory. Up to the
+//! last of these the list is exact: every job parked or taken out meanwhile is noted. When half of
+//! it is used up, the next scan begins behind it.
 
 use std::collections::BTreeSet;
 

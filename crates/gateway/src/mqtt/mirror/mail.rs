@@ -1,7 +1,7 @@
-//! One connection that watches, and what waits to be shown to it.
+//! The copies that wait for one subscribed connection.
 //!
-//! What matches its subscriptions is for the connection itself to say, which has them already: so one
-//! that watches and is shown nothing is little more than one that does not watch.
+//! The connection matches them against its own subscriptions, which it keeps anyway. So an idle
+//! subscriber costs little more than any other connection.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -13,8 +13,8 @@ use crate::mqtt::limits::MIRROR_ANYWHERE_MAX;
 /// The connections that watch.
 #[derive(Default)]
 pub(super) struct Watchers {
-    /// By the hash of a device's id; a stranger with the same hash shows a connection what it does not
-    /// want, which it does not take.
+    /// By the hash of a device's id. On a collision a connection is offered a copy that matches
+    /// none of its subscriptions, and ignores it.
     by_device: HashMap<u64, Vec<Arc<Watcher>>>,
     /// With filters that name no device.
     anywhere: Vec<Arc<Watcher>>,
