@@ -32,7 +32,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1s"),
     ("FIELDPOST_NOTIFY__TIMEOUT", "1s"),
     ("FIELDPOST_DURABILITY__SYNC", "always"),
-    ("FIELDPOST_QUARANTINE__MAX_BYTES", "4MB"),
+    ("FIELDPOST_QUARANTINE__MAX_BYTES", "32MB"),
 ];
 
 /// An empty data directory for the program.
