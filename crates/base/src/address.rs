@@ -40,12 +40,16 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
     special || PLATFORMS.contains(&address)
 }
 
-/// The key of per-address limits: an IPv4 address, or the /64 network of an IPv6 address, because
+/// How much of an IPv6 address is its site's, in bits. Providers give a customer 56 bits or fewer
+/// (RIPE-690, RFC 6177), so one host may have 256 networks of 64 bits.
+const SITE_BITS: u32 = 56;
+
+/// The key of per-address limits: an IPv4 address, or the /56 network of an IPv6 address, because
 /// one host can use every address of its network.
 #[must_use]
 pub fn sender(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - SITE_BITS))).into(),
         v4 => v4,
     }
 }
@@ -158,7 +162,8 @@ mod tests {
         for (text, expect) in [
             ("10.1.2.3", "10.1.2.3"),
             ("::ffff:10.1.2.3", "10.1.2.3"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
+            ("2001:db8:1:ff02:3:4:5:6", "2001:db8:1:ff00::"),
             ("::1", "::"),
         ] {
             let address = sender(text.parse().expect(text));

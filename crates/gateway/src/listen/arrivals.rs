@@ -126,7 +126,7 @@ impl Arrivals {
         let Figures { connections, connects, accept_errors, shown_out, handshakes } = &*self.figures;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
-        let help = "Connections by what came of them: accepted, dropped, or busy where that can be said";
+        let help = "Connections by what came of them: accepted, crowded, dropped, or busy where that can be said";
         connects.register(registry, &format!("fieldpost_{name}_connects"), help);
         let help = "Connections that could not be accepted";
         registry.register(format!("fieldpost_{name}_accept_errors"), help, accept_errors.clone());
@@ -155,6 +155,10 @@ impl Arrivals {
             let turn = tokio::select! {
                 turn = door.turn(peer) => turn,
                 () = stopped(&mut stop) => break,
+            };
+            let Ok(turn) = turn else {
+                self.figures.connects.count("crowded");
+                continue;
             };
             let Some(seat) = door.seat(peer).await else {
                 self.figures.connects.count("dropped");
@@ -193,6 +197,9 @@ impl Tls {
         Arc::new(config)
     }
 }
+
+/// The address has its share of handshakes, and there is no room for more.
+struct Crowded;
 
 /// Where connections come in.
 struct Door {
@@ -243,10 +250,10 @@ impl Door {
 
     /// The turn of a connection to agree on TLS, where that is spoken; others wait to be accepted
     /// meanwhile.
-    async fn turn(&self, peer: SocketAddr) -> Option<Guest> {
+    async fn turn(&self, peer: SocketAddr) -> Result<Option<Guest>, Crowded> {
         match &self.handshakes {
-            Some(handshakes) => Some(handshakes.enter_in_turn(peer).await),
-            None => None,
+            Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(Crowded),
+            None => Ok(None),
         }
     }
 

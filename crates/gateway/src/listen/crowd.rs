@@ -6,11 +6,12 @@
 //! closed first, and for an address below its share even those that make progress.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::address;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -28,6 +29,9 @@ const SILENT_MIN: Duration = Duration::from_secs(1);
 const UNDER_WAY_MIN: Duration = Duration::from_secs(30);
 /// Progress, in bytes a second: even a poor radio link moves more.
 const PACE_MIN: u64 = 64;
+/// The pace is measured over the window that runs and the one before it: what a connection moved
+/// long ago is no progress.
+const PACE_WINDOW_MS: u64 = 30_000;
 /// The share of one address: one place in this many.
 const SHARE_PART: usize = 8;
 /// So large a part of the crowd is shown out at a time: finding out who moves least means to look at all of them.
@@ -44,6 +48,7 @@ pub(crate) struct Crowd {
     table: Mutex<Table>,
     start: Instant,
     enters_as: Doing,
+    /// Places of one address before its connections go first.
     share: usize,
 }
 
@@ -54,8 +59,7 @@ struct Table {
     entered: u64,
 }
 
-/// Where connections come from: an address, or what one host usually has of IPv6, a network of 64
-/// bits.
+/// Where connections come from: an address, or the IPv6 network of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Source(IpAddr);
 
@@ -67,6 +71,8 @@ enum Doing {
     Greeting,
     /// It asks nothing.
     Silent,
+    /// It has not shown yet that it may ask anything; whatever it moves until then is no progress.
+    Unadmitted,
     /// Its request is under way.
     UnderWay,
 }
@@ -74,11 +80,18 @@ enum Doing {
 #[derive(Debug)]
 pub(crate) struct Seat {
     peer: SocketAddr,
+    /// The crowd's start.
+    start: Instant,
     /// Milliseconds from the crowd's start to when it began what it does.
     since_ms: AtomicU64,
-    /// Bytes that it moved since then.
+    /// The number of the window that runs, and bytes that it moved in it and in the one before, as
+    /// far as that was since then.
+    window: AtomicU64,
     moved: AtomicU64,
+    moved_before: AtomicU64,
     doing: AtomicU8,
+    /// It showed that it may ask something.
+    admitted: AtomicBool,
     leave: Notify,
     /// It is to leave for somebody whose address has less than its share.
     leaves_for_few: AtomicBool,
@@ -98,6 +111,19 @@ pub struct Guest {
 struct Shares {
     of_many: bool,
     for_few: bool,
+}
+
+/// In which order connections are shown out: the least goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Who makes progress goes only where nobody else can.
+    makes_progress: bool,
+    /// Then who never showed that it may be here.
+    admitted: bool,
+    within_share: bool,
+    /// Bytes a second.
+    pace: u64,
+    since_ms: u64,
 }
 
 impl Crowd {
@@ -132,14 +158,23 @@ impl Crowd {
         None
     }
 
-    /// A seat, however long that takes.
-    pub(crate) async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Guest {
+    /// A seat, however long that takes for a newcomer whose address has less than its share. `None`
+    /// for another one if nobody leaves for it: whoever waits behind it must not wait for it.
+    pub(crate) async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         loop {
             let leaving = self.room.somebody_leaves();
-            if let Some(guest) = self.enter(peer).await {
-                return guest;
+            if let Some(place) = self.room.take() {
+                return Some(self.seat(place, peer));
+            }
+            let somebody_leaves = self.show_out(peer, Instant::now()) > 0;
+            let waits = self.table().has(peer) < self.share;
+            if !waits && !somebody_leaves {
+                return None;
             }
             let _late = timeout(LEAVING_MAX, leaving).await;
+            if !waits {
+                return self.room.take().map(|place| self.seat(place, peer));
+            }
         }
     }
 
@@ -149,14 +184,7 @@ impl Crowd {
     }
 
     fn seat(self: &Arc<Self>, place: Place, peer: SocketAddr) -> Guest {
-        let seat = Arc::new(Seat {
-            peer,
-            since_ms: AtomicU64::new(self.ms(Instant::now())),
-            moved: AtomicU64::new(0),
-            doing: AtomicU8::new(self.enters_as as u8),
-            leave: Notify::new(),
-            leaves_for_few: AtomicBool::new(false),
-        });
+        let seat = Arc::new(Seat::new(peer, self.start, self.enters_as));
         let mut table = self.table();
         table.entered += 1;
         let number = table.entered;
@@ -166,33 +194,31 @@ impl Crowd {
     }
 
     /// Asks those who move least to leave for a newcomer: how many. An address that has more than
-    /// its share goes first.
+    /// its share goes first; who makes progress goes only if nobody else can.
     fn show_out(&self, newcomer: SocketAddr, now: Instant) -> usize {
-        let now_ms = self.ms(now);
-        let (mut slow, for_few): (Vec<_>, _) = {
+        let now_ms = millis(self.start, now);
+        let (mut leaving, for_few): (Vec<_>, _) = {
             let table = self.table();
             let for_few = table.has(newcomer) < self.share;
             let ranked = table.seats.values().filter_map(|seat| {
                 let shares = Shares { of_many: table.has(seat.peer) > self.share, for_few };
-                let (pace, since_ms) = seat.rank(now_ms, shares)?;
-                Some(((!shares.of_many, pace, since_ms), Arc::clone(seat)))
+                Some((seat.rank(now_ms, shares)?, Arc::clone(seat)))
             });
             (ranked.collect(), for_few)
         };
-        let most = (self.room.places_max() / PART).max(1);
-        if slow.len() > most {
-            slow.select_nth_unstable_by_key(most, |(rank, _)| *rank);
-            slow.truncate(most);
+        if leaving.iter().any(|(rank, _)| !rank.makes_progress) {
+            leaving.retain(|(rank, _)| !rank.makes_progress);
         }
-        for (_, seat) in &slow {
+        let most = (self.room.places_max() / PART).max(1);
+        if leaving.len() > most {
+            leaving.select_nth_unstable_by_key(most, |(rank, _)| *rank);
+            leaving.truncate(most);
+        }
+        for (_, seat) in &leaving {
             seat.leaves_for_few.store(for_few, Ordering::Relaxed);
             seat.leave.notify_one();
         }
-        slow.len()
-    }
-
-    fn ms(&self, at: Instant) -> u64 {
-        base::time::millis(at.duration_since(self.start)).cast_unsigned()
+        leaving.len()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -209,39 +235,95 @@ impl Table {
 
 impl Source {
     fn of(peer: SocketAddr) -> Self {
-        match peer.ip().to_canonical() {
-            IpAddr::V6(ip) => Self(IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX)))),
-            ip @ IpAddr::V4(_) => Self(ip),
-        }
+        Self(address::sender(peer.ip()))
     }
 }
 
+fn millis(start: Instant, at: Instant) -> u64 {
+    base::time::millis(at.duration_since(start)).cast_unsigned()
+}
+
 impl Seat {
-    /// Who is least is shown out first: bytes a second, and since when. `None` if it is left in peace.
-    fn rank(&self, now_ms: u64, Shares { of_many, for_few }: Shares) -> Option<(u64, u64)> {
+    fn new(peer: SocketAddr, start: Instant, doing: Doing) -> Self {
+        let now_ms = millis(start, Instant::now());
+        Self {
+            peer,
+            start,
+            since_ms: AtomicU64::new(now_ms),
+            window: AtomicU64::new(now_ms / PACE_WINDOW_MS),
+            moved: AtomicU64::new(0),
+            moved_before: AtomicU64::new(0),
+            doing: AtomicU8::new(doing as u8),
+            admitted: AtomicBool::new(false),
+            leave: Notify::new(),
+            leaves_for_few: AtomicBool::new(false),
+        }
+    }
+
+    /// When it would be shown out. `None` if it is left in peace.
+    fn rank(&self, now_ms: u64, Shares { of_many, for_few }: Shares) -> Option<Rank> {
         let since_ms = self.since_ms.load(Ordering::Relaxed);
-        let span_ms = now_ms.saturating_sub(since_ms);
-        let pace = self.moved.load(Ordering::Relaxed) * 1_000 / span_ms.max(1);
+        let pace = self.pace(now_ms, since_ms);
+        let admitted = self.admitted.load(Ordering::Relaxed);
+        let moves = pace >= PACE_MIN;
         let (peace, makes_progress) = match self.doing() {
-            Doing::Greeting if of_many => (GREETING_OF_MANY_MIN, pace >= PACE_MIN),
-            Doing::Greeting => (GREETING_MIN, pace >= PACE_MIN),
+            Doing::Greeting if of_many && !moves => (GREETING_OF_MANY_MIN, false),
+            Doing::Greeting => (GREETING_MIN, moves),
+            Doing::Unadmitted if of_many => (GREETING_OF_MANY_MIN, false),
+            Doing::Unadmitted => (GREETING_MIN, false),
             Doing::Silent => (SILENT_MIN, false),
-            Doing::UnderWay => (UNDER_WAY_MIN, pace >= PACE_MIN),
+            Doing::UnderWay => (UNDER_WAY_MIN, moves),
         };
-        let gives_way = !makes_progress || (of_many && for_few);
-        (gives_way && Duration::from_millis(span_ms) >= peace).then_some((pace, since_ms))
+        let gives_way = match (makes_progress, admitted) {
+            (true, _) => of_many && for_few,
+            // Whoever crowds in from one address does not have an idle caller with a token closed.
+            (false, true) => of_many || for_few,
+            (false, false) => true,
+        };
+        let within_share = !of_many;
+        (gives_way && Duration::from_millis(now_ms.saturating_sub(since_ms)) >= peace)
+            .then_some(Rank { makes_progress, admitted, within_share, pace, since_ms })
+    }
+
+    /// Bytes a second, over the window that runs and the one before it.
+    fn pace(&self, now_ms: u64, since_ms: u64) -> u64 {
+        self.turn_window(now_ms);
+        let moved = self.moved.load(Ordering::Relaxed) + self.moved_before.load(Ordering::Relaxed);
+        let window_before_ms = (now_ms / PACE_WINDOW_MS).saturating_sub(1) * PACE_WINDOW_MS;
+        moved * 1_000 / now_ms.saturating_sub(since_ms.max(window_before_ms)).max(1)
+    }
+
+    /// What was moved counts for its window, and for the next one.
+    fn turn_window(&self, now_ms: u64) {
+        let now = now_ms / PACE_WINDOW_MS;
+        let last = self.window.swap(now, Ordering::Relaxed);
+        if last != now {
+            let moved = self.moved.swap(0, Ordering::Relaxed);
+            self.moved_before.store(if last + 1 == now { moved } else { 0 }, Ordering::Relaxed);
+        }
     }
 
     fn doing(&self) -> Doing {
         match self.doing.load(Ordering::Relaxed) {
             doing if doing == Doing::Greeting as u8 => Doing::Greeting,
             doing if doing == Doing::Silent as u8 => Doing::Silent,
+            doing if doing == Doing::Unadmitted as u8 => Doing::Unadmitted,
             _ => Doing::UnderWay,
         }
     }
 
+    fn turn(&self, doing: Doing) {
+        let now_ms = millis(self.start, Instant::now());
+        self.since_ms.store(now_ms, Ordering::Relaxed);
+        self.window.store(now_ms / PACE_WINDOW_MS, Ordering::Relaxed);
+        self.moved.store(0, Ordering::Relaxed);
+        self.moved_before.store(0, Ordering::Relaxed);
+        self.doing.store(doing as u8, Ordering::Relaxed);
+    }
+
     /// It received or sent something.
     pub(crate) fn moved(&self, bytes: usize) {
+        self.turn_window(millis(self.start, Instant::now()));
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
@@ -255,18 +337,24 @@ impl Guest {
 
     /// Its request has begun.
     pub fn begins(&self) {
-        self.turn(Doing::UnderWay);
+        self.seat.turn(Doing::UnderWay);
     }
 
     /// Its request is answered, and it may be silent.
     pub fn pauses(&self) {
-        self.turn(Doing::Silent);
+        self.seat.turn(Doing::Silent);
     }
 
-    fn turn(&self, doing: Doing) {
-        self.seat.since_ms.store(self.crowd.ms(Instant::now()), Ordering::Relaxed);
-        self.seat.moved.store(0, Ordering::Relaxed);
-        self.seat.doing.store(doing as u8, Ordering::Relaxed);
+    /// It speaks, and goes first until [`Guest::is_admitted`].
+    pub fn awaits_admission(&self) {
+        self.seat.turn(Doing::Unadmitted);
+    }
+
+    /// It showed that it may ask something, and counts as one long request from now on.
+    pub fn is_admitted(&self) {
+        if !self.seat.admitted.swap(true, Ordering::Relaxed) {
+            self.seat.turn(Doing::UnderWay);
+        }
     }
 
     /// It received or sent something.
@@ -290,7 +378,8 @@ impl Guest {
             self.seat.leave.notified().await;
             let of_many = self.crowd.table().has(self.seat.peer) > self.crowd.share;
             let for_few = self.seat.leaves_for_few.load(Ordering::Relaxed);
-            if self.seat.rank(self.crowd.ms(Instant::now()), Shares { of_many, for_few }).is_some() {
+            let now_ms = millis(self.crowd.start, Instant::now());
+            if self.seat.rank(now_ms, Shares { of_many, for_few }).is_some() {
                 return;
             }
         }

@@ -174,7 +174,10 @@ async fn accept_all(
             continue;
         };
         // Who it is says whether somebody has to leave for it.
-        let guest = places.greeting.enter_in_turn(peer).await;
+        let Some(guest) = places.greeting.enter_in_turn(peer).await else {
+            shared.figures.connects.count("crowded");
+            continue;
+        };
         let greeting = Greeting {
             deadline: Instant::now() + shared.limits.connect_timeout,
             shared: Arc::clone(shared),

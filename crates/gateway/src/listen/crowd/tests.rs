@@ -18,19 +18,16 @@ fn peer(host: u32) -> SocketAddr {
 }
 
 fn seat(since_ms: u64, moved: u64, doing: Doing) -> Seat {
-    Seat {
-        peer: peer(1),
-        since_ms: AtomicU64::new(since_ms),
-        moved: AtomicU64::new(moved),
-        doing: AtomicU8::new(doing as u8),
-        leave: Notify::new(),
-        leaves_for_few: AtomicBool::new(false),
-    }
+    let seat = Seat::new(peer(1), Instant::now(), doing);
+    seat.since_ms.store(since_ms, Ordering::Relaxed);
+    seat.window.store(60_000 / PACE_WINDOW_MS, Ordering::Relaxed);
+    seat.moved.store(moved, Ordering::Relaxed);
+    seat
 }
 
 #[test]
 fn who_moves_least_goes_first_and_who_makes_progress_stays() {
-    use Doing::{Greeting, Silent, UnderWay};
+    use Doing::{Greeting, Silent, Unadmitted, UnderWay};
     for (since_ms, moved, doing, expect) in [
         (59_500, 0, Silent, None),
         (59_000, 0, Silent, Some((0, 59_000))),
@@ -39,14 +36,19 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
         (30_000, 0, UnderWay, Some((0, 30_000))),
         (30_000, 30 * 63, UnderWay, Some((63, 30_000))),
         (30_000, 30 * 64, UnderWay, None),
+        (1_000, 30 * 64, UnderWay, None),
         (56_000, 0, Greeting, None),
         (55_000, 0, Greeting, Some((0, 55_000))),
         (55_000, 300, Greeting, Some((60, 55_000))),
         (55_000, 320, Greeting, None),
         (50_000, 3_000, Greeting, None),
+        (56_000, 9_000, Unadmitted, None),
+        (55_000, 9_000, Unadmitted, Some((1_800, 55_000))),
     ] {
         let shares = Shares { of_many: false, for_few: true };
-        assert_eq!(seat(since_ms, moved, doing).rank(60_000, shares), expect, "{since_ms} {moved} {doing:?}");
+        let rank = seat(since_ms, moved, doing).rank(60_000, shares);
+        let rank = rank.map(|rank| (rank.pace, rank.since_ms));
+        assert_eq!(rank, expect, "{since_ms} {moved} {doing:?}");
     }
 }
 
@@ -57,7 +59,8 @@ fn who_has_more_than_a_share_goes_first_for_who_has_less() {
         (58_000, 0, Greeting, true, false, true),
         (58_000, 0, Greeting, false, true, false),
         (58_000, 9_000, Greeting, true, false, false),
-        (58_000, 9_000, Greeting, true, true, true),
+        (58_000, 9_000, Greeting, true, true, false),
+        (55_000, 9_000, Greeting, true, true, true),
         (59_000, 9_000, Greeting, true, true, false),
         (30_000, 9_000, UnderWay, true, true, true),
         (30_000, 9_000, UnderWay, true, false, false),
@@ -69,10 +72,27 @@ fn who_has_more_than_a_share_goes_first_for_who_has_less() {
 }
 
 #[test]
+fn progress_of_long_ago_counts_no_more() {
+    let seat = seat(0, 9_000_000, Doing::UnderWay);
+    let goes = |now_ms| seat.rank(now_ms, Shares { of_many: false, for_few: true }).is_some();
+    assert_eq!([60_000, 89_000, 119_000, 120_000].map(goes), [false, false, false, true]);
+}
+
+#[test]
+fn who_is_admitted_goes_last_of_the_idle_and_for_no_crowd() {
+    let (idle, stranger) = (seat(1_000, 0, Doing::UnderWay), seat(55_000, 9_000, Doing::Unadmitted));
+    idle.admitted.store(true, Ordering::Relaxed);
+    let rank = |seat: &Seat, for_few| seat.rank(60_000, Shares { of_many: false, for_few });
+    assert!(rank(&stranger, true) < rank(&idle, true), "it moves, and never said who it is");
+    assert!(rank(&stranger, false).is_some() && rank(&idle, false).is_none());
+}
+
+#[test]
 fn a_network_of_ipv6_is_one_source() {
     let source = |text: &str| Source::of(text.parse().expect("an address"));
     assert_eq!(source("[2001:db8::1:0:0:7]:1"), source("[2001:db8::2:0:0:9]:2"));
-    assert_ne!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:2::1]:1"));
+    assert_eq!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:2::1]:1"));
+    assert_ne!(source("[2001:db8:0:100::1]:1"), source("[2001:db8:0:200::1]:1"));
     assert_eq!(source("[::ffff:10.0.0.1]:1"), source("10.0.0.1:9"));
     assert_ne!(source("10.0.0.1:1"), source("10.0.0.2:1"));
 }
@@ -106,16 +126,18 @@ async fn who_speaks_up_in_time_stays() {
 
 #[tokio::test]
 async fn whose_turn_it_is_enters_when_somebody_leaves() {
+    pause();
     let crowd = crowd(1);
     let guest = crowd.enter(peer(1)).await.expect("room");
     let next = tokio::spawn({
         let crowd = Arc::clone(&crowd);
-        async move { drop(crowd.enter_in_turn(peer(1)).await) }
+        async move { crowd.enter_in_turn(peer(2)).await.is_some() }
     });
     tokio::task::yield_now().await;
     assert!(!next.is_finished());
+    assert!(crowd.enter_in_turn(peer(1)).await.is_none(), "its address has its share");
     drop(guest);
-    next.await.expect("no panic");
+    assert!(next.await.expect("no panic"));
     crowd.all_left().await;
     let table = crowd.table();
     assert!(table.seats.is_empty() && table.by_source.is_empty());
@@ -154,6 +176,20 @@ enum Does {
         backlog: Backlog,
         done: mpsc::UnboundedSender<SocketAddr>,
     },
+    /// It sends so much a second, and never says who it is.
+    Drips,
+}
+
+impl Does {
+    /// It was closed at once: a device comes again after a second.
+    fn again(self, peer: SocketAddr) {
+        let Self::Connects { backlog, .. } = &self else { return };
+        let backlog = backlog.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(1)).await;
+            backlog.send((peer, self)).expect("it listens");
+        });
+    }
 }
 
 /// Has connections greeted as a listener does, each for at most so long.
@@ -163,8 +199,10 @@ fn listen(places: usize, timeout_after: Duration) -> Backlog {
     tokio::spawn(async move {
         let mut greetings = JoinSet::new();
         while let Some((peer, does)) = waiting.recv().await {
-            let guest = crowd.enter_in_turn(peer).await;
-            greetings.spawn(timeout(timeout_after, greet(guest, does)));
+            match crowd.enter_in_turn(peer).await {
+                Some(guest) => drop(greetings.spawn(timeout(timeout_after, greet(guest, does)))),
+                None => does.again(peer),
+            }
             while greetings.try_join_next().is_some() {}
         }
     });
@@ -174,6 +212,18 @@ fn listen(places: usize, timeout_after: Duration) -> Backlog {
 async fn greet(guest: Guest, does: Does) {
     match does {
         Does::Nothing => guest.shown_out().await,
+        Does::Drips => {
+            let drips = async {
+                loop {
+                    guest.moved(65);
+                    sleep(Duration::from_secs(1)).await;
+                }
+            };
+            tokio::select! {
+                () = drips => {}
+                () = guest.shown_out() => {}
+            }
+        }
         Does::Connects { flight, backlog, done } => {
             let connects = async {
                 for bytes in [2_000, 150] {
@@ -194,9 +244,13 @@ async fn greet(guest: Guest, does: Does) {
 }
 
 /// How long it takes until so many devices have connected, each of the host that `host` says, while
-/// another host opens so many idle
-/// connections a second.
-async fn fleet_connects(places: usize, host: impl Fn(u32) -> u32, idle_per_second: u32) -> Duration {
+/// other hosts open so many connections a second that never say who they are.
+async fn fleet_connects(
+    places: usize,
+    host: impl Fn(u32) -> u32,
+    idle_per_second: u32,
+    (others, drip): (u32, bool),
+) -> Duration {
     const DEVICES: u32 = 1_500;
     let (backlog, start) = (listen(places, Duration::from_secs(10)), Instant::now());
     let (done, mut connected) = mpsc::unbounded_channel();
@@ -204,8 +258,9 @@ async fn fleet_connects(places: usize, host: impl Fn(u32) -> u32, idle_per_secon
         let backlog = backlog.clone();
         async move {
             loop {
-                for _ in 0..idle_per_second / 10 {
-                    backlog.send((peer(0), Does::Nothing)).expect("it listens");
+                for number in 0..idle_per_second / 10 {
+                    let does = if drip { Does::Drips } else { Does::Nothing };
+                    backlog.send((peer(1_000_000 + number % others), does)).expect("it listens");
                 }
                 sleep(Duration::from_millis(100)).await;
             }
@@ -230,15 +285,17 @@ async fn a_fleet_on_slow_links_connects() {
     pause();
     let of_its_own: fn(u32) -> u32 = |device| 1 + device;
     let shared: fn(u32) -> u32 = |_| 1;
-    for (places, host, idle_per_second, within_secs) in [
-        (4_096, of_its_own, 0, 4),
-        (4_096, shared, 0, 4),
-        (4_096, of_its_own, 500, 6),
-        (4_096, shared, 500, 6),
-        (256, of_its_own, 0, 30),
-        (256, shared, 0, 30),
+    for (places, host, idle_per_second, attack, within_secs) in [
+        (4_096, of_its_own, 0, (1, false), 4),
+        (4_096, shared, 0, (1, false), 4),
+        (4_096, of_its_own, 500, (1, false), 6),
+        (4_096, shared, 500, (1, false), 6),
+        (4_096, of_its_own, 1_000, (1, true), 10),
+        (4_096, shared, 1_000, (20, false), 60),
+        (256, of_its_own, 0, (1, false), 30),
+        (256, shared, 0, (1, false), 30),
     ] {
-        let took = fleet_connects(places, host, idle_per_second).await;
-        assert!(took.as_secs() < within_secs, "{places} {idle_per_second}: {took:?}");
+        let took = fleet_connects(places, host, idle_per_second, attack).await;
+        assert!(took.as_secs() < within_secs, "{places} {idle_per_second} {attack:?}: {took:?}");
     }
 }
