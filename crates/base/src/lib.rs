@@ -4,6 +4,7 @@
 //! outside sees (durations, times, ids) are parsed and printed here so that they read the same everywhere.
 
 pub mod address;
+pub mod answers;
 pub mod caller;
 pub mod clock;
 pub mod clock_steps;

@@ -32,6 +32,7 @@ mod body;
 mod lines;
 mod listener;
 mod ndjson;
+mod pace;
 mod refusals;
 mod replay;
 mod room;

@@ -5,6 +5,7 @@ use axum::http::header::{CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base::Problem;
+use base::answers::HandsOver;
 use engine::queues::HandOver;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -108,11 +109,12 @@ impl Answer {
     }
 
     pub(super) fn into_response(self, request_id: Option<String>) -> Response {
-        let body = match self.hand_over {
+        let hands_over = self.hand_over.as_ref().map(|_| HandsOver);
+        let mut response = Response::new(match self.hand_over {
             None => Body::from(self.body),
             Some(hand_over) => hand_over::body(self.body, move || hand_over.done()),
-        };
-        let mut response = Response::new(body);
+        });
+        hands_over.map(|hands_over| response.extensions_mut().insert(hands_over));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         if let Some(content_type) = self.content_type {

@@ -4,6 +4,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request, State};
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
+use base::answers::HandsOver;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
 use engine::queues::{Held, QueueName, Retry, Want};
@@ -101,7 +102,9 @@ async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Res
     let (jobs, hand_over) = api.queues().consume(queues, want).await?;
     let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs));
     let response = Answer { status, body: body.clone() }.into_response();
-    Ok(response.map(|_| hand_over::body(body, move || hand_over.done())))
+    let mut response = response.map(|_| hand_over::body(body, move || hand_over.done()));
+    response.extensions_mut().insert(HandsOver);
+    Ok(response)
 }
 
 fn want(body: &str) -> Result<Want, Problem> {

@@ -15,6 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
+use base::address;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 use hyper::body::Incoming;
@@ -29,7 +30,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::debug;
 
-use super::sending::Answers;
+use super::pace::Pace;
+use super::sending::{Answers, Asked};
 use super::web::WebAccess;
 use crate::listen::stopping::stopped;
 use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource};
@@ -77,7 +79,7 @@ where
     /// Speaks TLS only, with the certificate that the source has when a connection comes.
     #[must_use]
     pub fn with_tls(self, source: TlsSource) -> Self {
-        Self { arrivals: self.arrivals.with_tls(source, None), ..self }
+        Self { arrivals: self.arrivals.with_tls(source, None), web: self.web.over_tls(), ..self }
     }
 
     /// Takes the files of its connections from these.
@@ -131,14 +133,22 @@ where
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
+        let (sender, pace) = (address::sender(guest.peer().ip()), &Pace::default());
         let service = service_fn(|request: hyper::Request<Incoming>| {
             guest.begins();
             let paused = Paused(Arc::clone(&guest));
+            let asked = Asked { sender, is_safe: request.method().is_safe(), pace };
             let answering = self.answered(self.app.clone(), with_peer(request, Some(guest.peer())));
-            answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, paused)))
+            answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, asked, paused)))
         });
         let connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
-        self.see_out(connection).await;
+        tokio::select! {
+            () = self.see_out(connection) => {}
+            () = pace.is_lost() => {
+                self.answers.gives_up();
+                debug!(peer = %guest.peer(), "an answer was taken too slowly while others waited");
+            }
+        }
     }
 
     async fn turn_away<S>(&self, stream: S)

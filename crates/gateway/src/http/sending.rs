@@ -3,17 +3,20 @@
 //!
 //! A connection that is handed a large answer whole would hold it for a caller that reads nothing,
 //! uncounted. So a large answer stays in its body until the socket has taken the pieces before. All
-//! large answers share a limit. At the limit a caller gets 503, and jobs leased for the answer are
-//! given back.
+//! large answers share a limit, of which each address has a share. At the limit a caller gets 503 if
+//! its request changed nothing, or if jobs were leased for the answer, which are given back. Any
+//! other answer is counted and sent: a repeat of the request would change things twice.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use base::Problem;
+use base::answers::{HandsOver, Wanted};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +24,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::answer;
+use super::pace::{Going, Pace, Refused};
 
 /// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger one a connection takes so much
 /// at a time.
@@ -28,6 +32,8 @@ pub(super) const PIECE_BYTES: usize = 64 * 1_024;
 /// Memory of all large answers of a known size that are on their way, in bytes: twice what pages of lists may take, which have a
 /// limit of their own.
 const BYTES_MAX: usize = 256 * 1_024 * 1_024;
+/// Of these, for the callers of one address.
+const SHARE_BYTES_MAX: usize = BYTES_MAX / 2;
 
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +41,29 @@ pub struct Answers(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    held_bytes: AtomicUsize,
+    taken: Mutex<Taken>,
     held: Gauge,
     refused: Counter,
+    given_up: Counter,
+    last_refused: Refused,
+}
+
+/// What is on its way, in bytes: of all, and of each address that has some.
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    of: HashMap<IpAddr, usize>,
+}
+
+/// Whose answer it is, and to what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    /// What stands for the caller's address.
+    pub(super) sender: IpAddr,
+    /// The request changed nothing.
+    pub(super) is_safe: bool,
+    /// That of the connection.
+    pub(super) pace: &'a Pace,
 }
 
 impl Answers {
@@ -47,24 +73,41 @@ impl Answers {
         registry.register("fieldpost_http_answer_held_bytes", help, self.0.held.clone());
         let help = "Answers that were given up because those on their way take all the memory that they may";
         registry.register("fieldpost_http_answers_refused", help, self.0.refused.clone());
+        let help = "Connections that were closed because little of an answer was taken while others waited";
+        registry.register("fieldpost_http_slow_readers", help, self.0.given_up.clone());
+    }
+
+    /// A connection is closed: others waited for what its answer takes.
+    pub(super) fn gives_up(&self) {
+        self.0.given_up.inc();
     }
 
     /// The answer as it is sent. `until_sent` is dropped when it is, or is given up.
-    pub(super) fn send<T: Send + Unpin + 'static>(&self, response: Response, until_sent: T) -> Response {
-        let size = response.body().size_hint();
-        if size.upper().is_some_and(|bytes| bytes <= PIECE_BYTES as u64) {
+    pub(super) fn send<T: Send + Unpin + 'static>(
+        &self,
+        mut response: Response,
+        asked: Asked<'_>,
+        until_sent: T,
+    ) -> Response {
+        let (size, wanted) = (response.body().size_hint(), response.extensions_mut().remove::<Wanted>());
+        let is_small = size.upper().is_some_and(|bytes| bytes <= PIECE_BYTES as u64);
+        if is_small && wanted.is_none() {
             return response;
         }
-        let whole = match size.exact().map(|bytes| self.take(usize::try_from(bytes).unwrap_or(usize::MAX))) {
+        let may_refuse = asked.is_safe || response.extensions().get::<HandsOver>().is_some();
+        let bytes = size.exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let whole = match bytes {
             None => None,
-            Some(Some(share)) => Some(Arc::new(share)),
-            Some(None) => {
-                self.0.refused.inc();
-                let detail = "answers that callers do not read take all the memory there is for them; try again in a moment";
-                return answer::problem(&Problem::new(503, "busy", detail));
-            }
+            Some(_) if is_small => Some(self.add(asked.sender, 0)),
+            Some(bytes) if may_refuse => match self.take(asked.sender, bytes) {
+                Some(share) => Some(share),
+                None => return self.refusal(),
+            },
+            Some(bytes) => Some(self.add(asked.sender, bytes)),
         };
-        let answers = self.clone();
+        let (answers, sender, whole) = (self.clone(), asked.sender, whole.map(Arc::new));
+        // What comes as it is made has a limit elsewhere, and its own time.
+        let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, wanted));
         response.map(|body| {
             Body::new(Pieces {
                 body,
@@ -72,30 +115,50 @@ impl Answers {
                 whole,
                 share: None,
                 answers,
+                sender,
+                going,
                 _until_sent: until_sent,
             })
         })
     }
 
+    fn refusal(&self) -> Response {
+        self.0.refused.inc();
+        self.0.last_refused.note();
+        let detail =
+            "answers that callers do not read take all the memory there is for them; try again in a moment";
+        answer::problem(&Problem::new(503, "busy", detail))
+    }
+
     /// So much, if there is room. What is larger than all of it goes alone.
-    fn take(&self, bytes: usize) -> Option<Share> {
-        let fits = |held: usize| {
-            let sum = held.checked_add(bytes)?;
-            (sum <= BYTES_MAX || held == 0).then_some(sum)
-        };
-        let taken = self.0.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.ok().map(|_| self.share(bytes))
+    fn take(&self, sender: IpAddr, bytes: usize) -> Option<Share> {
+        let mut taken = self.0.taken();
+        let fits =
+            |held: usize, max: usize| held == 0 || held.checked_add(bytes).is_some_and(|sum| sum <= max);
+        let own = taken.of.get(&sender).copied().unwrap_or_default();
+        let has_room = fits(taken.all, BYTES_MAX) && fits(own, SHARE_BYTES_MAX);
+        has_room.then(|| self.share(&mut taken, sender, bytes))
     }
 
-    /// So much of what is there already, and has a limit elsewhere.
-    fn add(&self, bytes: usize) -> Share {
-        self.0.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.share(bytes)
+    /// So much of what is there already.
+    fn add(&self, sender: IpAddr, bytes: usize) -> Share {
+        self.share(&mut self.0.taken(), sender, bytes)
     }
 
-    fn share(&self, bytes: usize) -> Share {
+    fn share(&self, taken: &mut Taken, sender: IpAddr, bytes: usize) -> Share {
+        if bytes > 0 {
+            taken.all = taken.all.saturating_add(bytes);
+            let own = taken.of.entry(sender).or_default();
+            *own = own.saturating_add(bytes);
+        }
         self.0.held.inc_by(bytes as i64);
-        Share { answers: Arc::clone(&self.0), bytes }
+        Share { answers: Arc::clone(&self.0), sender, bytes }
+    }
+}
+
+impl Shared {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,12 +166,21 @@ impl Answers {
 #[derive(Debug)]
 struct Share {
     answers: Arc<Shared>,
+    sender: IpAddr,
     bytes: usize,
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.answers.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let mut taken = self.answers.taken();
+        taken.all = taken.all.saturating_sub(self.bytes);
+        if let Some(own) = taken.of.get_mut(&self.sender) {
+            *own = own.saturating_sub(self.bytes);
+            if *own == 0 {
+                taken.of.remove(&self.sender);
+            }
+        }
+        drop(taken);
         self.answers.held.dec_by(self.bytes as i64);
     }
 }
@@ -123,6 +195,9 @@ struct Pieces<T> {
     /// Of the frame, where the size of the whole is not known.
     share: Option<Arc<Share>>,
     answers: Answers,
+    sender: IpAddr,
+    /// Of an answer whose size is known.
+    going: Option<Arc<Going>>,
     _until_sent: T,
 }
 
@@ -143,7 +218,7 @@ impl<T: Unpin> HttpBody for Pieces<T> {
                 Ok(data) => {
                     self.share = match &self.whole {
                         Some(whole) => Some(Arc::clone(whole)),
-                        None => Some(Arc::new(self.answers.add(data.len()))),
+                        None => Some(Arc::new(self.answers.add(self.sender, data.len()))),
                     };
                     self.rest = data;
                 }
@@ -151,7 +226,8 @@ impl<T: Unpin> HttpBody for Pieces<T> {
             }
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
-        let piece = Piece { bytes: self.rest.split_to(bytes), _share: self.share.clone() };
+        let (share, going) = (self.share.clone(), self.going.clone());
+        let piece = Piece { bytes: self.rest.split_to(bytes), going, _share: share };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -174,7 +250,16 @@ impl<T: Unpin> HttpBody for Pieces<T> {
 /// A piece that a connection has; its memory is counted until the connection has sent it.
 struct Piece {
     bytes: Bytes,
+    going: Option<Arc<Going>>,
     _share: Option<Arc<Share>>,
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(going) = &self.going {
+            going.takes(self.bytes.len());
+        }
+    }
 }
 
 impl AsRef<[u8]> for Piece {
@@ -186,17 +271,32 @@ impl AsRef<[u8]> for Piece {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::net::Ipv4Addr;
 
     use futures_util::stream;
     use http_body_util::BodyExt;
 
     use super::*;
 
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    impl Answers {
+        fn sent(&self, response: Response, sender: IpAddr, is_safe: bool) -> Response {
+            self.send(response, Asked { sender, is_safe, pace: &Pace::default() }, ())
+        }
+
+        fn is_empty(&self) -> bool {
+            let taken = self.0.taken();
+            taken.all == 0 && taken.of.is_empty() && self.0.held.get() == 0
+        }
+    }
+
     #[tokio::test]
     async fn an_answer_is_counted_until_its_last_piece_is_sent() {
         let answers = Answers::default();
         let all = 10 * PIECE_BYTES + 1;
-        let mut body = answers.send(Response::new(Body::from(vec![b'x'; all])), ()).into_body();
+        let mut body = answers.sent(Response::new(Body::from(vec![b'x'; all])), ONE, true).into_body();
         assert_eq!((body.size_hint().exact(), answers.0.held.get()), (Some(all as u64), all as i64));
         let mut sending = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -210,7 +310,7 @@ mod tests {
         drop(sending);
         assert_eq!(answers.0.held.get(), all as i64, "the connection has not sent the last piece");
         drop(last);
-        assert_eq!((answers.0.held.get(), answers.0.held_bytes.load(Ordering::Relaxed)), (0, 0));
+        assert!(answers.is_empty());
     }
 
     #[tokio::test]
@@ -218,7 +318,7 @@ mod tests {
         let answers = Answers::default();
         let frames = [vec![b'x'; 3 * PIECE_BYTES], vec![b'y'; 7]].map(Ok::<_, Infallible>);
         let stream = Body::from_stream(stream::iter(frames));
-        let mut body = answers.send(Response::new(stream), ()).into_body();
+        let mut body = answers.sent(Response::new(stream), ONE, true).into_body();
         assert_eq!(answers.0.held.get(), 0);
         let first = body.frame().await;
         assert_eq!(answers.0.held.get(), 3 * PIECE_BYTES as i64);
@@ -227,15 +327,39 @@ mod tests {
         assert_eq!((rest.len(), answers.0.held.get()), (2 * PIECE_BYTES + 7, 0));
     }
 
+    fn large() -> Response {
+        Response::new(Body::from(Bytes::from(vec![b'x'; SHARE_BYTES_MAX / 2])))
+    }
+
     #[test]
     fn what_finds_no_room_is_told_to_come_back() {
         let answers = Answers::default();
-        let large = || Response::new(Body::from(Bytes::from(vec![b'x'; BYTES_MAX / 2])));
-        let [first, second, third] = [large(), large(), large()].map(|response| answers.send(response, ()));
-        assert_eq!([&first, &second, &third].map(|answer| answer.status().as_u16()), [200, 200, 503]);
-        assert_eq!(third.headers()["retry-after"], "1");
-        drop(first);
-        assert_eq!(answers.send(large(), ()).status().as_u16(), 200);
+        let own: Vec<_> = (0..3).map(|_| answers.sent(large(), ONE, true)).collect();
+        assert_eq!(own.iter().map(|answer| answer.status().as_u16()).collect::<Vec<_>>(), [200, 200, 503]);
+        assert_eq!(own[2].headers()["retry-after"], "1");
+        let others: Vec<_> = (0..2).map(|_| answers.sent(large(), OTHER, true)).collect();
+        assert!(others.iter().all(|answer| answer.status().is_success()), "others have a share of their own");
+        drop(own);
+        assert_eq!(answers.sent(large(), ONE, true).status().as_u16(), 200);
         assert_eq!(answers.0.refused.get(), 1);
+        drop(others);
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn what_was_carried_out_is_told_and_what_can_be_asked_for_again_is_refused() {
+        let answers = Answers::default();
+        let _held: Vec<_> = [ONE, ONE, OTHER, OTHER].map(|sender| answers.sent(large(), sender, true)).into();
+        let with_hand_over = || {
+            let mut response = large();
+            response.extensions_mut().insert(HandsOver);
+            response
+        };
+        for (response, is_safe, expect) in
+            [(large(), true, 503), (large(), false, 200), (with_hand_over(), false, 503)]
+        {
+            let status = answers.sent(response, ONE, is_safe).status();
+            assert_eq!(status.as_u16(), expect, "safe: {is_safe}");
+        }
     }
 }

@@ -27,6 +27,9 @@ use super::answer;
 /// Longest time for which a browser may remember that an origin is let in.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 
+/// Most of a name that a caller gives which is shown, in bytes.
+const SHOWN_BYTES_MAX: usize = 256;
+
 /// Which pages may do what.
 #[derive(Clone, Debug)]
 pub struct WebAccess {
@@ -36,6 +39,8 @@ pub struct WebAccess {
     origins: Vec<HeaderValue>,
     /// A foreign origin is refused, and not only left without CORS.
     own_pages_only: bool,
+    /// How the addresses of its own pages begin.
+    own_scheme: &'static [u8],
     cors: Option<CorsLayer>,
     refused: Counter,
     log: Arc<LogLimit<Option<IpAddr>>>,
@@ -50,6 +55,7 @@ impl WebAccess {
             hosts: Some(hosts),
             origins: Vec::new(),
             own_pages_only: true,
+            own_scheme: b"http://",
             cors: None,
             refused: Counter::default(),
             log: Arc::default(),
@@ -86,6 +92,7 @@ impl WebAccess {
             hosts: None,
             origins,
             own_pages_only: false,
+            own_scheme: b"http://",
             cors,
             refused: Counter::default(),
             log: Arc::default(),
@@ -96,6 +103,11 @@ impl WebAccess {
     #[must_use]
     pub fn remembered_by_browsers(self) -> Self {
         Self { own_pages_only: true, ..self }
+    }
+
+    /// On a listener that speaks TLS: a page that came without is somebody else's.
+    pub(super) fn over_tls(self) -> Self {
+        Self { own_scheme: b"https://", ..self }
     }
 
     /// Puts its figures into the registry.
@@ -134,15 +146,27 @@ impl WebAccess {
                 let named = host.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
                 let named = named.unwrap_or_else(|| in_target.map(ToString::to_string).unwrap_or_default());
                 let right = "call it by its address or localhost, or list the name in http.hosts";
-                return Some(format!("Host {named:.256?} is no name of this server; {right}"));
+                return Some(format!("Host {:?} is no name of this server; {right}", shown(&named)));
             }
         }
-        let is_own = |origin: &HeaderValue| is_own_page(origin, host) || self.origins.contains(origin);
+        let is_own = |origin: &HeaderValue| self.is_own_page(origin, host) || self.origins.contains(origin);
         let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin))?;
         let origin = String::from_utf8_lossy(foreign.as_bytes());
         let right = "with [[auth.tokens]], list its origin in http.origins";
-        self.own_pages_only.then(|| format!("a web page of {origin:.256?} may not act here; {right}"))
+        let said = || format!("a web page of {:?} may not act here; {right}", shown(&origin));
+        self.own_pages_only.then(said)
     }
+
+    /// Whether a page is at the very place that the request was sent to.
+    fn is_own_page(&self, origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
+        let place = origin.as_bytes().strip_prefix(self.own_scheme);
+        place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host.as_bytes()))
+    }
+}
+
+/// The beginning of what a caller made up, for answers and the log.
+fn shown(given: &str) -> &str {
+    &given[..given.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
 /// Whether a name, with or without a port, is one that nobody else can give to this machine: browsers are led to any address by
@@ -162,13 +186,6 @@ fn is_own_name(name: &str, known: &[String]) -> bool {
         || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|digit| digit.is_ascii_digit()));
     let is_known = || known.iter().any(|own| own.eq_ignore_ascii_case(host));
     port_is_one && (is_address || host.eq_ignore_ascii_case("localhost") || is_known())
-}
-
-/// Whether a page is at the very place that the request was sent to.
-fn is_own_page(origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
-    let origin = origin.as_bytes();
-    let place = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
-    place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host.as_bytes()))
 }
 
 #[cfg(test)]
@@ -207,7 +224,8 @@ mod tests {
             ("[::1].evil.example", "", Some(403)),
             ("", "", None),
             ("127.0.0.1:8080", "http://127.0.0.1:8080", None),
-            ("depot.example", "https://depot.example", None),
+            ("depot.example", "http://depot.example", None),
+            ("depot.example", "https://depot.example", Some(403)),
             ("127.0.0.1:8080", "http://127.0.0.1:8081", Some(403)),
             ("127.0.0.1:8080", "http://localhost:8080", Some(403)),
             ("127.0.0.1:8080", "http://evil.example", Some(403)),
@@ -216,7 +234,10 @@ mod tests {
         ] {
             assert_eq!(refused(&access, host, origin), expect, "Host {host}, Origin {origin}");
         }
-        assert_eq!(access.refused.get(), 11);
+        assert_eq!(access.refused.get(), 12);
+        let access = access.over_tls();
+        assert_eq!(refused(&access, "depot.example", "https://depot.example"), None);
+        assert_eq!(refused(&access, "depot.example", "http://depot.example"), Some(403));
     }
 
     #[test]
@@ -226,13 +247,27 @@ mod tests {
             (WebAccess::with_tokens(origins()), WebAccess::with_tokens(origins()).remembered_by_browsers());
         for (origin, expect) in [
             ("", None),
-            ("https://depot.example", None),
+            ("http://depot.example", None),
+            ("https://depot.example", Some(403)),
             ("https://console.example", None),
             ("http://console.example", Some(403)),
             ("https://evil.example", Some(403)),
         ] {
             assert_eq!(refused(&access, "depot.example", origin), None, "{origin}");
             assert_eq!(refused(&remembered, "depot.example", origin), expect, "{origin}");
+        }
+    }
+
+    #[test]
+    fn little_of_what_a_caller_made_up_is_shown() {
+        let access = WebAccess::open(&[]);
+        let long = "\u{20ac}".repeat(10_000);
+        for name in [HOST, ORIGIN] {
+            let value = HeaderValue::from_bytes(long.as_bytes()).expect("bytes that may be there");
+            let headers = HeaderMap::from_iter([(name.clone(), value)]);
+            let told = access.foreign(None, &headers).expect("it is foreign");
+            assert_eq!(told.matches('\u{20ac}').count(), SHOWN_BYTES_MAX / 3, "{name}");
+            assert!(told.len() < 2 * SHOWN_BYTES_MAX, "{name}: {} bytes", told.len());
         }
     }
 }

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::routing::get;
+use axum::routing::any;
 use gateway::http::{Answers, HttpListener, WebAccess};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -17,12 +17,16 @@ use crate::PATIENCE;
 
 /// More than the sockets of a machine take for a connection. All callers are given the same memory here.
 const ANSWER_BYTES: usize = 64 * 1_024 * 1_024;
-/// So many of these may be on their way.
+/// So many of these may be on their way, and so many of one address.
 const ANSWERS: usize = 4;
+const SHARE: usize = 2;
 
-async fn asks(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("sent");
+async fn asks(address: SocketAddr, caller: u8, method: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(SocketAddr::from(([127, 0, 0, caller], 0))).expect("an address of this machine");
+    let mut stream = socket.connect(address).await.expect("it listens");
+    let head = format!("{method} / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("sent");
     stream
 }
 
@@ -51,19 +55,26 @@ async fn who_reads_nothing_holds_memory_that_is_counted_and_limited() {
     let bound = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = bound.local_addr().expect("bound");
     let large = Bytes::from(vec![b'x'; ANSWER_BYTES]);
-    let app = Router::new().route("/", get(async move || Body::from(large.clone())));
+    let app = Router::new().route("/", any(async move || Body::from(large.clone())));
     let (answers, mut registry, stop) = (Answers::default(), Registry::default(), watch::Sender::new(false));
     answers.register_metrics(&mut registry);
     let listener = HttpListener::new(bound, app, Router::new(), 99, WebAccess::open(&[]));
     tokio::spawn(listener.with_answers(answers).run(stop.subscribe()));
     let mut slow = Vec::new();
     for readers in 1..=ANSWERS {
-        let mut stream = asks(address).await;
+        let mut stream = asks(address, if readers > SHARE { 2 } else { 1 }, "GET").await;
         assert_eq!(status(&mut stream).await, "HTTP/1.1 200");
         slow.push(stream);
         until_held(&registry, readers * ANSWER_BYTES).await;
+        if readers == SHARE {
+            assert_eq!(status(&mut asks(address, 1, "GET").await).await, "HTTP/1.1 503");
+        }
     }
-    assert_eq!(status(&mut asks(address).await).await, "HTTP/1.1 503");
+    assert_eq!(status(&mut asks(address, 3, "GET").await).await, "HTTP/1.1 503");
+    let mut carried_out = asks(address, 3, "POST").await;
+    assert_eq!(status(&mut carried_out).await, "HTTP/1.1 200");
+    drop(carried_out);
+    until_held(&registry, ANSWERS * ANSWER_BYTES).await;
     let mut read = Vec::new();
     let mut last = slow.pop().expect("there are some");
     timeout(PATIENCE, last.read_to_end(&mut read)).await.expect("in time").expect("a whole answer");

@@ -1,6 +1,10 @@
 //! Drops the ready jobs of a queue and keeps the rest. It works in steps, like the sweep of a
 //! deleted queue, and answers when they are gone.
 //!
+//! It takes jobs from the front of the queue first, as a consumer would. A job that is not at the
+//! front waits behind another of its group, or behind a newer job in a LIFO queue. Those are looked
+//! for among all jobs of the partition, a few rows a step, until as many are gone as were ready.
+//!
 //! The call's arrival decides which jobs go: jobs published or made ready later stay. Progress is
 //! not stored: a restart cuts the call off before its answer.
 
@@ -17,8 +21,8 @@ use crate::hashed::HashMap;
 use crate::queues::effect::QueueEffect;
 use crate::queues::{JobState, QueueName, id};
 
-/// Rows that a step looks at.
-const SCANNED_MAX: usize = 10_000;
+/// Rows that a step looks at: jobs of other queues are among them, whose consumers wait meanwhile.
+const SCANNED_MAX: usize = 500;
 
 /// The calls that are under way. Those for one queue that come while another is at work are made one, so that there are never
 /// more than two of them for a queue.
@@ -42,6 +46,10 @@ struct Asked {
 struct AtWork {
     queue: QueueKey,
     asked: Asked,
+    /// Nothing more is dropped from the front.
+    front_done: bool,
+    /// Jobs that were dropped.
+    dropped: u64,
     /// Views have to show this batch first.
     from: u64,
     /// Jobs up to this one were looked at.
@@ -56,6 +64,8 @@ struct Moment {
     /// Jobs that were there had lower publish numbers, and lower ids than the next one's.
     next_number: u64,
     next_id: JobId,
+    /// So many were ready.
+    ready: u64,
     /// The batch that they are in at the latest.
     seq: u64,
 }
@@ -86,7 +96,7 @@ impl Dropping {
         self.at_work.take().or_else(|| {
             let queue = self.next.pop_front()?;
             let asked = self.asked.remove(&queue)?;
-            Some(AtWork { queue, from: asked.moment.seq, asked, after: None })
+            Some(AtWork { queue, front_done: false, dropped: 0, from: asked.moment.seq, asked, after: None })
         })
     }
 
@@ -107,15 +117,27 @@ impl QueuePartition {
             turn.tell(QueueEffect::Done(reply, Ok(())));
             return;
         };
+        let ready = self.ready_in(key);
+        if ready == 0 {
+            turn.tell(QueueEffect::Done(reply, Ok(())));
+            return;
+        }
         let next_number = self.jobs.numbers().next_job;
         let moment = Moment {
             now: turn.now,
             wall: turn.wall,
             next_number,
             next_id: id::job_id(self.lineage, self.id, next_number, turn.now),
+            ready,
             seq: if turn.batch.ops.is_empty() { self.head.seq } else { turn.seq },
         };
         self.dropping.ask(key, moment, reply);
+    }
+
+    /// How many jobs of a queue are ready, resident or not.
+    fn ready_in(&self, key: QueueKey) -> u64 {
+        let (_, parked_ready) = self.jobs.parked(key);
+        self.jobs.figures(key).ready as u64 + parked_ready
     }
 
     /// Takes a step of what is to be dropped. Whether there is more to do at once.
@@ -144,9 +166,42 @@ impl QueuePartition {
         Ok(self.dropping.may_go_on(self.settled))
     }
 
+    /// Drops what is first of the queue, as long as that is one of them. Whether nothing more is to be had there.
+    fn drop_first(&mut self, at_work: &mut AtWork, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let (queue, moment) = (at_work.queue, at_work.asked.moment);
+        turn.touched.push(queue);
+        for _ in 0..RECORDS_MAX {
+            if !turn.has_room() {
+                return Ok(false);
+            }
+            // What is first may be in the store.
+            while self.jobs.peek(queue).is_none() && self.read_in_of(queue, turn)? {}
+            let Some(head) = self.jobs.peek(queue) else {
+                // Or there is more to read than this step may.
+                return Ok(turn.budget.left_to_read() > 0);
+            };
+            if !moment.had_ready(&head) {
+                return Ok(true);
+            }
+            self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
+            turn.counted.cancelled += 1;
+            at_work.dropped += 1;
+        }
+        Ok(false)
+    }
+
     /// Whether all were looked at.
     fn drop_page(&mut self, at_work: &mut AtWork, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        if !at_work.front_done {
+            at_work.front_done = self.drop_first(at_work, turn)?;
+            if !at_work.front_done {
+                return Ok(false);
+            }
+        }
         let (queue, moment, fetch) = (at_work.queue, at_work.asked.moment, turn.fetch);
+        if at_work.dropped >= moment.ready || self.ready_in(queue) == 0 {
+            return Ok(true);
+        }
         let was_ready = |head: &JobHead| moment.had_ready(head);
         let (heads, next) =
             fetch.view()?.jobs_of(queue, at_work.after, SCANNED_MAX, RECORDS_MAX, &was_ready)?;
@@ -160,6 +215,7 @@ impl QueuePartition {
             if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
                 self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
                 turn.counted.cancelled += 1;
+                at_work.dropped += 1;
             }
         }
         turn.touched.push(queue);

@@ -287,3 +287,36 @@ fn what_is_deleted_or_respawned_is_not_remembered_as_dead() {
     let numbers: Vec<_> = dead.iter().map(|view| view.dead.number).collect();
     assert_eq!((numbers, rig.dead()), (vec![10, 11, 12, 13], 4), "the latest");
 }
+
+/// Drops what is ready of a queue: after how many steps that is answered, and how many of these looked into the store.
+fn drop_ready(rig: &mut Rig, queue: QueueName) -> (usize, usize) {
+    let mut inputs = vec![QueueInput::Queue(QueueCall::DropReady(queue, Reply::new().0))];
+    rig.views = 0;
+    for steps in 1..1_000 {
+        let (told, _, _) = rig.step(&mut inputs);
+        if told.iter().any(|effect| matches!(effect, QueueEffect::Done(_, Ok(())))) {
+            return (steps, rig.views);
+        }
+    }
+    panic!("it is never answered");
+}
+
+#[test]
+fn jobs_of_other_queues_are_not_looked_at_where_a_queue_is_dropped() {
+    let mut rig = Rig::new();
+    for _ in 0..20 {
+        rig.publish(1_000, 1);
+    }
+    let own = QueueName::unchecked("other", "queue");
+    let publish = |rig: &mut Rig, due| {
+        let job = NewJob { due, ..NewJob::new(Payload::Bytes(vec![7].into())) };
+        let jobs = driving::to_publish(&vec![job; 10], NOW).expect("they may be");
+        let queue = own.clone();
+        rig.ask(|reply| QueueInput::Publish { queue, jobs, once: None, reply });
+    };
+    publish(&mut rig, Some(Due::After(Duration::from_secs(60))));
+    assert_eq!(drop_ready(&mut rig, own.clone()), (1, 0), "it has none that is ready");
+    publish(&mut rig, None);
+    let (steps, views) = drop_ready(&mut rig, own);
+    assert!(steps <= 2 && views == 0, "{steps} steps, {views} looks into the store");
+}

@@ -1,0 +1,38 @@
+//! What an answer of one crate tells the one that sends it, beside its bytes: kept with the answer, and never sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the answer hands over goes back when it is not sent: it may be left out without harm.
+#[derive(Clone, Copy, Debug)]
+pub struct HandsOver;
+
+/// How many wait for what an answer takes until it is sent.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted(Arc<AtomicUsize>);
+
+/// Somebody waits as long as this lives.
+#[derive(Debug)]
+pub struct Waits(Wanted);
+
+impl Wanted {
+    /// One more waits.
+    #[must_use]
+    pub fn wait(&self) -> Waits {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Waits(self.clone())
+    }
+
+    /// How many wait now.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let Self(Wanted(waiting)) = self;
+        waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,147 @@
+//! The pace of who takes a large answer: while others wait for the memory that it takes, it has to move on.
+//!
+//! A connection that takes nothing at all is closed in any case. One that takes a little now and then would hold its memory for as
+//! long as it likes, and be in nobody's way as long as there is enough.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use base::answers::Wanted;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use super::sending::PIECE_BYTES;
+
+/// How often it is looked what was taken of an answer, and how much that has to be while others wait.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+const TAKEN_MIN: usize = PIECE_BYTES;
+/// Who was refused is thought to wait for so long: it was told to come back.
+const COMES_BACK_WITHIN: Duration = Duration::from_secs(30);
+
+const _: () = assert!(COMES_BACK_WITHIN.as_secs() > LOOK_EVERY.as_secs(), "each refusal is noticed");
+
+/// When somebody was refused last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refused(Arc<Mutex<Option<Instant>>>);
+
+impl Refused {
+    pub(super) fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_recent(&self) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|at| at.elapsed() < COMES_BACK_WITHIN)
+    }
+}
+
+/// Of the answers of a connection, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    begun: Notify,
+    going: Mutex<Weak<Going>>,
+}
+
+/// An answer that is on its way, as long as anything of it is there.
+#[derive(Debug)]
+pub(super) struct Going {
+    taken: AtomicUsize,
+    refused: Refused,
+    wanted: Option<Wanted>,
+}
+
+impl Going {
+    /// The connection has sent so many bytes more.
+    pub(super) fn takes(&self, bytes: usize) {
+        self.taken.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn others_wait(&self) -> bool {
+        self.refused.is_recent() || self.wanted.as_ref().is_some_and(|wanted| wanted.waiting() > 0)
+    }
+}
+
+impl Pace {
+    /// An answer is on its way; others wait for what it takes when somebody was refused lately, or wants it.
+    pub(super) fn begins(&self, refused: &Refused, wanted: Option<Wanted>) -> Arc<Going> {
+        let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), wanted });
+        *self.going.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&going);
+        self.begun.notify_one();
+        going
+    }
+
+    /// Resolves when too little was taken of an answer while others waited.
+    pub(super) async fn is_lost(&self) {
+        loop {
+            self.begun.notified().await;
+            loop {
+                let watched = Weak::clone(&self.going.lock().unwrap_or_else(PoisonError::into_inner));
+                let Some(going) = watched.upgrade() else { break };
+                going.taken.store(0, Ordering::Relaxed);
+                drop(going);
+                // In a box: most connections are never looked at.
+                Box::pin(sleep(LOOK_EVERY)).await;
+                let is_slow = |going: &Going| going.taken.load(Ordering::Relaxed) < TAKEN_MIN;
+                if watched.upgrade().is_some_and(|going| is_slow(&going) && going.others_wait()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt;
+    use tokio::time::{advance, pause};
+
+    use super::*;
+
+    /// Whether the connection is lost after each of so many looks, when so many bytes are taken between them.
+    async fn looks(pace: &Pace, going: &Going, bytes: usize, looks: usize) -> bool {
+        let mut lost = pin!(pace.is_lost());
+        for _ in 0..looks {
+            if lost.as_mut().now_or_never().is_some() {
+                return true;
+            }
+            going.takes(bytes);
+            advance(LOOK_EVERY + Duration::from_millis(1)).await;
+        }
+        lost.now_or_never().is_some()
+    }
+
+    #[tokio::test]
+    async fn who_takes_little_is_lost_only_while_others_wait() {
+        pause();
+        let (refused, wanted) = (Refused::default(), Wanted::default());
+        for (taken, waits, expect) in
+            [(0, false, false), (TAKEN_MIN - 1, true, true), (TAKEN_MIN, true, false), (0, true, true)]
+        {
+            let pace = Pace::default();
+            let going = pace.begins(&refused, Some(wanted.clone()));
+            let _waits = waits.then(|| wanted.wait());
+            assert_eq!(looks(&pace, &going, taken, 5).await, expect, "{taken} bytes, others wait: {waits}");
+        }
+        let pace = Pace::default();
+        let going = pace.begins(&refused, None);
+        assert!(!looks(&pace, &going, 0, 5).await);
+        pace.begun.notify_one();
+        refused.note();
+        assert!(looks(&pace, &going, 0, 2).await, "somebody was refused");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_sent_is_not_looked_at() {
+        pause();
+        let (pace, refused) = (Pace::default(), Refused::default());
+        drop(pace.begins(&refused, None));
+        let next = pace.begins(&refused, None);
+        refused.note();
+        drop(next);
+        let none = Going { taken: AtomicUsize::new(0), refused, wanted: None };
+        assert!(!looks(&pace, &none, 0, 5).await);
+    }
+}
