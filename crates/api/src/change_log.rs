@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use base::{CallerName, LogLimit, Problem, address};
+use base::{CallerName, LogLimit, address};
 use compact_str::CompactString;
 use tracing::info;
 
@@ -53,19 +53,6 @@ impl ChangeLog {
         let (login, peer) = (name_of(name), peer.map(tracing::field::display));
         let (method, path) = (figures::name(method), cut(path));
         info!(way = "http", login, code, peer, %method, path, left_out, "refused a caller");
-    }
-
-    /// A call over another protocol was refused.
-    pub(crate) fn refused_call(
-        &self,
-        problem: &Problem,
-        name: Option<&CallerName>,
-        peer: Option<SocketAddr>,
-    ) {
-        let key = (sender(peer), problem.code);
-        let Some(left_out) = self.refusals.take(key, Instant::now()) else { return };
-        let (login, peer) = (name_of(name), peer.map(tracing::field::display));
-        info!(way = "grpc", login, code = problem.code, peer, left_out, "refused a caller");
     }
 }
 

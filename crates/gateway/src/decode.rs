@@ -20,6 +20,9 @@ mod tests;
 /// The code of a publish to a topic that is none of ours; MQTT 5 has its own reason code for it.
 pub const UNKNOWN_TOPIC: &str = "unknown_topic";
 
+/// The code of a report whose device's id cannot be read.
+pub const INVALID_ID: &str = "invalid_id";
+
 /// The topic of reports that name their device in the payload.
 pub const SENSORS: &str = "sensors";
 
@@ -47,7 +50,7 @@ impl Rules {
                 "{field} must be 1 to {max} {chars} (devices.id_max_len, devices.id_chars), not {}",
                 quoted(text)
             );
-            Problem::not_allowed("invalid_id", detail)
+            Problem::not_allowed(INVALID_ID, detail)
         })
     }
 }

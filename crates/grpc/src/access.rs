@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base::Problem;
+use base::{CallerName, Problem};
 use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use tonic::{Request, Status};
@@ -16,7 +16,16 @@ pub trait Access: Send + Sync + 'static {
     ///
     /// # Errors
     /// 401 for nobody that is known, 429 for one who calls too often.
-    fn admit<'a>(&'a self, metadata: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<dyn Caller>, Problem>>;
+    fn admit<'a>(&'a self, metadata: &'a HeaderMap) -> BoxFuture<'a, Result<Arc<dyn Caller>, NotAdmitted>>;
+}
+
+/// A call that was not taken in.
+#[derive(Debug)]
+pub struct NotAdmitted {
+    /// Why.
+    pub problem: Problem,
+    /// The name of the caller's token, if it is known. The log tells it, the caller is not told.
+    pub login: Option<CallerName>,
 }
 
 /// Somebody whose call was taken in.

@@ -14,10 +14,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
-use crate::access::Caller;
+use crate::access::{Caller, NotAdmitted};
 use crate::figures::{Counted, Figures};
 use crate::receiving::Sends;
-use crate::status::CODE;
+use crate::status::{CODE, status};
+use crate::watches::Watching;
 
 /// The header or trailer that says how a call ended.
 const STATUS: &str = "grpc-status";
@@ -35,7 +36,7 @@ pub(crate) enum Service {
 pub(crate) struct Method {
     pub(crate) service: Service,
     pub(crate) name: &'static str,
-    streams: bool,
+    pub(crate) streams: bool,
 }
 
 /// Every method: its path, its service, its name, whether it streams.
@@ -84,13 +85,13 @@ pub(crate) struct Call {
     /// Under way as long as this lives.
     caller: Option<Arc<dyn Caller>>,
     /// Held as long as it lasts.
-    places: Option<HealthPlaces>,
+    place: Option<WatchPlace>,
 }
 
-/// What a call of the health service takes of the share of its connection and of that of all of
-/// them.
-pub(crate) struct HealthPlaces {
-    pub(crate) _places: [OwnedSemaphorePermit; 2],
+/// What a watch takes of the share of its connection and of that of all of them.
+pub(crate) struct WatchPlace {
+    pub(crate) _of_connection: OwnedSemaphorePermit,
+    pub(crate) _watching: Watching,
     pub(crate) _counted: Counted,
 }
 
@@ -103,13 +104,20 @@ impl Call {
             ended: false,
             peer,
             caller: None,
-            places: None,
+            place: None,
         }
     }
 
-    /// The call takes these places until it is over.
-    pub(crate) fn takes(&mut self, places: HealthPlaces) {
-        self.places = Some(places);
+    /// The call has this place until it is over.
+    pub(crate) fn takes(&mut self, place: WatchPlace) {
+        self.place = Some(place);
+    }
+
+    /// The call was not taken in.
+    pub(crate) fn not_admitted(self, NotAdmitted { problem, login }: &NotAdmitted) -> Response<Answering> {
+        let login = login.as_ref().map_or("", |login| &*login.0);
+        self.figures.refusals.of_call(self.method.name, problem.code, login, self.peer);
+        self.refused(status(problem))
     }
 
     pub(crate) fn is_of(&mut self, caller: Arc<dyn Caller>) {
@@ -131,7 +139,8 @@ impl Call {
     fn note(&mut self, headers: &HeaderMap) {
         let Some(status) = headers.get(STATUS) else { return };
         let status = Code::from_bytes(status.as_bytes());
-        if matches!(status, Code::Unauthenticated | Code::PermissionDenied) && !self.ended {
+        // One that was not taken in is told of by whoever did not.
+        if status == Code::PermissionDenied && !self.ended {
             let code = headers.get(CODE).and_then(|code| code.to_str().ok()).unwrap_or_default();
             let login = self.caller.as_ref().map_or("", |caller| caller.name());
             self.figures.refusals.of_call(self.method.name, code, login, self.peer);

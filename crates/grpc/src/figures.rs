@@ -102,7 +102,7 @@ impl Figures {
         );
         registry.register(
             "fieldpost_grpc_health_calls",
-            "Calls of the health service under way",
+            "Checks and watches of the health service under way",
             self.health_calls.clone(),
         );
         registry.register(

@@ -1,8 +1,10 @@
 //! The health service that gRPC clients and balancers ask: serving, unless the store has failed or the server stops.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::time::Duration;
 
+use base::Problem;
 use engine::Engine;
 use futures_util::{Stream, stream};
 use tokio::time::timeout;
@@ -10,7 +12,9 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
+use crate::status::status;
 use crate::stopping::Stop;
+use crate::watches::Replaced;
 
 /// How often whoever watches is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -34,6 +38,20 @@ impl Health {
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
+    /// What is told behind `told`, if anything; `first` at first.
+    async fn next(&mut self, told: Option<ServingStatus>, first: ServingStatus) -> Option<ServingStatus> {
+        match told {
+            None => Some(first),
+            // What is not there now will not come, and the last that a server says is that it stops.
+            Some(ServingStatus::ServiceUnknown) => {
+                self.stop.told().await;
+                None
+            }
+            Some(ServingStatus::NotServing) if self.stop.is_told() => None,
+            Some(told) => Some(self.changed(told).await),
+        }
+    }
+
     /// Resolves when the status is another than `told`.
     async fn changed(&mut self, told: ServingStatus) -> ServingStatus {
         loop {
@@ -45,6 +63,18 @@ impl Health {
             let _looked = timeout(LOOK_EVERY, self.stop.told()).await;
         }
     }
+}
+
+async fn is_replaced(replaced: &mut Option<Replaced>) {
+    match replaced {
+        Some(replaced) => replaced.told().await,
+        None => pending().await,
+    }
+}
+
+fn watches_too_often() -> Problem {
+    let detail = "too many watches are under way: a newer one has the place of this one";
+    Problem::new(429, "too_many_requests", detail)
 }
 
 fn answer(status: ServingStatus) -> HealthCheckResponse {
@@ -72,18 +102,16 @@ impl health_server::Health for Health {
     ) -> Result<Response<Self::WatchStream>, Status> {
         let known = NAMES.contains(&request.get_ref().service.as_str());
         let first = if known { self.now() } else { ServingStatus::ServiceUnknown };
-        let watching = stream::unfold((self.clone(), None), move |(mut health, told)| async move {
-            let next = match told {
-                None => first,
-                // What is not there now will not come, and the last that a server says is that it stops.
-                Some(ServingStatus::ServiceUnknown) => {
-                    health.stop.told().await;
-                    return None;
+        let begun = (self.clone(), None, request.extensions().get::<Replaced>().cloned());
+        let watching = stream::unfold(Some(begun), move |watch| async move {
+            let (mut health, told, mut replaced) = watch?;
+            tokio::select! {
+                next = health.next(told, first) => {
+                    let next = next?;
+                    Some((Ok(answer(next)), Some((health, Some(next), replaced))))
                 }
-                Some(ServingStatus::NotServing) if health.stop.is_told() => return None,
-                Some(told) => health.changed(told).await,
-            };
-            Some((Ok(answer(next)), (health, Some(next))))
+                () = is_replaced(&mut replaced) => Some((Err(status(&watches_too_often())), None)),
+            }
         });
         Ok(Response::new(Box::pin(watching)))
     }

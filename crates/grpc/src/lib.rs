@@ -18,12 +18,14 @@ mod refusal_log;
 mod reports;
 mod server;
 mod shape;
+mod shares;
 mod status;
 mod stopping;
 mod time;
+mod watches;
 mod work;
 
-pub use access::{Access, Asked, Caller};
+pub use access::{Access, Asked, Caller, NotAdmitted};
 pub use reports::ReadReport;
 pub use server::Grpc;
 

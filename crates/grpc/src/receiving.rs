@@ -5,19 +5,21 @@
 //! must keep a minimum pace. A connection has a share of the places, so it blocks only itself. A
 //! waiting message is not read, and HTTP/2 flow control stops its sender.
 
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base::Problem;
+use base::{Problem, address};
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, Timeout, sleep_until, timeout};
 use tonic::Status;
 
 use crate::figures::{Counted, Figures};
@@ -37,6 +39,13 @@ const LARGE_MAX: usize = 16;
 /// Those of one connection: 4 MiB of medium ones, 64 MiB of large ones.
 const MEDIUM_OF_CONNECTION_MAX: usize = 16;
 const LARGE_OF_CONNECTION_MAX: usize = 4;
+/// Those of one sender, however many connections it has.
+const MEDIUM_OF_SENDER_MAX: usize = 128;
+const LARGE_OF_SENDER_MAX: usize = 8;
+/// How long a message may wait for its place: what waits fills the window of its connection.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Senders are forgotten that send nothing any more, at this many.
+const SENDERS_FEW: usize = 64;
 /// How long a message may take altogether, and a second more for every so many bytes.
 const TIME_MAX: Duration = Duration::from_secs(30);
 const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
@@ -47,15 +56,67 @@ const NOT_WATCHED: Duration = Duration::from_secs(1);
 /// Before each message: a flag and its length.
 const HEAD_BYTES: usize = 5;
 
-const _: () = assert!(LARGE_OF_CONNECTION_MAX < LARGE_MAX && MEDIUM_OF_CONNECTION_MAX < MEDIUM_MAX);
+const _: () =
+    assert!(LARGE_OF_CONNECTION_MAX < LARGE_OF_SENDER_MAX && MEDIUM_OF_CONNECTION_MAX < MEDIUM_OF_SENDER_MAX);
+const _: () = assert!(LARGE_OF_SENDER_MAX < LARGE_MAX && MEDIUM_OF_SENDER_MAX < MEDIUM_MAX);
 
 /// The places of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     medium: Class,
     large: Class,
+    senders: Arc<Mutex<Senders>>,
     begun_bytes: Arc<AtomicUsize>,
     figures: Figures,
+}
+
+/// Whose messages share places over all connections: those of a token, or of an address where no
+/// token is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sender {
+    Token(Box<str>),
+    Address(IpAddr),
+}
+
+impl Sender {
+    pub(crate) fn of(token: Option<&str>, peer: SocketAddr) -> Self {
+        match token {
+            Some(token) if !token.is_empty() => Self::Token(token.into()),
+            _ => Self::Address(address::sender(peer.ip())),
+        }
+    }
+}
+
+/// The senders whose calls are under way.
+#[derive(Debug, Default)]
+struct Senders {
+    by_sender: HashMap<Sender, Weak<SenderPlaces>>,
+    tidied_at: usize,
+}
+
+/// The places that one sender may take.
+#[derive(Debug)]
+struct SenderPlaces {
+    medium: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+impl Senders {
+    fn places(&mut self, sender: &Sender) -> Arc<SenderPlaces> {
+        if let Some(places) = self.by_sender.get(sender).and_then(Weak::upgrade) {
+            return places;
+        }
+        if self.by_sender.len() >= self.tidied_at.max(SENDERS_FEW) {
+            self.by_sender.retain(|_, places| places.strong_count() > 0);
+            self.tidied_at = 2 * self.by_sender.len();
+        }
+        let places = Arc::new(SenderPlaces {
+            medium: Arc::new(Semaphore::new(MEDIUM_OF_SENDER_MAX)),
+            large: Arc::new(Semaphore::new(LARGE_OF_SENDER_MAX)),
+        });
+        self.by_sender.insert(sender.clone(), Arc::downgrade(&places));
+        places
+    }
 }
 
 /// Places for messages of a size.
@@ -93,6 +154,7 @@ impl Places {
         Self {
             medium: Class::new(MEDIUM_MAX),
             large: Class::new(LARGE_MAX),
+            senders: Arc::default(),
             begun_bytes: Arc::default(),
             figures: figures.clone(),
         }
@@ -110,10 +172,12 @@ impl Places {
 
 impl ConnectionPlaces {
     /// The body of a request, whose messages take places and have deadlines.
-    pub(crate) fn guard<B>(&self, body: B, sends: Sends) -> Guarded<B> {
+    pub(crate) fn guard<B>(&self, body: B, sends: Sends, sender: &Sender) -> Guarded<B> {
+        let of_sender = self.server.senders.lock().unwrap_or_else(PoisonError::into_inner).places(sender);
         let mut guarded = Guarded {
             body,
             places: self.clone(),
+            of_sender,
             sends,
             message: Message::default(),
             begun: Begun {
@@ -128,25 +192,29 @@ impl ConnectionPlaces {
         guarded
     }
 
-    /// A place for a message of this size: the connection's own first, so that it waits for nobody
-    /// while it holds one of the server's.
-    fn ask(&self, bytes: usize) -> Turn {
+    /// A place for a message of this size: the connection's own first and then its sender's, so that
+    /// it waits for nobody while it holds one of the server's.
+    fn ask(&self, bytes: usize, of_sender: &SenderPlaces) -> Turn {
         let large = bytes > MEDIUM_BYTES_MAX;
-        let (class, own) = match large {
-            true => (&self.server.large, &self.large),
-            false => (&self.server.medium, &self.medium),
+        let (class, own, of_sender) = match large {
+            true => (&self.server.large, &self.large, &of_sender.large),
+            false => (&self.server.medium, &self.medium, &of_sender.medium),
         };
-        let (free, own, waiting) = (Arc::clone(&class.free), Arc::clone(own), Arc::clone(&class.waiting));
+        let (free, waiting) = (Arc::clone(&class.free), Arc::clone(&class.waiting));
+        let (own, of_sender) = (Arc::clone(own), Arc::clone(of_sender));
         let figures = &self.server.figures;
         let counted = Counted::new(if large { &figures.large_messages } else { &figures.medium_messages });
         let place = async move {
-            let own = own.acquire_owned().await.ok();
             let waits = Waits::new(waiting);
+            let own = own.acquire_owned().await.ok();
+            let of_sender = of_sender.acquire_owned().await.ok();
             let of_server = free.acquire_owned().await.ok();
             drop(waits);
-            Place { _permits: [own, of_server], _counted: counted }
+            Place { _permits: [own, of_sender, of_server], _counted: counted }
         };
-        Turn::Waits { place: Box::pin(place), waiting: Arc::clone(&class.waiting) }
+        let place: BoxFuture<'static, Place> = Box::pin(place);
+        let place = Box::pin(timeout(WAIT_MAX, place));
+        Turn::Waits { place, waiting: Arc::clone(&class.waiting) }
     }
 }
 
@@ -245,13 +313,13 @@ enum Turn {
     /// What has begun is small.
     NotNeeded,
     /// It waits for a place.
-    Waits { place: BoxFuture<'static, Place>, waiting: Arc<AtomicUsize> },
+    Waits { place: Pin<Box<Timeout<BoxFuture<'static, Place>>>>, waiting: Arc<AtomicUsize> },
     /// It has one, and so many wait for one like it.
     Has { _place: Place, waiting: Arc<AtomicUsize> },
 }
 
 struct Place {
-    _permits: [Option<OwnedSemaphorePermit>; 2],
+    _permits: [Option<OwnedSemaphorePermit>; 3],
     _counted: Counted,
 }
 
@@ -297,6 +365,7 @@ impl Due {
 pub(crate) struct Guarded<B> {
     body: B,
     places: ConnectionPlaces,
+    of_sender: Arc<SenderPlaces>,
     sends: Sends,
     message: Message,
     begun: Begun,
@@ -331,21 +400,21 @@ impl<B> Guarded<B> {
         if matches!(self.turn, Turn::NotNeeded) {
             self.begun.becomes(self.message.came());
             if self.message.came() >= FREE_BYTES || self.begun.is_too_much() {
-                self.turn = self.places.ask(self.message.bytes);
+                self.turn = self.places.ask(self.message.bytes, &self.of_sender);
             }
         }
     }
 
-    /// Ready when it may be read on. The time of a message begins anew when it has its place: until
-    /// then it is we who do not read.
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when it may be read on, or waited too long for that. The time of a message begins anew
+    /// when it has its place: until then it is we who do not read.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
         if let Turn::Waits { place, waiting } = &mut self.turn {
-            let place = ready!(place.as_mut().poll(cx));
+            let Ok(place) = ready!(place.as_mut().poll(cx)) else { return Poll::Ready(Err(no_place())) };
             self.turn = Turn::Has { _place: place, waiting: Arc::clone(waiting) };
             self.begun.becomes(0);
             self.due = Some(Due::of_message(self.message.bytes));
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -371,7 +440,10 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        ready!(self.poll_turn(cx));
+        if let Err(no_place) = ready!(self.poll_turn(cx)) {
+            self.turn = Turn::NotNeeded;
+            return Poll::Ready(Some(Err(status(&no_place))));
+        }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
             ready!(self.poll_due(cx));
             return Poll::Ready(Some(Err(status(&too_slow()))));
@@ -387,6 +459,10 @@ where
     fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
     }
+}
+
+fn no_place() -> Problem {
+    Problem::new(503, "busy", "too many messages of this size are being received; repeat it later")
 }
 
 fn too_slow() -> Problem {

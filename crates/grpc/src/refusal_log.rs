@@ -12,8 +12,8 @@ use tracing::{info, warn};
 /// Writes them, some a minute for each address. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RefusalLog {
-    /// By address and method.
-    calls: Arc<LogLimit<(IpAddr, &'static str)>>,
+    /// By address and code.
+    calls: Arc<LogLimit<(IpAddr, Box<str>)>>,
     /// By address and code.
     reports: Arc<LogLimit<(IpAddr, &'static str)>>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct RefusalLog {
 impl RefusalLog {
     /// A call that its caller may not make; `login` is the name of the token, if it is known.
     pub(crate) fn of_call(&self, method: &'static str, code: &str, login: &str, peer: SocketAddr) {
-        if let Some(left_out) = self.calls.take((address::sender(peer.ip()), method), Instant::now()) {
+        if let Some(left_out) = self.calls.take((address::sender(peer.ip()), code.into()), Instant::now()) {
             warn!(way = "grpc", method, code, login, %peer, left_out, "refused a gRPC call");
         }
     }

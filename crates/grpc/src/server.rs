@@ -1,7 +1,7 @@
 //! Speaks HTTP/2 on a connection and gives each call to its service, once its caller is known.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use base::Problem;
 use engine::Engine;
 use http::header::CONTENT_TYPE;
-use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -18,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
 use tonic_health::pb::health_server::HealthServer;
@@ -26,28 +26,39 @@ use tracing::debug;
 
 use crate::MESSAGE_BYTES_MAX;
 use crate::access::{Access, Admitted, Peer};
-use crate::calls::{Answering, Call, HealthPlaces, Method, Service};
+use crate::calls::{Answering, Call, Method, Service, WatchPlace};
 use crate::figures::{Counted, Figures};
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
-use crate::receiving::{ConnectionPlaces, Places};
+use crate::receiving::{ConnectionPlaces, Places, Sender};
 use crate::reports::{ReadReport, Reports};
+use crate::shares::{Share, Shares};
 use crate::status::status;
 use crate::stopping::Stop;
+use crate::watches::Watches;
 
 /// Calls of one connection that may be under way at a time.
 const CALLS_MAX: u32 = 256;
-/// What a caller may send of a call, and of all calls of a connection, before it is read, in bytes.
-/// Calls that wait for a place are not read: all of them together must leave room for one that is.
+/// What a caller may send of a call before it is read, in bytes, and of all calls of a connection:
+/// so many times that. Calls that wait for a place are not read: all of them together must leave
+/// room for one that is.
 const CALL_WINDOW_BYTES: u32 = 64 * 1_024;
-const CONNECTION_WINDOW_BYTES: u32 = CALLS_MAX * CALL_WINDOW_BYTES;
-/// The health service, which needs no token: calls of a connection and of all of them at a time,
-/// and the largest message, in bytes.
-const HEALTH_CALLS_OF_CONNECTION_MAX: usize = 16;
-const HEALTH_CALLS_MAX: usize = 1_024;
+/// The same of a connection that comes when there are so many with wide windows, or so many of its
+/// address: the memory of all windows is bounded by 256 MiB, and 1 MiB a connection.
+const NARROW_WINDOW_BYTES: u32 = 4 * 1_024;
+const WIDE_WINDOWS_MAX: usize = 16;
+const WIDE_WINDOWS_OF_SENDER_MAX: usize = 8;
+/// The health service, which needs no token: the largest message, in bytes; checks under way, of
+/// all, of an address, and of a connection; how long a check may take from its head to its answer;
+/// and watches of a connection.
 const HEALTH_MESSAGE_BYTES_MAX: usize = 1_024;
+const CHECKS_MAX: usize = 1_024;
+const CHECKS_OF_SENDER_MAX: usize = 128;
+const CHECKS_OF_CONNECTION_MAX: usize = 16;
+const CHECK_WITHIN: Duration = Duration::from_secs(10);
+const WATCHES_OF_CONNECTION_MAX: usize = 16;
 /// What is made of the answer to a call before the caller takes it, in bytes.
 const SEND_BYTES_MAX: usize = 512 * 1_024;
 /// Largest metadata of a call, in bytes.
@@ -65,7 +76,9 @@ pub struct Grpc {
     reports: ReportsServer<Reports>,
     health: HealthServer<Health>,
     places: Places,
-    health_calls: Arc<Semaphore>,
+    wide_windows: Arc<Shares>,
+    checks: Arc<Shares>,
+    watches: Arc<Watches>,
     figures: Figures,
     stop: Stop,
 }
@@ -75,7 +88,10 @@ pub struct Grpc {
 struct Connection {
     peer: SocketAddr,
     places: ConnectionPlaces,
-    health_calls: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
+    /// Told when a call of it was taken in.
+    admitted: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -103,7 +119,9 @@ impl Grpc {
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(&figures),
-            health_calls: Arc::new(Semaphore::new(HEALTH_CALLS_MAX)),
+            wide_windows: Arc::new(Shares::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
+            checks: Arc::new(Shares::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
+            watches: Arc::default(),
             figures,
             stop,
         }
@@ -115,21 +133,24 @@ impl Grpc {
     }
 
     /// Speaks on a connection of `peer` until it ends; once the server stops, until the calls under
-    /// way are over.
-    pub async fn speak<S>(&self, stream: S, peer: SocketAddr)
+    /// way are over. `admitted` is told of each call whose caller was let in.
+    pub async fn speak<S>(&self, stream: S, peer: SocketAddr, admitted: Arc<dyn Fn() + Send + Sync>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
         http.max_concurrent_streams(CALLS_MAX).max_header_list_size(METADATA_BYTES_MAX);
-        http.initial_stream_window_size(CALL_WINDOW_BYTES);
-        http.initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let (window_bytes, _wide) = self.window(peer.ip());
+        http.initial_stream_window_size(window_bytes);
+        http.initial_connection_window_size(CALLS_MAX * window_bytes);
         http.max_send_buf_size(SEND_BYTES_MAX);
         let of_connection = Connection {
             peer,
             places: self.places.of_connection(),
-            health_calls: Arc::new(Semaphore::new(HEALTH_CALLS_OF_CONNECTION_MAX)),
+            checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),
+            watches: Arc::new(Semaphore::new(WATCHES_OF_CONNECTION_MAX)),
+            admitted,
         };
         let service = service_fn(|request| {
             let (grpc, connection) = (self.clone(), of_connection.clone());
@@ -149,6 +170,12 @@ impl Grpc {
         }
     }
 
+    /// How much a new connection may send of a call before it is read, in bytes.
+    fn window(&self, address: IpAddr) -> (u32, Option<Share>) {
+        let wide = self.wide_windows.take(address);
+        (if wide.is_some() { CALL_WINDOW_BYTES } else { NARROW_WINDOW_BYTES }, wide)
+    }
+
     /// Nothing of what a call sends is read before it is known whose call it is and that there is
     /// room for it.
     async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {
@@ -162,43 +189,73 @@ impl Grpc {
         if !is_grpc(&parts.headers) {
             return call.refused(Status::invalid_argument("the content type is not application/grpc"));
         }
-        let admitted = match method.service {
-            Service::Health => self.admit_to_health(&mut call, &connection),
-            Service::Jobs | Service::Reports => self.admit(&mut call, &mut parts).await,
-        };
-        if let Err(problem) = admitted {
-            return call.refused(status(&problem));
-        }
         parts.extensions.insert(Peer(connection.peer));
-        let request = Request::from_parts(parts, Body::new(connection.places.guard(body, method.sends())));
+        let sender = match method.service {
+            Service::Health => Sender::of(None, connection.peer),
+            Service::Jobs | Service::Reports => {
+                let caller = match self.access.admit(&parts.headers).await {
+                    Ok(caller) => caller,
+                    Err(not_admitted) => return call.not_admitted(&not_admitted),
+                };
+                (connection.admitted)();
+                call.is_of(Arc::clone(&caller));
+                if let Some(problem) = self.not_now() {
+                    return call.refused(status(&problem));
+                }
+                let sender = Sender::of(Some(caller.name()), connection.peer);
+                parts.extensions.insert(Admitted(caller));
+                sender
+            }
+        };
+        let body = connection.places.guard(body, method.sends(), &sender);
+        let request = Request::from_parts(parts, Body::new(body));
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await,
             Service::Reports => self.reports.call(request).await,
-            Service::Health => self.health.call(request).await,
+            Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
+            Service::Health => return self.check_health(call, request, &connection).await,
         };
         call.answered(response)
     }
 
-    async fn admit(&self, call: &mut Call, parts: &mut Parts) -> Result<(), Problem> {
-        let caller = self.access.admit(&parts.headers).await?;
-        call.is_of(Arc::clone(&caller));
-        parts.extensions.insert(Admitted(caller));
-        self.not_now().map_or(Ok(()), Err)
+    /// Health is told to anybody, so nobody may ask for much of it. Its place is free again when it
+    /// is answered, taken or not: an answer is small.
+    async fn check_health(
+        &mut self,
+        call: Call,
+        request: Request<Body>,
+        connection: &Connection,
+    ) -> Response<Answering> {
+        let of_connection = Arc::clone(&connection.checks).try_acquire_owned().ok();
+        let Some(_places) = of_connection.zip(self.checks.take(connection.peer.ip())) else {
+            return call.refused(status(&too_many("checks")));
+        };
+        let _counted = Counted::new(&self.figures.health_calls);
+        match timeout(CHECK_WITHIN, self.health.call(request)).await {
+            Ok(Ok(response)) => call.answered(response),
+            Err(_) => {
+                let late = Problem::new(408, "body_too_slow", "the message of a check has to come at once");
+                call.refused(status(&late))
+            }
+        }
     }
 
-    /// Health is told to anybody, so nobody may ask for much of it.
-    fn admit_to_health(&self, call: &mut Call, connection: &Connection) -> Result<(), Problem> {
-        let place = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
-        let places = place(&connection.health_calls).zip(place(&self.health_calls));
-        let Some((of_connection, of_all)) = places else {
-            let detail = "too many calls of the health service are under way; end some or ask later";
-            return Err(Problem::new(429, "too_many_requests", detail));
+    /// A watch has its place until it is over, or until a newer one takes it.
+    async fn watch_health(
+        &mut self,
+        mut call: Call,
+        mut request: Request<Body>,
+        connection: &Connection,
+    ) -> Response<Answering> {
+        let Ok(of_connection) = Arc::clone(&connection.watches).try_acquire_owned() else {
+            return call.refused(status(&too_many("watches")));
         };
-        call.takes(HealthPlaces {
-            _places: [of_connection, of_all],
-            _counted: Counted::new(&self.figures.health_calls),
-        });
-        Ok(())
+        let (watching, replaced) = self.watches.begin(connection.peer.ip());
+        request.extensions_mut().insert(replaced);
+        let counted = Counted::new(&self.figures.health_calls);
+        call.takes(WatchPlace { _of_connection: of_connection, _watching: watching, _counted: counted });
+        let Ok(response) = self.health.call(request).await;
+        call.answered(response)
     }
 
     /// A call that comes while the server stops would be cut off; what is read of a failed store may not be durable.
@@ -208,6 +265,11 @@ impl Grpc {
         }
         self.engine.failure().map(|_| Problem::unavailable("the store has failed; /readyz says how"))
     }
+}
+
+fn too_many(what: &str) -> Problem {
+    let detail = format!("too many {what} of the health service are under way");
+    Problem::new(429, "too_many_requests", detail)
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {

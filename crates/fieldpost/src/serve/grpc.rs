@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::decode::{self, Rules};
 use gateway::listen::{Arrivals, Guest, Speak};
-use grpc::{Access, Asked, Caller, Grpc};
+use grpc::{Access, Asked, Caller, Grpc, NotAdmitted};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
@@ -56,9 +56,11 @@ impl Speak for Speaker {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // A connection counts as one long request: it stays as long as it moves, or while there is room.
-        guest.begins();
-        self.0.speak(stream, guest.peer()).await;
+        // Once a call of it was let in, a connection counts as one long request: it stays as long as it
+        // moves, or while there is room.
+        guest.awaits_admission();
+        let peer = guest.peer();
+        self.0.speak(stream, peer, Arc::new(move || guest.is_admitted())).await;
     }
 }
 
@@ -69,8 +71,13 @@ impl Access for Tokens {
     fn admit<'a>(
         &'a self,
         metadata: &'a axum::http::HeaderMap,
-    ) -> BoxFuture<'a, Result<Arc<dyn Caller>, Problem>> {
-        async move { Ok(Arc::new(OfApi(self.0.admit(metadata).await?)) as Arc<dyn Caller>) }.boxed()
+    ) -> BoxFuture<'a, Result<Arc<dyn Caller>, NotAdmitted>> {
+        async move {
+            let admitted = self.0.admit(metadata).await;
+            let admitted = admitted.map_err(|(problem, login)| NotAdmitted { problem, login })?;
+            Ok(Arc::new(OfApi(admitted)) as Arc<dyn Caller>)
+        }
+        .boxed()
     }
 }
 

@@ -65,7 +65,10 @@ impl<'a> Fields<'a> {
                 if device == device_id("sensor_id", other, rules)? {
                     return Ok(device);
                 }
-                Err(Problem::not_allowed("invalid_id", "device_id and sensor_id differ; give one of them"))
+                Err(Problem::not_allowed(
+                    super::INVALID_ID,
+                    "device_id and sensor_id differ; give one of them",
+                ))
             }
             (None, None) => Err(missing("device_id")),
         }
@@ -96,7 +99,7 @@ fn missing(field: &str) -> Problem {
 fn device_id(field: &str, raw: &RawValue, rules: Rules) -> Result<DeviceId, Problem> {
     let Some(text) = string_of(raw) else {
         let detail = format!("{field} must be a string, not {}", quoted(raw.get()));
-        return Err(Problem::not_allowed("invalid_id", detail));
+        return Err(Problem::not_allowed(super::INVALID_ID, detail));
     };
     rules.device_id(field, &text)
 }

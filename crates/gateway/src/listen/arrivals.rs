@@ -126,7 +126,8 @@ impl Arrivals {
         let Figures { connections, connects, accept_errors, shown_out, handshakes } = &*self.figures;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
-        let help = "Connections by what came of them: accepted, crowded, dropped, or busy where that can be said";
+        let help =
+            "Connections by what came of them: accepted, crowded, dropped, or busy where that can be said";
         connects.register(registry, &format!("fieldpost_{name}_connects"), help);
         let help = "Connections that could not be accepted";
         registry.register(format!("fieldpost_{name}_accept_errors"), help, accept_errors.clone());

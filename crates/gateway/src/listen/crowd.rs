@@ -281,8 +281,13 @@ impl Seat {
             (false, false) => true,
         };
         let within_share = !of_many;
-        (gives_way && Duration::from_millis(now_ms.saturating_sub(since_ms)) >= peace)
-            .then_some(Rank { makes_progress, admitted, within_share, pace, since_ms })
+        (gives_way && Duration::from_millis(now_ms.saturating_sub(since_ms)) >= peace).then_some(Rank {
+            makes_progress,
+            admitted,
+            within_share,
+            pace,
+            since_ms,
+        })
     }
 
     /// Bytes a second, over the window that runs and the one before it.

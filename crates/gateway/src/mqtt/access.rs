@@ -9,7 +9,7 @@ use engine::Report;
 
 use super::labels::{LabelOf, Labels};
 use super::logins::{KnownAs, Login};
-use crate::decode::{SENSORS, quoted};
+use crate::decode::{INVALID_ID, SENSORS, quoted};
 
 /// The code of a publish that its login may not make; MQTT 5 has its own reason code for it.
 pub(crate) const NOT_ALLOWED: &str = "not_allowed";
@@ -81,6 +81,8 @@ impl Access {
         }
         let allowed = match &decoded {
             Ok(report) => self.covers(report.device.as_str(), known)?,
+            // Another device's id may be one that is read after an upgrade: a replay must not count it.
+            Err(problem) if topic == SENSORS && problem.code == INVALID_ID => false,
             // Nobody can be found to have sent it, which is no reason to tell more than is there.
             Err(_) if topic == SENSORS => true,
             Err(_) => match device_level(topic) {

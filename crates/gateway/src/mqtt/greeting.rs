@@ -25,6 +25,7 @@ use super::talk::{Talk, Who};
 use super::{Shared, Version, last_words, reply, scratch, wire};
 use crate::decode::beginning;
 use crate::figures::Counted;
+use crate::listen::room::Place;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
@@ -32,6 +33,7 @@ pub(super) struct Greeted {
     access: Access,
     peer: Option<SocketAddr>,
     seat: Seat,
+    of_login: Place,
     /// The session that it goes on with.
     kept: Kept,
     /// What came behind the CONNECT.
@@ -52,6 +54,7 @@ impl Greeted {
             unflushed: false,
             _counted: Counted::new(&shared.figures.connections),
             seat: self.seat,
+            _of_login: self.of_login,
             access: self.access,
             will,
             session_expiry_secs,
@@ -88,6 +91,10 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(refuse(stream, version, reason).await);
         }
     };
+    let Some(of_login) = shared.sessions.place(known_as.number, seats_max(&known_as, shared)).await else {
+        note_full_login(&hello, &known_as, (shared, peer), "one more is refused");
+        return Err(refuse(stream, version, Reason::QuotaExceeded).await);
+    };
     if !has_room() {
         return Err(refuse(stream, version, Reason::ServerBusy).await);
     }
@@ -97,19 +104,8 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     let Some(Entered { seat, kept, another_leaves }) = enter(&hello, &known_as, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
-    if another_leaves
-        && let Some(left_out) =
-            shared.figures.full_logins.take(Arc::from(&*known_as.username), Instant::now())
-    {
-        let (username, client) = (beginning(&known_as.username), beginning(&hello.client_id));
-        let peer = peer.map(tracing::field::display);
-        tracing::warn!(
-            username,
-            client,
-            peer,
-            left_out,
-            "an MQTT login has all its connections: its oldest ends"
-        );
+    if another_leaves {
+        note_full_login(&hello, &known_as, (shared, peer), "its oldest ends");
     }
     let mut out = BytesMut::new();
     let terms = agree(&mut hello, kept.is_some(), &shared.limits);
@@ -120,16 +116,36 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         shared.figures.sessions_resumed.inc();
     }
     let (access, kept) = (Access::new(known_as), kept.unwrap_or_default());
-    Ok(Greeted { hello, access, peer, seat, kept, unread, out })
+    Ok(Greeted { hello, access, peer, seat, of_login, kept, unread, out })
+}
+
+/// Notes what follows from it that a login has all its connections.
+fn note_full_login(
+    hello: &Hello,
+    known_as: &KnownAs,
+    (shared, peer): (&Shared, Option<SocketAddr>),
+    what: &'static str,
+) {
+    let log = &shared.figures.full_logins;
+    let Some(left_out) = log.take(Arc::from(&*known_as.username), Instant::now()) else { return };
+    tracing::warn!(
+        username = beginning(&known_as.username),
+        client = beginning(&hello.client_id),
+        peer = peer.map(tracing::field::display),
+        left_out,
+        "an MQTT login has all its connections: {what}"
+    );
 }
 
 /// Enters among the connections of its login.
 async fn enter(hello: &Hello, known_as: &KnownAs, shared: &Shared) -> Option<Entered> {
-    let seats_max = match &shared.logins {
-        Some(logins) => logins.connections_max(known_as, &shared.limits),
-        None => usize::MAX,
-    };
+    let seats_max = seats_max(known_as, shared);
     shared.sessions.enter(known_as.number, &hello.client_id, hello.clean_start, seats_max).await
+}
+
+fn seats_max(known_as: &KnownAs, shared: &Shared) -> usize {
+    let of_logins = shared.logins.as_ref().map(|logins| logins.connections_max(known_as, &shared.limits));
+    of_logins.unwrap_or(usize::MAX)
 }
 
 /// Who it is, or why it is not let in.
@@ -229,6 +245,7 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
 fn label(reason: Reason) -> NotGreeted {
     match reason {
         Reason::ServerBusy => "busy",
+        Reason::QuotaExceeded => "login_full",
         Reason::ServerUnavailable => "unavailable",
         Reason::UnsupportedProtocolVersion => "unsupported_version",
         Reason::ClientIdentifierNotValid => "client_id_invalid",

@@ -62,6 +62,14 @@ impl Default for Limits {
 /// Most connections and waiting sessions of a login that is one device: it needs one, and leaves
 /// some behind when its network fails.
 pub(super) const CONNECTIONS_PER_DEVICE_MAX: usize = 16;
+/// How long a newcomer waits for one of its login to be over, where too many are ending.
+pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
+/// How many connections of a login there may be that has so many seats: one in eight more, which
+/// gave up its seat and settles what it handed in, or waits for such a one.
+pub(super) fn connections_with_ending_max(seats_max: usize) -> usize {
+    seats_max.saturating_add(seats_max / 8 + 1)
+}
+
 /// The keep-alive of a client of 3.1.1 that asks for none, in seconds: the longest that can be
 /// asked for, 18 hours.
 pub(super) const KEEP_ALIVE_OF_NONE_SECS: u16 = u16::MAX;
@@ -114,6 +122,8 @@ pub(super) const MIRROR_MAILS_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Connections that may watch more than devices they name: each of them is asked about every
 /// report.
 pub(super) const MIRROR_ANYWHERE_MAX: usize = 256;
+/// Connections that may watch one device by its id: each of them is asked about its reports.
+pub(super) const MIRROR_OF_DEVICE_MAX: usize = 128;
 /// Kinds of devices that are remembered to name the topic of a report that came without one, and
 /// for how long.
 pub(super) const MIRROR_KINDS_MAX: usize = 16_384;

@@ -18,7 +18,7 @@ use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
 
-use self::mail::Shown;
+use self::mail::{Shown, Slow};
 use self::watchers::{Watchers, Watches};
 use super::access::device_level;
 use super::figures::MirrorFigures;
@@ -152,7 +152,7 @@ impl Mirror {
 
     /// Shows what comes until it is closed. For a thread of its own.
     pub(super) fn run(&self) {
-        let mut kinds = Kinds::default();
+        let (mut kinds, mut slow) = (Kinds::default(), Slow::default());
         loop {
             let items = {
                 let mut incoming = self.incoming();
@@ -166,7 +166,7 @@ impl Mirror {
                 std::mem::take(&mut incoming.items)
             };
             for item in items {
-                self.show(item, &mut kinds);
+                self.show(item, &mut kinds, &mut slow);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Mirror {
         self.came.notify_all();
     }
 
-    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds) {
+    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds, slow: &mut Slow) {
         let topic = topic.or_else(|| self.state_topic(&payload, kinds));
         let Some(topic) = topic else { return };
         let device = device_level(&topic).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Mirror {
         let may_see: Vec<_> = watchers.into_iter().filter(|watcher| self.may_see(watcher, device)).collect();
         let shown = Arc::new(Shown { topic, payload, source });
         for watcher in may_see {
-            if !watcher.put(&shown, &self.waiting_bytes) {
+            for _ in 0..watcher.put(&shown, slow, &self.waiting_bytes) {
                 self.figures.dropped.count("slow");
             }
         }

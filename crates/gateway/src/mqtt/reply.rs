@@ -161,7 +161,7 @@ impl Client {
                     Granted::Qos(QoS::AtMostOnce) => SubscribeAckReason::GrantedQos0,
                     Granted::Qos(_) => SubscribeAckReason::GrantedQos1,
                     Granted::FilterInvalid => SubscribeAckReason::TopicFilterInvalid,
-                    Granted::TooMany => SubscribeAckReason::QuotaExceeded,
+                    Granted::TooMany | Granted::WatchedByTooMany => SubscribeAckReason::QuotaExceeded,
                     Granted::NotAuthorized => SubscribeAckReason::NotAuthorized,
                     Granted::SharedNotSupported => SubscribeAckReason::SharedSubscriptionNotSupported,
                 });
@@ -261,9 +261,9 @@ pub(super) fn refuse(
         ConnectAckReason::ClientIdentifierNotValid => v3::ConnectAckReason::IdentifierRejected,
         ConnectAckReason::BadUserNameOrPassword => v3::ConnectAckReason::BadUserNameOrPassword,
         ConnectAckReason::NotAuthorized => v3::ConnectAckReason::NotAuthorized,
-        ConnectAckReason::ServerBusy | ConnectAckReason::ServerUnavailable => {
-            v3::ConnectAckReason::ServiceUnavailable
-        }
+        ConnectAckReason::ServerBusy
+        | ConnectAckReason::ServerUnavailable
+        | ConnectAckReason::QuotaExceeded => v3::ConnectAckReason::ServiceUnavailable,
         _ => return Ok(()),
     };
     v311(v3::Packet::ConnectAck(v3::ConnectAck { session_present: false, return_code }), out)

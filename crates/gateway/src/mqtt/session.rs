@@ -32,6 +32,8 @@ pub(super) struct Session<S> {
     /// The stream holds something that was written and not sent: TLS has a buffer of its own.
     pub(super) unflushed: bool,
     pub(super) seat: Seat,
+    /// Its place among the connections of its login, until it is over.
+    pub(super) _of_login: Place,
     pub(super) access: Access,
     pub(super) talk: Talk,
     pub(super) will: Option<Box<Will>>,
@@ -125,7 +127,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         match ending {
             Ending::Gone => {}
             // Who said goodbye sends nothing more, and who had to make room makes it now.
-            Ending::Goodbye { .. } | Ending::Outnumbered => last_words::say(&mut stream, &out, false).await,
+            Ending::Goodbye { .. } | Ending::Outnumbered | Ending::TakenOver { .. } => {
+                last_words::say(&mut stream, &out, false).await;
+            }
             _ => last_words::say(&mut stream, &out, true).await,
         }
     }

@@ -5,6 +5,8 @@
 //! what the client said first stays first. Then it gets the session, if that goes on. Client ids of different logins are
 //! different clients, so that no login can push out another's devices. A login has a limit of
 //! connections and waiting sessions; beyond it, its oldest one ends.
+//! A connection that gave up its seat has a place until it is over; a login has few places more
+//! than seats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -12,9 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::absence::Kept;
 use super::ending::Ending;
+use super::limits::{ENDING_WAIT, connections_with_ending_max};
+use crate::listen::room::{Place, Room};
 
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]
@@ -30,6 +35,8 @@ struct Table {
     by_name: HashMap<Name, Entry>,
     /// The seats of each login, oldest first, without those that must leave.
     by_login: HashMap<u32, BTreeMap<u64, Arc<str>>>,
+    /// The places of each login that was ever here.
+    places: HashMap<u32, Arc<Room>>,
     /// Who waits for the end of a connection that was told to leave before: the senders are dropped
     /// at its end.
     waiting: HashMap<u64, oneshot::Sender<Kept>>,
@@ -78,6 +85,26 @@ pub(super) struct Seat {
 }
 
 impl Sessions {
+    /// A place for a connection of a login that may have so many seats, from before it enters until
+    /// it is over; `None` if too many of that login are still ending, or wait for those.
+    pub(super) async fn place(&self, login: u32, seats_max: usize) -> Option<Place> {
+        let places = {
+            let mut table = self.table();
+            let places_max = connections_with_ending_max(seats_max);
+            Arc::clone(table.places.entry(login).or_insert_with(|| Arc::new(Room::new(places_max))))
+        };
+        let place = async {
+            loop {
+                let leaving = places.somebody_leaves();
+                if let Some(place) = places.take() {
+                    return place;
+                }
+                leaving.await;
+            }
+        };
+        timeout(ENDING_WAIT, place).await.ok()
+    }
+
     /// Registers a connection of a login that may have `seats_max`. Resolves once an older
     /// connection with the same client id has ended, with its session unless `clean_start` is set.
     /// `None` if the listener stops.
@@ -318,6 +345,22 @@ mod tests {
         let outnumbered = Poll::Ready(Ending::Outnumbered);
         assert_eq!(told, [taken_over, outnumbered, outnumbered, Poll::Pending, Poll::Pending]);
         assert_eq!(poll_fn(|cx| Poll::Ready(other.poll_order(cx))).await, Poll::Pending);
+    }
+
+    #[tokio::test]
+    async fn a_login_that_comes_and_goes_quickly_leaves_places_to_others() {
+        const PLACES: usize = 693;
+        const OF_ONE: usize = PLACES - PLACES / 4;
+        tokio::time::pause();
+        let sessions = Sessions::default();
+        let mut of_one = Vec::new();
+        while let Some(place) = sessions.place(1, OF_ONE).await {
+            of_one.push(place);
+        }
+        assert_eq!(of_one.len(), 586, "520 seats, and those that are ending");
+        assert!(sessions.place(2, 16).await.is_some());
+        let (place, ()) = tokio::join!(sessions.place(1, OF_ONE), async { drop(of_one.pop()) });
+        assert!(place.is_some(), "one is over meanwhile");
     }
 
     #[tokio::test]

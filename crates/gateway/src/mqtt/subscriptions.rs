@@ -21,6 +21,8 @@ pub(super) enum Granted {
     Qos(QoS),
     FilterInvalid,
     TooMany,
+    /// So many connections watch that already.
+    WatchedByTooMany,
     SharedNotSupported,
     /// The login may not.
     NotAuthorized,

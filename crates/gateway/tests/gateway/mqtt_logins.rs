@@ -70,6 +70,8 @@ async fn a_login_publishes_for_its_own_devices() {
         ("device", "dev/lock/0xA/state", "7", 0x99),
         ("device", "dev/lock/0xA/elsewhere", "1", 0x90),
         ("device", "sensors", "{", 0x99),
+        ("device", "sensors", &sensor("not an id"), 0x87),
+        ("admin", "sensors", &sensor("not an id"), 0x99),
         ("device", "dev/lock/0x1/state", "1", 0x87),
         ("device", "dev/lock/0x1/heartbeat", "", 0x87),
         ("device", "sensors", &sensor("0x1"), 0x87),

@@ -195,3 +195,18 @@ async fn a_session_that_goes_on_sees_reports_again() {
     watcher.expect(&packet(0xb0, &[0, 7, 0, 0])).await;
     assert_eq!(rig.figure("fieldpost_mqtt_mirror_watched"), 0);
 }
+
+#[tokio::test]
+async fn so_many_watch_a_device_and_one_more_is_told_why() {
+    let rig = Rig::start().await;
+    let mut watchers = Vec::new();
+    for number in 0..128 {
+        let client_id = format!("watcher{number}");
+        watchers.push(subscriber(&rig, named(V5, &client_id), "dev/+/0xA/#").await);
+    }
+    let mut one_more = RawClient::connect(rig.mqtt, named(V5, "one more")).await;
+    one_more.send(&subscribe(V5, &["dev/+/0xA/#"])).await;
+    let ack = one_more.receive().await;
+    assert_eq!(ack.last(), Some(&0x97));
+    assert!(String::from_utf8_lossy(&ack).contains("may watch this device"), "{ack:x?}");
+}

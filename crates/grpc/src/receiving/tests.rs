@@ -38,13 +38,25 @@ impl Body for Pieces {
     }
 }
 
-type Sender = mpsc::UnboundedSender<Bytes>;
+type Client = mpsc::UnboundedSender<Bytes>;
 
-/// A call that has sent this much, in frames.
-fn call(connection: &ConnectionPlaces, sends: Sends, sent: &[u8]) -> (Sender, Guarded<Pieces>) {
-    let (sender, come) = mpsc::unbounded_channel();
+/// A call of somebody else each time that has sent this much, in frames.
+fn call(connection: &ConnectionPlaces, sends: Sends, sent: &[u8]) -> (Client, Guarded<Pieces>) {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let token = CALLS.fetch_add(1, Ordering::Relaxed).to_string();
+    call_of(&token, connection, sends, sent)
+}
+
+fn call_of(
+    token: &str,
+    connection: &ConnectionPlaces,
+    sends: Sends,
+    sent: &[u8],
+) -> (Client, Guarded<Pieces>) {
+    let (client, come) = mpsc::unbounded_channel();
     let ready = sent.chunks(FREE_BYTES).map(Bytes::copy_from_slice).collect();
-    (sender, connection.guard(Pieces { ready, come }, sends))
+    let sender = Sender::of(Some(token), ([10, 0, 0, 1], 9).into());
+    (client, connection.guard(Pieces { ready, come }, sends, &sender))
 }
 
 /// Reads until nothing more is there: the code of a refusal, if it comes to that.
@@ -167,4 +179,50 @@ async fn time_in_which_we_do_not_read_does_not_count() {
     sender.send(Bytes::copy_from_slice(&message[200..])).expect("it is read");
     drop(sender);
     assert_eq!(read(&mut call).await, None);
+}
+
+#[tokio::test]
+async fn a_token_takes_a_share_of_the_places_however_many_connections_it_has() {
+    let places = Places::new(&Figures::default());
+    let mut held = Vec::new();
+    for _ in 0..2 * LARGE_MAX {
+        let sent = &framed(MEDIUM_BYTES_MAX + 1)[..2 * FREE_BYTES];
+        let (client, mut call) = call_of("one", &places.of_connection(), Sends::One, sent);
+        assert!(waits(&mut call).await);
+        held.push((client, call));
+    }
+    assert_eq!(places.large.free.available_permits(), LARGE_MAX - LARGE_OF_SENDER_MAX);
+    let honest = framed(MEDIUM_BYTES_MAX + 1);
+    let (client, mut call) = call_of("other", &places.of_connection(), Sends::One, &honest);
+    drop(client);
+    assert_eq!(read(&mut call).await, None);
+}
+
+#[tokio::test]
+async fn who_waits_too_long_for_a_place_is_refused() {
+    pause();
+    let (places, message) = (Places::new(&Figures::default()), framed(MEDIUM_BYTES_MAX + 1));
+    let (connection, mut held) = (places.of_connection(), Vec::new());
+    for _ in 0..LARGE_OF_CONNECTION_MAX {
+        let (client, mut call) = call(&connection, Sends::One, &message[..2 * FREE_BYTES]);
+        assert!(waits(&mut call).await);
+        held.push((client, call));
+    }
+    let (_client, mut call) = call(&connection, Sends::Stream, &message[..2 * FREE_BYTES]);
+    assert!(waits(&mut call).await);
+    assert_eq!(places.large.waiting.load(Ordering::Relaxed), 1, "it waits for its connection");
+    let start = Instant::now();
+    assert_eq!(read(&mut call).await, Some(Code::Unavailable));
+    assert_eq!(start.elapsed(), WAIT_MAX);
+    assert_eq!(places.large.waiting.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn senders_that_are_gone_are_forgotten() {
+    let places = Places::new(&Figures::default());
+    for _ in 0..10 * SENDERS_FEW {
+        drop(call(&places.of_connection(), Sends::One, &[]));
+    }
+    let senders = places.senders.lock().expect("no panic");
+    assert!(senders.by_sender.len() <= SENDERS_FEW);
 }

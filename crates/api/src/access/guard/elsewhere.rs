@@ -2,8 +2,6 @@
 //!
 //! There are no routes there, so whoever speaks that protocol says what a call asks for.
 
-use std::net::SocketAddr;
-
 use axum::http::HeaderMap;
 use base::{CallerName, Problem};
 
@@ -46,28 +44,9 @@ impl ApiState {
     /// Takes in a call by the `Authorization` among its headers.
     ///
     /// # Errors
-    /// 401 for nobody that is known, 429 for one who calls too often.
-    pub async fn admit(&self, headers: &HeaderMap) -> Result<Admitted, Problem> {
-        self.admit_from(headers, None).await
-    }
-
-    /// The same, of a caller at that address, who is named in the log if that is refused.
-    ///
-    /// # Errors
-    /// See [`ApiState::admit`].
-    pub async fn admit_from(
-        &self,
-        headers: &HeaderMap,
-        peer: Option<SocketAddr>,
-    ) -> Result<Admitted, Problem> {
-        let admitted = self.admitted(headers).await;
-        admitted.map_err(|(problem, name)| {
-            self.shared.change_log.refused_call(&problem, name.as_ref(), peer);
-            problem
-        })
-    }
-
-    async fn admitted(&self, headers: &HeaderMap) -> Result<Admitted, (Problem, Option<CallerName>)> {
+    /// 401 for nobody that is known, 429 for one who calls too often; and the name of the token, if
+    /// it is known. The log is for whoever speaks the protocol, and knows the peer and the method.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<Admitted, (Problem, Option<CallerName>)> {
         let Access::Guarded(guard) = &self.shared.access else { return Ok(Admitted(None)) };
         let known = match guard.recognise(headers) {
             Ok(known) => known,

@@ -141,6 +141,8 @@ async fn every_refused_token_leaves_a_line_with_the_address() {
     ] {
         assert!(line(&[what, "grpc", login, code, "127.0.0.1:"]), "{what} {code}: {log}");
     }
+    let once = log.lines().filter(|line| line.contains("unauthorized")).count();
+    assert_eq!(once, 1, "one call, one line: {log}");
     assert!(!log.lines().any(|line| line.starts_with("forged")), "{log}");
 }
 

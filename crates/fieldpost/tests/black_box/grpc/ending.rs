@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use grpc::proto::ConsumeRequest;
+use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -115,4 +116,27 @@ async fn health_is_told_to_whoever_asks() {
     };
     let (status, ()) = tokio::join!(rig.stop(), watched);
     assert!(status.success());
+}
+
+#[tokio::test]
+async fn the_oldest_watch_of_an_address_makes_room_for_its_newest() {
+    const OF_ADDRESS_MAX: usize = 64;
+    const OF_CONNECTION: usize = 13;
+    let rig = Rig::start().await;
+    let mut watches = Vec::new();
+    while watches.len() <= OF_ADDRESS_MAX {
+        let mut health = HealthClient::new(rig.channel().await);
+        for _ in 0..OF_CONNECTION {
+            let request = HealthCheckRequest::default();
+            let mut watching = health.watch(request).await.expect("told to anybody").into_inner();
+            let first = watching.message().await.expect("no refusal").expect("a first one");
+            assert_eq!(first.status(), ServingStatus::Serving);
+            watches.push(watching);
+        }
+    }
+    assert_eq!(watches.len(), OF_ADDRESS_MAX + 1);
+    let replaced = watches[0].message().await.expect_err("a newer one has its place");
+    assert_eq!(replaced.code(), Code::ResourceExhausted);
+    let mut health = HealthClient::new(rig.channel().await);
+    assert!(health.check(HealthCheckRequest::default()).await.is_ok(), "checks have places of their own");
 }

@@ -4,8 +4,8 @@
 //! subscriber costs little more than any other connection.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
@@ -34,6 +34,10 @@ pub(in crate::mqtt) struct Watcher {
     label: Option<Box<LabelOf>>,
     mail: Mutex<Mail>,
     waker: AtomicWaker,
+    /// It took something since it was last looked at.
+    moves: AtomicBool,
+    /// It is among the [`Slow`].
+    listed: AtomicBool,
 }
 
 enum Mail {
@@ -50,10 +54,60 @@ struct Waiting {
     bytes: usize,
 }
 
+/// Connections for which something waits, those first that have taken nothing for longest: theirs is
+/// dropped where there is no room for anything of others. For the one thread that puts.
+#[derive(Default)]
+pub(super) struct Slow {
+    connections: VecDeque<Weak<Watcher>>,
+    /// Those who have taken everything are forgotten at this many.
+    tidied_at: usize,
+}
+
+impl Slow {
+    const FEW: usize = 64;
+
+    fn add(&mut self, watcher: &Arc<Watcher>) {
+        if watcher.listed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if self.connections.len() >= self.tidied_at.max(Self::FEW) {
+            self.connections.retain(|known| known.upgrade().is_some_and(|known| known.stays_listed()));
+            self.tidied_at = 2 * self.connections.len();
+        }
+        self.connections.push_back(Arc::downgrade(watcher));
+    }
+
+    /// Drops what waits for those who take nothing until there is room for so much: how many reports.
+    pub(super) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
+        let mut dropped = 0;
+        // Twice round: whoever took something meanwhile is passed over once.
+        for _ in 0..2 * self.connections.len() {
+            if all_waiting_bytes.load(Ordering::Relaxed) + bytes <= MIRROR_MAILS_BYTES_MAX {
+                break;
+            }
+            let Some(first) = self.connections.pop_front() else { break };
+            let Some(watcher) = first.upgrade() else { continue };
+            if watcher.moves.swap(false, Ordering::Relaxed) {
+                self.connections.push_back(first);
+            } else {
+                watcher.listed.store(false, Ordering::Relaxed);
+                dropped += watcher.give_up(all_waiting_bytes);
+            }
+        }
+        dropped
+    }
+}
+
 impl Watcher {
     pub(in crate::mqtt) fn new(access: &Access) -> Self {
         let label = access.label().map(Box::new);
-        Self { label, mail: Mutex::new(Mail::Empty), waker: AtomicWaker::new() }
+        Self {
+            label,
+            mail: Mutex::new(Mail::Empty),
+            waker: AtomicWaker::new(),
+            moves: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+        }
     }
 
     /// Who is woken when there is something.
@@ -65,30 +119,58 @@ impl Watcher {
         self.label.as_deref()
     }
 
-    /// Puts a report where the connection takes it: whether there was room.
-    pub(super) fn put(&self, shown: &Arc<Shown>, all_waiting_bytes: &AtomicUsize) -> bool {
+    /// Puts a report where the connection takes it: how many were dropped, this one or those of a
+    /// connection that takes nothing.
+    pub(super) fn put(
+        self: &Arc<Self>,
+        shown: &Arc<Shown>,
+        slow: &mut Slow,
+        all_waiting_bytes: &AtomicUsize,
+    ) -> usize {
         let bytes = shown.bytes();
+        let dropped = slow.make_room(bytes, all_waiting_bytes);
         {
             let mut mail = self.mail();
             let waiting = match &mut *mail {
-                Mail::Closed => return true,
+                Mail::Closed => return dropped,
                 Mail::Waiting(waiting) => waiting,
                 empty @ Mail::Empty => {
                     *empty = Mail::Waiting(Box::default());
-                    let Mail::Waiting(waiting) = empty else { return false };
+                    let Mail::Waiting(waiting) = empty else { return dropped + 1 };
                     waiting
                 }
             };
             let of_all = all_waiting_bytes.load(Ordering::Relaxed) + bytes;
             if waiting.bytes + bytes > MIRROR_MAIL_BYTES_MAX || of_all > MIRROR_MAILS_BYTES_MAX {
-                return false;
+                if waiting.reports.is_empty() {
+                    *mail = Mail::Empty;
+                }
+                return dropped + 1;
             }
             all_waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
             waiting.bytes += bytes;
             waiting.reports.push_back(Arc::clone(shown));
         }
+        slow.add(self);
         self.waker.wake();
-        true
+        dropped
+    }
+
+    /// Whether something waits for it; it is listed again when something does.
+    fn stays_listed(&self) -> bool {
+        let waits = matches!(&*self.mail(), Mail::Waiting(_));
+        self.listed.store(waits, Ordering::Relaxed);
+        waits
+    }
+
+    /// Drops what waits: how many reports.
+    fn give_up(&self, all_waiting_bytes: &AtomicUsize) -> usize {
+        let mut mail = self.mail();
+        let Mail::Waiting(waiting) = &mut *mail else { return 0 };
+        let reports = waiting.reports.len();
+        all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
+        *mail = Mail::Empty;
+        reports
     }
 
     /// The next report that waits.
@@ -97,6 +179,7 @@ impl Watcher {
         let Mail::Waiting(waiting) = &mut *mail else { return None };
         let shown = waiting.reports.pop_front();
         if let Some(shown) = &shown {
+            self.moves.store(true, Ordering::Relaxed);
             waiting.bytes -= shown.bytes();
             all_waiting_bytes.fetch_sub(shown.bytes(), Ordering::Relaxed);
         }
@@ -123,8 +206,8 @@ mod tests {
     use super::*;
     use crate::mqtt::logins::KnownAs;
 
-    fn watcher() -> Watcher {
-        Watcher::new(&Access::new(Arc::new(KnownAs::anybody())))
+    fn watcher() -> Arc<Watcher> {
+        Arc::new(Watcher::new(&Access::new(Arc::new(KnownAs::anybody()))))
     }
 
     fn shown(bytes: usize) -> Arc<Shown> {
@@ -134,23 +217,53 @@ mod tests {
 
     #[test]
     fn what_a_slow_connection_does_not_take_is_dropped() {
-        let (watcher, all) = (watcher(), AtomicUsize::new(0));
+        let (watcher, all, mut slow) = (watcher(), AtomicUsize::new(0), Slow::default());
         let quarter = shown(MIRROR_MAIL_BYTES_MAX / 4);
-        let put: Vec<_> = (0..6).map(|_| watcher.put(&quarter, &all)).collect();
-        assert_eq!(put, [true, true, true, true, false, false]);
+        let mut put = || watcher.put(&quarter, &mut slow, &all);
+        assert_eq!([(); 6].map(|()| put()), [0, 0, 0, 0, 1, 1]);
         assert!(watcher.take(&all).is_some() && watcher.take(&all).is_some());
-        assert!(watcher.put(&quarter, &all));
+        assert_eq!(put(), 0);
         assert_eq!(all.load(Ordering::Relaxed), MIRROR_MAIL_BYTES_MAX / 4 * 3);
         watcher.close(&all);
-        assert!(watcher.put(&quarter, &all), "it is nobody's");
+        assert_eq!(put(), 0, "it is nobody's");
         assert!(watcher.take(&all).is_none());
         assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn what_all_connections_do_not_take_is_dropped() {
-        let all = AtomicUsize::new(MIRROR_MAILS_BYTES_MAX - 100);
-        assert!(watcher().put(&shown(100), &all));
-        assert!(!watcher().put(&shown(100), &all));
+        let (all, mut slow) = (AtomicUsize::new(MIRROR_MAILS_BYTES_MAX - 100), Slow::default());
+        let empty = watcher();
+        assert_eq!(watcher().put(&shown(100), &mut slow, &all), 0);
+        assert_eq!(empty.put(&shown(100), &mut slow, &all), 1);
+        assert!(matches!(&*empty.mail(), Mail::Empty), "it holds no buffer");
+    }
+
+    #[test]
+    fn those_who_take_nothing_lose_their_copies_to_those_who_do() {
+        let (all, mut slow) = (AtomicUsize::new(0), Slow::default());
+        let fill = shown(MIRROR_MAIL_BYTES_MAX);
+        let stuck: Vec<_> = (0..MIRROR_MAILS_BYTES_MAX / MIRROR_MAIL_BYTES_MAX).map(|_| watcher()).collect();
+        let busy = Arc::clone(&stuck[0]);
+        for watcher in &stuck {
+            assert_eq!(watcher.put(&fill, &mut slow, &all), 0);
+        }
+        assert!(busy.take(&all).is_some());
+        assert_eq!(busy.put(&fill, &mut slow, &all), 0);
+        let honest = watcher();
+        assert_eq!(honest.put(&shown(100), &mut slow, &all), 1, "that of the first who took nothing");
+        assert!(honest.take(&all).is_some() && busy.take(&all).is_some());
+        assert!(stuck[1].take(&all).is_none() && stuck[2].take(&all).is_some());
+    }
+
+    #[test]
+    fn who_takes_everything_is_forgotten() {
+        let (all, mut slow) = (AtomicUsize::new(0), Slow::default());
+        let watchers: Vec<_> = (0..10 * Slow::FEW).map(|_| watcher()).collect();
+        for watcher in watchers.iter().chain(&watchers) {
+            watcher.put(&shown(100), &mut slow, &all);
+            assert!(watcher.take(&all).is_some());
+        }
+        assert!(slow.connections.len() <= Slow::FEW);
     }
 }

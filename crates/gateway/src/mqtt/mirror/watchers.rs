@@ -8,7 +8,7 @@ use base::hash;
 
 use super::mail::Watcher;
 use crate::mqtt::access::device_level;
-use crate::mqtt::limits::MIRROR_ANYWHERE_MAX;
+use crate::mqtt::limits::{MIRROR_ANYWHERE_MAX, MIRROR_OF_DEVICE_MAX};
 
 /// The connections that watch.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Watched {
 impl Watchers {
     pub(super) fn add(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> Watches {
         let (all, most) = match watched {
-            Watched::Device(device) => (self.by_device.entry(device).or_default(), usize::MAX),
+            Watched::Device(device) => (self.by_device.entry(device).or_default(), MIRROR_OF_DEVICE_MAX),
             Watched::Anywhere => (&mut self.anywhere, MIRROR_ANYWHERE_MAX),
         };
         if all.iter().any(|known| Arc::ptr_eq(known, watcher)) {
@@ -155,6 +155,22 @@ mod tests {
         }
         let one_more = watcher();
         assert_eq!(watchers.add(&one_more, Watched::Anywhere), Watches::NoRoom);
+        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::New);
+    }
+
+    #[test]
+    fn so_many_may_watch_a_device() {
+        let mut watchers = Watchers::default();
+        let first = watcher();
+        assert_eq!(watchers.add(&first, Watched::device("0xA")), Watches::New);
+        for _ in 1..MIRROR_OF_DEVICE_MAX {
+            assert_eq!(watchers.add(&watcher(), Watched::device("0xA")), Watches::New);
+        }
+        let one_more = watcher();
+        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::NoRoom);
+        assert_eq!(watchers.add(&first, Watched::device("0xA")), Watches::Already);
+        assert_eq!(watchers.add(&one_more, Watched::device("0xB")), Watches::New);
+        assert!(watchers.remove(&first, Watched::device("0xA")));
         assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::New);
     }
 }

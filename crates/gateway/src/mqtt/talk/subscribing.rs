@@ -16,6 +16,9 @@ use crate::mqtt::subscriptions::{Granted, Subscriptions};
 
 /// Why a subscription to reports receives none (MQTT 5).
 const NO_MIRROR: &str = "reports are not copied to subscribers: [mqtt] mirror is false";
+/// Why one is refused (MQTT 5).
+const WATCHED_BY_TOO_MANY: &str =
+    "as many connections as may watch this device, or more than one device, do already";
 
 impl Talk {
     pub(super) fn subscribe(
@@ -34,7 +37,8 @@ impl Talk {
                 .iter()
                 .zip(&granted)
                 .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && may_match(filter));
-        let reason = in_vain.then_some(NO_MIRROR);
+        let watched = granted.contains(&Granted::WatchedByTooMany).then_some(WATCHED_BY_TOO_MANY);
+        let reason = in_vain.then_some(NO_MIRROR).or(watched);
         Ok(self.client.suback(packet_id, granted.into_iter(), reason, &mut self.out)?)
     }
 
@@ -51,7 +55,7 @@ impl Talk {
         let granted = self.subscriptions.add(filter, qos, self.shared.limits.subscriptions_max);
         if matches!(granted, Granted::Qos(_)) && !self.watch(filter) {
             self.subscriptions.remove(filter);
-            return Granted::TooMany;
+            return Granted::WatchedByTooMany;
         }
         granted
     }
@@ -93,7 +97,7 @@ impl Talk {
         let subscriptions = std::mem::take(&mut self.subscriptions);
         for filter in subscriptions.filters() {
             if !self.watch(filter) {
-                tracing::debug!(filter, "too many connections watch all devices");
+                tracing::debug!(filter, "too many connections watch the same");
             }
         }
         self.subscriptions = subscriptions;
