@@ -64,16 +64,19 @@ impl Pieces {
     /// # Errors
     /// `unreadable` when the sender breaks off, `body_too_slow` when nothing comes.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        next_within(&mut self.0, STREAM_SILENCE_MAX).await
+        Ok(next_within(&mut self.0, STREAM_SILENCE_MAX).await?.map(|(piece, _)| piece))
     }
 }
 
-async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<Bytes>, Problem> {
+/// The next piece, and how long its sender let us wait for it: a frame without data says that the wait
+/// until then was ours.
+async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<(Bytes, Duration)>, Problem> {
     loop {
+        let began = Instant::now();
         let frame = timeout(wait_max, body.frame()).await.map_err(|_| too_slow())?;
-        let Some(frame) = frame else { return Ok(None) };
-        if let Ok(piece) = frame.map_err(|error| broken_off(&error))?.into_data() {
-            return Ok(Some(piece));
+        let Some(frame) = frame.transpose().map_err(|error| broken_off(&error))? else { return Ok(None) };
+        if let Ok(piece) = frame.into_data() {
+            return Ok(Some((piece, began.elapsed())));
         }
     }
 }
@@ -99,11 +102,10 @@ pub(crate) async fn whole(
     let mut place = None;
     let mut waited = Duration::ZERO;
     loop {
-        let began = Instant::now();
         let left = wait_max(bytes.len()).saturating_sub(waited);
-        let Some(data) = next_within(&mut body, left).await? else { break };
+        let Some((data, waited_for)) = next_within(&mut body, left).await? else { break };
         // What we wait for a place is not the sender's fault.
-        waited += began.elapsed();
+        waited += waited_for;
         if bytes.len() + data.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
@@ -119,6 +121,9 @@ pub(crate) async fn whole(
 }
 
 fn broken_off(error: &axum::Error) -> Problem {
+    if let Some(problem) = Problem::behind(error) {
+        return problem.clone();
+    }
     Problem::unreadable(format!("the body broke off: {error}"))
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Readers see decoded bytes only, so every limit on a body counts decoded bytes. A body is decoded
 //! in pieces, on demand: however far it expands, it takes the memory of one decoder. The number of
-//! decoders is bounded; a body without one waits for it, and is read more slowly.
+//! decoders is bounded, and each address has a share of them; a body without one waits for it, and
+//! is read more slowly. A body whose wait for a decoder is our fault tells its reader so, once a
+//! second, with a frame that carries nothing. While others wait, a body with a decoder keeps a pace.
 
 use std::io::{self, Write};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -15,32 +17,47 @@ use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
+use base::answers::TakenFrom;
 use flate2::write::MultiGzDecoder;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http_body::Frame;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::bytes::Buf;
-use tokio_util::sync::PollSemaphore;
 
 use crate::problem::{Refused, quoted};
+use crate::shares::{Share, Shares, Whose};
 
 /// Bodies that are decoded at the same time. A decoder takes about 80 KB.
 const DECODERS_MAX: usize = 512;
+/// Of these, for the bodies of one address.
+const DECODERS_SHARE: usize = DECODERS_MAX / 4;
+/// While others wait, a body with a decoder is looked at so often, and so much of it has come since, in bytes.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CAME_MIN: usize = 5 * 16 * 1_024;
+/// A look that comes so late says nothing: it is we who did not read.
+const NOT_WATCHED: Duration = Duration::from_secs(1);
+/// How often a body that waits for a decoder says so.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Decoded bytes that are handed on at a time. A decoder gives at most 32 KiB more than that.
 const PIECE_BYTES: usize = 16 * 1_024;
 
 /// The decoders.
 #[derive(Debug)]
 pub(crate) struct Decoders {
-    places: Arc<Semaphore>,
+    all: Share,
+    shares: Shares,
     in_use: Gauge,
 }
 
 impl Default for Decoders {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(DECODERS_MAX)), in_use: Gauge::default() }
+        let (all, shares) = (Share::new(DECODERS_MAX), Shares::new(DECODERS_SHARE));
+        Self { all, shares, in_use: Gauge::default() }
     }
 }
 
@@ -65,7 +82,8 @@ impl Decoders {
                 for name in [CONTENT_ENCODING, CONTENT_LENGTH] {
                     parts.headers.remove(name);
                 }
-                Ok(Request::from_parts(parts, Body::new(Decoded::of(body, self))))
+                let own = self.shares.of(&Whose::of(&parts.extensions));
+                Ok(Request::from_parts(parts, Body::new(Decoded::of(body, own, self))))
             }
             Err(problem) => {
                 let mut response = Refused(problem).into_response();
@@ -108,33 +126,85 @@ struct Decoded {
     raw: Body,
     /// Read, and not decoded yet.
     input: Bytes,
-    places: PollSemaphore,
+    /// The caller's, and all.
+    places: [Share; 2],
     in_use: Gauge,
     decoder: Option<Decoder>,
+    waits: Option<Waits>,
     ended: bool,
 }
 
+/// A body that waits for a decoder.
+struct Waits {
+    place: BoxFuture<'static, [OwnedSemaphorePermit; 2]>,
+    tells: Pin<Box<Sleep>>,
+}
+
+/// What is done next with a body.
+enum Step {
+    Piece(Option<Bytes>),
+    /// It still waits for a decoder.
+    Waits,
+}
+
 impl Decoded {
-    fn of(raw: Body, decoders: &Decoders) -> Self {
+    fn of(raw: Body, own: Share, decoders: &Decoders) -> Self {
         Self {
             raw,
             input: Bytes::new(),
-            places: PollSemaphore::new(Arc::clone(&decoders.places)),
+            places: [own, decoders.all.clone()],
             in_use: decoders.in_use.clone(),
             decoder: None,
+            waits: None,
             ended: false,
         }
     }
 
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, axum::Error>> {
+    /// Makes a decoder once there is a place for it. Whether that is so.
+    fn poll_decoder(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.decoder.is_some() {
+            return Poll::Ready(true);
+        }
+        let waits = self.waits.get_or_insert_with(|| {
+            let [own, all] = self.places.clone();
+            // Who waits for its own share holds nothing that others wait for.
+            let place = async move { [own.take(1).await, all.take(1).await] }.boxed();
+            Waits { place, tells: Box::pin(sleep(TELL_EVERY)) }
+        });
+        if let Poll::Ready(place) = waits.place.poll_unpin(cx) {
+            self.waits = None;
+            self.decoder = Some(Decoder::new(place, self.in_use.clone()));
+            return Poll::Ready(true);
+        }
+        ready!(waits.tells.poll_unpin(cx));
+        waits.tells.as_mut().reset(Instant::now() + TELL_EVERY);
+        Poll::Ready(false)
+    }
+
+    /// Fails where too little has come while others wait for a decoder.
+    fn poll_pace(&mut self, cx: &mut Context<'_>) -> Result<(), axum::Error> {
+        let Some(decoder) = &mut self.decoder else { return Ok(()) };
+        while decoder.look.poll_unpin(cx).is_ready() {
+            let is_late = decoder.look.deadline().elapsed() > NOT_WATCHED;
+            let is_wanted = TakenFrom(self.places.each_ref().map(|share| share.wanted().clone())).is_wanted();
+            if is_wanted && decoder.came < CAME_MIN && !is_late {
+                let detail = "little of a compressed body came while others waited for a decoder";
+                return Err(axum::Error::new(Problem::new(408, "body_too_slow", detail)));
+            }
+            decoder.came = 0;
+            decoder.look.as_mut().reset(Instant::now() + LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, axum::Error>> {
         loop {
             if !self.input.is_empty() {
-                if self.decoder.is_none() {
-                    let place = ready!(self.places.poll_acquire(cx)).expect("the places are never closed");
-                    self.decoder = Some(Decoder::new(place, self.in_use.clone()));
+                if !ready!(self.poll_decoder(cx)) {
+                    return Poll::Ready(Ok(Step::Waits));
                 }
                 if let Some(piece) = self.decoder.as_mut().expect("made above").decode(&mut self.input)? {
-                    return Poll::Ready(Ok(Some(piece)));
+                    return Poll::Ready(Ok(Step::Piece(Some(piece))));
                 }
             }
             match Pin::new(&mut self.raw).poll_frame(cx)? {
@@ -142,15 +212,16 @@ impl Decoded {
                 Poll::Ready(None) => {
                     self.ended = true;
                     let last = self.decoder.take().map(Decoder::finish).transpose()?;
-                    return Poll::Ready(Ok(last.filter(|last| !last.is_empty())));
+                    return Poll::Ready(Ok(Step::Piece(last.filter(|last| !last.is_empty()))));
                 }
                 // What has come so far does not wait for what comes later.
                 Poll::Pending => {
                     let piece = self.decoder.as_mut().map(Decoder::flush).transpose()?;
-                    return match piece.filter(|piece| !piece.is_empty()) {
-                        Some(piece) => Poll::Ready(Ok(Some(piece))),
-                        None => Poll::Pending,
-                    };
+                    if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+                        return Poll::Ready(Ok(Step::Piece(Some(piece))));
+                    }
+                    self.poll_pace(cx)?;
+                    return Poll::Pending;
                 }
             }
         }
@@ -174,7 +245,11 @@ impl HttpBody for Decoded {
         let piece = ready!(this.poll_piece(cx));
         turn.made_progress();
         this.ended |= piece.is_err();
-        Poll::Ready(piece.transpose().map(|piece| piece.map(Frame::data)))
+        Poll::Ready(match piece {
+            Ok(Step::Piece(piece)) => piece.map(|piece| Ok(Frame::data(piece))),
+            Ok(Step::Waits) => Some(Ok(Frame::trailers(HeaderMap::new()))),
+            Err(error) => Some(Err(error)),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
@@ -186,13 +261,17 @@ impl HttpBody for Decoded {
 struct Decoder {
     gzip: Box<MultiGzDecoder<Vec<u8>>>,
     in_use: Gauge,
-    _place: OwnedSemaphorePermit,
+    /// What came of the body since it was looked at, in bytes.
+    came: usize,
+    look: Pin<Box<Sleep>>,
+    _place: [OwnedSemaphorePermit; 2],
 }
 
 impl Decoder {
-    fn new(place: OwnedSemaphorePermit, in_use: Gauge) -> Self {
+    fn new(place: [OwnedSemaphorePermit; 2], in_use: Gauge) -> Self {
         in_use.inc();
-        Self { gzip: Box::new(MultiGzDecoder::new(Vec::new())), in_use, _place: place }
+        let (gzip, look) = (Box::new(MultiGzDecoder::new(Vec::new())), Box::pin(sleep(LOOK_EVERY)));
+        Self { gzip, in_use, came: 0, look, _place: place }
     }
 
     /// A piece, once there is enough for one.
@@ -203,6 +282,7 @@ impl Decoder {
                 return Err(damaged(&io::ErrorKind::InvalidData.into()));
             }
             input.advance(taken);
+            self.came += taken;
             if self.gzip.get_ref().len() >= PIECE_BYTES {
                 return Ok(Some(self.take()));
             }
@@ -238,11 +318,15 @@ fn damaged(error: &io::Error) -> axum::Error {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::net::SocketAddr;
+
+    use axum::extract::ConnectInfo;
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
-    use futures_util::stream;
+    use futures_util::stream::{self, StreamExt};
     use http_body_util::BodyExt;
+    use tokio::time::{advance, pause};
 
     use super::*;
 
@@ -291,6 +375,41 @@ mod tests {
         }
         assert_eq!(read, 64 * 1_024 * 1_024);
         assert!(largest <= PIECE_BYTES + 32 * 1_024, "{largest}");
+    }
+
+    /// A body of a caller, of which the beginning came, and nothing more.
+    fn silent(decoders: &Decoders, caller: u8) -> Body {
+        let begun = stream::iter([Ok::<_, Infallible>(gzip(b"{}")[..10].to_vec())]).chain(stream::pending());
+        let peer = ConnectInfo(SocketAddr::from(([10, 0, 0, caller], 1)));
+        let request = Request::post("/").header(CONTENT_ENCODING, "gzip").extension(peer);
+        let request = request.body(Body::from_stream(begun)).expect("a request");
+        decoders.decoded(request).expect("gzip is known").into_body()
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_decoder_is_told_and_whoever_has_one_keeps_a_pace() {
+        pause();
+        let decoders = Decoders::default();
+        let mut bodies: Vec<_> = (0..DECODERS_SHARE).map(|_| silent(&decoders, 1)).collect();
+        for body in &mut bodies {
+            assert!(body.frame().now_or_never().is_none());
+        }
+        assert_eq!(decoders.in_use.get(), DECODERS_SHARE as i64);
+        assert!(silent(&decoders, 2).frame().now_or_never().is_none());
+        for _ in 0..10 {
+            advance(LOOK_EVERY + Duration::from_millis(1)).await;
+            assert!(bodies[0].frame().now_or_never().is_none(), "nobody waits for its decoder");
+        }
+        let mut waiting = silent(&decoders, 1);
+        let frame = waiting.frame().await.expect("a frame").expect("no error");
+        assert!(frame.is_trailers(), "it is told that it waits");
+        advance(LOOK_EVERY - TELL_EVERY + Duration::from_millis(1)).await;
+        let ended = bodies[0].frame().now_or_never().flatten().expect("it is over").expect_err("too slow");
+        let problem = Problem::behind(&ended);
+        assert_eq!(problem.map(|problem| problem.code), Some("body_too_slow"));
+        drop(bodies);
+        assert!(waiting.frame().now_or_never().is_none());
+        assert_eq!(decoders.in_use.get(), 1);
     }
 
     #[test]

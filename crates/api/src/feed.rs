@@ -4,13 +4,16 @@
 //! page again. These reads have a few threads of their own, and each caller has a rate limit, so
 //! that many idle callers slow down nobody else.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use base::Problem;
-use engine::followers::Follower;
+use base::{DeviceId, Problem, Timestamp};
+use engine::Engine;
+use engine::followers::{Followed, FollowedFeed, Follower};
 use tokio::select;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::ApiState;
@@ -18,14 +21,42 @@ use crate::held::HeldPage;
 use crate::list::{self, List, Read};
 use crate::page::{Feed, Form, PageOf};
 use crate::problem::Refused;
+use crate::reads::Reads;
+use crate::shares::Whose;
 
 /// Pause of a caller that was woken and found nothing.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Callers of one token that wait, of the 1,024 of all.
+pub(crate) const FOLLOWERS_SHARE: usize = 256;
+
 /// A list that grows at its end.
 pub(crate) trait Followable: List {
-    /// From here on it is told what may be for this list.
-    fn follow(&self) -> Result<Follower, Problem>;
+    /// From here on it is told what may be for this list; `None` of a device that is unknown, of
+    /// which there will be nothing.
+    fn follow(&self) -> Result<Option<Follower>, Problem>;
+
+    /// There is nothing before that time, now or later: it is not looked through again.
+    fn looked_until(&mut self, _: Timestamp) {}
+}
+
+/// Follows a feed, of one device or of all.
+///
+/// # Errors
+/// `too_many_waiting`, and what the store says.
+pub(crate) fn follow(
+    engine: &Engine,
+    feed: FollowedFeed,
+    device: Option<&DeviceId>,
+) -> Result<Option<Follower>, Problem> {
+    let device = match device {
+        None => None,
+        Some(id) => match engine.queries().place(id)? {
+            None => return Ok(None),
+            place => place,
+        },
+    };
+    engine.follow(Followed { feed, device }).map(Some)
 }
 
 /// Answers the requested page of the feed: once it has an item, or when the wait is over.
@@ -42,29 +73,58 @@ pub(crate) async fn answer<L: Followable>(
         return list::answer(api, page, list).await;
     }
     let until = Instant::now() + feed.wait;
-    let asked = Arc::new((page, list));
-    let (mut held, mut read) = list::read(api, &api.shared.lists, &asked).await?;
+    let mut asked = Arc::new((page, list));
+    let (mut held, mut read) = look(api, &api.shared.lists, &mut asked).await?;
     if read.is_empty {
         drop(held);
         // In a box: most callers do not wait.
-        (held, read) = Box::pin(first_item(api, &asked, until)).await?;
+        (held, read) = Box::pin(first_item(api, asked, until)).await?;
     }
     Ok(held.until_sent(read.into_response()))
 }
 
+/// Reads the page. What was looked through in vain is left out the next time.
+async fn look<L: Followable>(
+    api: &ApiState,
+    reads: &Reads,
+    asked: &mut Arc<(PageOf<L::Key>, L)>,
+) -> Result<(HeldPage, Read), Problem> {
+    let end = api.engine().feed_end();
+    let (held, read) = list::read(api, reads, asked).await?;
+    if read.is_empty
+        && let Some((_, list)) = Arc::get_mut(asked)
+    {
+        list.looked_until(end);
+    }
+    Ok((held, read))
+}
+
+/// A token's share of those who follow.
+fn share_of_followers(api: &ApiState, whose: &Whose) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    let Whose::Token(_) = whose else { return Ok(None) };
+    let full = || {
+        let detail = format!(
+            "{FOLLOWERS_SHARE} callers with this token wait at the ends of feeds already; ask without wait"
+        );
+        Problem::new(503, "too_many_waiting", detail)
+    };
+    api.shared.followers.of(whose).try_take(1).map(Some).ok_or_else(full)
+}
+
 async fn first_item<L: Followable>(
     api: &ApiState,
-    asked: &Arc<(PageOf<L::Key>, L)>,
+    mut asked: Arc<(PageOf<L::Key>, L)>,
     until: Instant,
 ) -> Result<(HeldPage, Read), Problem> {
-    let (reads, following) = (&api.shared.follows, Arc::clone(asked));
+    let _share = share_of_followers(api, &asked.0.whose)?;
+    let (reads, following) = (&api.shared.follows, Arc::clone(&asked));
     let follower = reads.run(move || following.1.follow()).await?;
     let mut stop = api.shared.stop.get().cloned();
     let stopped = async {
         match &mut stop {
             // Whoever could say so is gone: then it has.
             Some(stop) => drop(stop.wait_for(|stop| *stop).await),
-            None => std::future::pending().await,
+            None => pending().await,
         }
     };
     let over = async {
@@ -74,9 +134,10 @@ async fn first_item<L: Followable>(
         }
     };
     let found = async {
+        let Some(follower) = follower else { return pending().await };
         loop {
             follower.news().await;
-            let (held, read) = list::read(api, reads, asked).await?;
+            let (held, read) = look(api, reads, &mut asked).await?;
             if !read.is_empty {
                 break Ok((held, read));
             }
@@ -86,7 +147,109 @@ async fn first_item<L: Followable>(
     };
     select! {
         biased;
-        found = found => found,
-        () = over => list::read(api, reads, asked).await,
+        found = found => return found,
+        () = over => {}
+    }
+    list::read(api, reads, &asked).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use base::{Lineage, SystemClock};
+    use engine::queries::FeedKey;
+    use engine::records::{Event, EventKey};
+    use store::MemoryStore;
+
+    use super::*;
+    use crate::access::Access;
+    use crate::page::Order;
+    use crate::shape::EventShape;
+
+    /// A feed without items, which notes from when on it is looked through.
+    struct Nothing(Feed, Mutex<Vec<Timestamp>>);
+
+    impl List for Nothing {
+        type Key = FeedKey<EventKey>;
+        type Found = (FeedKey<EventKey>, Event);
+        type Shown<'a> = EventShape;
+
+        fn read(&self, after: Option<&Self::Key>, limit: usize) -> Result<Vec<Self::Found>, Problem> {
+            self.1.lock().expect("unpoisoned").push(self.0.page(after, limit).from);
+            Ok(Vec::new())
+        }
+
+        fn key((key, _): &Self::Found) -> Self::Key {
+            *key
+        }
+
+        fn show((_, event): &Self::Found) -> EventShape {
+            event.into()
+        }
+    }
+
+    impl Followable for Nothing {
+        fn follow(&self) -> Result<Option<Follower>, Problem> {
+            Ok(None)
+        }
+
+        fn looked_until(&mut self, at: Timestamp) {
+            self.0.skip_to(at);
+        }
+    }
+
+    async fn api() -> ApiState {
+        let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
+        let settings = crate::access::tests::settings();
+        let engine = Engine::start(settings, Arc::new(store), Arc::new(clock)).await.expect("it loads");
+        ApiState::new(engine, Access::of(Vec::new()), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn what_was_looked_through_in_vain_is_not_looked_through_again() {
+        let api = api().await;
+        let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
+        let whose = Whose::Unknown;
+        let page = PageOf {
+            limit: None,
+            after: None,
+            fingerprint: 0,
+            form: Form::Page,
+            tail: true,
+            gzip: false,
+            whose,
+        };
+        let mut asked = Arc::new((page, Nothing(feed, Mutex::default())));
+        let end = api.engine().feed_end();
+        for _ in 0..2 {
+            let (_, read) = look(&api, &api.shared.follows, &mut asked).await.expect("readable");
+            assert!(read.is_empty);
+        }
+        let began = asked.1.1.lock().expect("unpoisoned").clone();
+        assert_eq!(began[0], Timestamp(i64::MIN));
+        assert!(began[1] >= end, "{began:?}");
+    }
+
+    #[tokio::test]
+    async fn a_token_has_a_share_of_those_who_wait() {
+        let api = api().await;
+        let [own, other] = ["a", "b"].map(|name| Whose::Token(name.into()));
+        let held: Vec<_> =
+            (0..FOLLOWERS_SHARE).map(|_| share_of_followers(&api, &own).expect("of its share")).collect();
+        let refused = share_of_followers(&api, &own).expect_err("there is no more");
+        assert_eq!((refused.status, refused.code), (503, "too_many_waiting"));
+        assert!(share_of_followers(&api, &other).is_ok());
+        drop(held);
+        assert!(share_of_followers(&api, &own).is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_awaited_of_a_device_that_is_unknown() {
+        let api = api().await;
+        let unknown = DeviceId::new("unknown").expect("an id");
+        let followed = follow(api.engine(), FollowedFeed::Events, Some(&unknown)).expect("readable");
+        assert!(followed.is_none());
+        assert!(follow(api.engine(), FollowedFeed::Events, None).expect("room").is_some());
     }
 }

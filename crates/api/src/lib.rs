@@ -44,6 +44,7 @@ mod reads;
 mod routes;
 mod row;
 mod shape;
+mod shares;
 
 use access::Access;
 use backup::Backups;
@@ -55,6 +56,7 @@ use held::HeldPages;
 use idempotency::Remembered;
 use leftover::Leftovers;
 use reads::Reads;
+use shares::Shares;
 
 pub use backup::BackupPieces;
 
@@ -76,6 +78,8 @@ struct Shared {
     lists: Arc<Reads>,
     exports: Arc<Reads>,
     follows: Arc<Reads>,
+    /// Of those who wait at the ends of feeds, for each token.
+    followers: Shares,
     pages: HeldPages,
     remembered: Arc<Remembered>,
     large_bodies: LargeBodies,
@@ -118,6 +122,7 @@ impl ApiState {
                 lists,
                 exports,
                 follows,
+                followers: Shares::new(feed::FOLLOWERS_SHARE),
                 pages,
                 remembered,
                 large_bodies,

@@ -82,8 +82,8 @@ pub(crate) async fn read<L: List>(
     asked: &Arc<(PageOf<L::Key>, L)>,
 ) -> Result<(HeldPage, Read), Problem> {
     // Whoever waits for room waits among those who wait for their turn.
-    let place = reads.enter()?;
-    let held = api.shared.pages.room(bytes_max::<L>(asked.0.items() + 1)).await;
+    let place = reads.enter_as(&asked.0.whose)?;
+    let held = api.shared.pages.room(&asked.0.whose, bytes_max::<L>(asked.0.items() + 1)).await;
     let asked = Arc::clone(asked);
     let read = place.run(move || one_page(&asked.0, &asked.1)).await?;
     Ok((held, read))

@@ -104,7 +104,7 @@ impl Lmstfy {
             tokens,
             api,
             guesses: Guesses::new(DefaultClock::default()),
-            refusals: RefusalLog::new(DefaultClock::default()),
+            refusals: RefusalLog::default(),
             metrics,
             figures,
             large_bodies: LargeBodies::default(),

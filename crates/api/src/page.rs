@@ -9,6 +9,8 @@ use base::Timestamp;
 use base::limits::PAGE_ITEMS_DEFAULT;
 use engine::Page;
 
+use crate::shares::Whose;
+
 /// The part of a list that was asked for.
 #[derive(Debug)]
 pub(crate) struct PageOf<K> {
@@ -22,6 +24,8 @@ pub(crate) struct PageOf<K> {
     pub tail: bool,
     /// Whether the caller takes gzip.
     pub gzip: bool,
+    /// Whose share of the room for pages it takes.
+    pub whose: Whose,
 }
 
 impl<K> PageOf<K> {
@@ -117,6 +121,11 @@ impl Feed {
             after: after.copied(),
             limit,
         }
+    }
+
+    /// The same feed without what is before that time.
+    pub(crate) fn skip_to(&mut self, at: Timestamp) {
+        self.from = self.from.max(Some(at));
     }
 
     /// The same feed up to now where it is exported: one that is read forwards while it grows would have no end.

@@ -14,6 +14,7 @@ use crate::compression;
 use crate::cursor::{self, Key};
 use crate::page::{Feed, Form, Order, PageOf};
 use crate::problem::{Refused, quoted};
+use crate::shares::Whose;
 
 /// Parameters that do not say which list it is, but which part of it.
 const OF_THE_PAGE: [&str; 3] = ["limit", "cursor", "wait"];
@@ -29,6 +30,7 @@ pub(crate) struct Params {
     form: Form,
     tail: bool,
     gzip: bool,
+    whose: Whose,
     known: Vec<&'static str>,
 }
 
@@ -41,7 +43,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
         let (form, gzip) = (Form::accepted(&parts.headers), compression::is_accepted(&parts.headers));
-        Ok(Self { given, fingerprint, form, tail: false, gzip, known: Vec::new() })
+        let whose = Whose::of(&parts.extensions);
+        Ok(Self { given, fingerprint, form, tail: false, gzip, whose, known: Vec::new() })
     }
 }
 
@@ -169,8 +172,8 @@ impl Params {
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;
         let after = cursor.map(|cursor| cursor::read(self.fingerprint, &cursor)).transpose()?;
-        let Self { fingerprint, form, tail, gzip, .. } = self;
-        Ok(PageOf { limit, after, fingerprint, form, tail, gzip })
+        let Self { fingerprint, form, tail, gzip, whose, .. } = self;
+        Ok(PageOf { limit, after, fingerprint, form, tail, gzip, whose })
     }
 
     /// What was not taken by now is unknown.

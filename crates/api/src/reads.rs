@@ -9,6 +9,8 @@ use base::Problem;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
+use crate::shares::{Shares, Whose};
+
 /// Lookups of one thing that run at the same time: enough to keep a disk busy.
 const LOOKUPS_RUNNING_MAX: usize = 16;
 /// Lookups that wait for their turn.
@@ -17,6 +19,9 @@ const LOOKUPS_WAITING_MAX: usize = 1_024;
 const LISTS_RUNNING_MAX: usize = 4;
 /// Pages of lists that wait for their turn.
 const LISTS_WAITING_MAX: usize = 256;
+
+/// Of those who run or wait, the callers of one token, or of one address where there are none.
+const LISTS_SHARE: usize = 130;
 
 /// Pages that are looked at again at the same time, for callers who wait for their first item.
 const FOLLOWS_RUNNING_MAX: usize = 2;
@@ -36,12 +41,15 @@ pub(crate) struct Reads {
     places: Arc<Semaphore>,
     /// For those who run.
     turns: Arc<Semaphore>,
+    /// Of the places, for each caller.
+    shares: Option<Shares>,
 }
 
 /// The right to read, also several times one after the other, each time in its turn.
 #[derive(Debug)]
 pub(crate) struct Place {
     _place: OwnedSemaphorePermit,
+    _of_share: Option<OwnedSemaphorePermit>,
     turns: Arc<Semaphore>,
 }
 
@@ -53,7 +61,8 @@ impl Reads {
 
     /// Pages of lists.
     pub(crate) fn lists() -> Self {
-        Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX)
+        let shares = Some(Shares::new(LISTS_SHARE));
+        Self { shares, ..Self::new(LISTS_RUNNING_MAX, LISTS_WAITING_MAX) }
     }
 
     /// Pages of feeds that are followed.
@@ -69,7 +78,7 @@ impl Reads {
     fn new(running_max: usize, waiting_max: usize) -> Self {
         let places_max = running_max + waiting_max;
         let turns = Arc::new(Semaphore::new(running_max));
-        Self { places_max, places: Arc::new(Semaphore::new(places_max)), turns }
+        Self { places_max, places: Arc::new(Semaphore::new(places_max)), turns, shares: None }
     }
 
     /// Runs `read` in its turn.
@@ -92,7 +101,17 @@ impl Reads {
     /// `busy`.
     pub(crate) fn enter(&self) -> Result<Place, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
-        Ok(Place { _place: place, turns: Arc::clone(&self.turns) })
+        Ok(Place { _place: place, _of_share: None, turns: Arc::clone(&self.turns) })
+    }
+
+    /// The same, of the caller's share.
+    ///
+    /// # Errors
+    /// `busy`.
+    pub(crate) fn enter_as(&self, whose: &Whose) -> Result<Place, Problem> {
+        let share = self.shares.as_ref().map(|shares| shares.of(whose).try_take(1).ok_or_else(busy));
+        let of_share = share.transpose()?;
+        Ok(Place { _of_share: of_share, ..self.enter()? })
     }
 
     /// How many run or wait.
@@ -161,6 +180,16 @@ mod tests {
         assert_eq!((slow, waited), (Ok("slow"), Ok("waited")));
         assert_eq!(refused.map_err(|problem| (problem.status, problem.code)), Err((503, "busy")));
         assert_eq!(reads.in_flight(), 0);
+    }
+
+    #[test]
+    fn one_caller_leaves_places_for_others() {
+        let (reads, own, other) = (Reads::lists(), Whose::Token("a".into()), Whose::Token("b".into()));
+        let held: Vec<_> = (0..LISTS_SHARE).map(|_| reads.enter_as(&own).expect("of its share")).collect();
+        assert_eq!(reads.enter_as(&own).err().map(|problem| problem.code), Some("busy"));
+        assert!(reads.enter_as(&other).is_ok());
+        drop(held);
+        assert!(reads.enter_as(&own).is_ok());
     }
 
     #[tokio::test]

@@ -7,7 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Copy, Debug)]
 pub struct HandsOver;
 
-/// How many wait for what an answer takes until it is sent.
+/// From what an answer takes memory until it is sent: the share of its caller, and what all have.
+#[derive(Clone, Debug)]
+pub struct TakenFrom(pub [Wanted; 2]);
+
+impl TakenFrom {
+    /// Whether others wait for it.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.0.iter().any(|wanted| wanted.waiting() > 0)
+    }
+}
+
+/// How many wait for something.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted(Arc<AtomicUsize>);
 

@@ -22,6 +22,12 @@ impl Problem {
         Self { status, code, detail: detail.into() }
     }
 
+    /// The problem that an error comes from.
+    #[must_use]
+    pub fn behind<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
+        std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
+    }
+
     /// 400: cannot be read.
     #[must_use]
     pub fn unreadable(detail: impl Into<String>) -> Self {

@@ -443,6 +443,12 @@ impl Engine {
         self.shared.outside.feed_clock().horizon(self.clock().now(), writing)
     }
 
+    /// Where a feed that is read now ends: nothing comes to be shown before that time.
+    #[must_use]
+    pub fn feed_end(&self) -> Timestamp {
+        self.feed_horizon()
+    }
+
     /// Behind everything that is durable.
     pub(crate) fn latest_stamp(&self) -> Timestamp {
         self.shared.outside.feed_clock().latest()

@@ -10,7 +10,7 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterIn, ParameterStyle};
 use utoipa::openapi::request_body::RequestBody;
 use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::openapi::{
-    AllOfBuilder, Content, ObjectBuilder, Ref, RefOr, Required, Response, Responses, Schema, Type,
+    AllOfBuilder, Content, Header, ObjectBuilder, Ref, RefOr, Required, Response, Responses, Schema, Type,
 };
 
 use super::refusals::{self, Coded};
@@ -173,6 +173,17 @@ impl Call {
         only_if.description = Some("the ETag that a GET gave: 412 if it was changed since".to_owned());
         self.parameters.push(only_if);
         self.refuses(&[(412, "precondition_failed")])
+    }
+
+    /// The answer before this has an `ETag`.
+    pub(crate) fn tagged(mut self) -> Self {
+        let tag = ObjectBuilder::new().schema_type(Type::String).pattern(Some("^\"[0-9a-f]{16}\"$"));
+        let mut tag = Header::new(Schema::from(tag));
+        tag.description = Some("the version of what was registered, for If-Match".to_owned());
+        if let Some((_, answer)) = self.answers.last_mut() {
+            answer.headers.insert("ETag".to_owned(), RefOr::T(tag));
+        }
+        self
     }
 
     /// An answer with such an object.

@@ -32,11 +32,13 @@ pub(super) fn routes() -> Routes {
         .refuses(OF_A_CLIENT)
         .refuses(&[(422, "invalid_secret")]);
     let listed = Call::new("Clients in order of id").lists::<ClientShape<'_>>();
-    let shown = Call::new("A client").gives::<ClientShape<'_>>(200, "the client").refuses(&[UNKNOWN_CLIENT]);
+    let shown =
+        Call::new("A client").gives::<ClientShape<'_>>(200, "the client").tagged().refuses(&[UNKNOWN_CLIENT]);
     let changed = Call::new("Changes what the merge patch names")
         .only_if()
         .takes(shape::client_changes_schema())
         .gives::<ClientShape<'_>>(200, "the client as it is now")
+        .tagged()
         .refuses(OF_A_PATCH)
         .refuses(OF_A_CLIENT)
         .refuses(&[UNKNOWN_CLIENT]);

@@ -2,9 +2,9 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use base::Problem;
 use base::id::DELIVERY_ID_PREFIX;
-use engine::followers::{Followed, FollowedFeed, Follower};
+use base::{Problem, Timestamp};
+use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{DeliveryFilter, FeedKey};
 use engine::queues::Once;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
@@ -14,7 +14,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::access::Sees;
 use crate::answer::Answer;
-use crate::feed::{self, Followable};
+use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::List;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
@@ -75,13 +75,17 @@ impl List for Deliveries {
 }
 
 impl Followable for Deliveries {
-    fn follow(&self) -> Result<Follower, Problem> {
-        let device = self.filter.device.as_ref().map(|device| self.engine.queries().place(device));
-        let device = device.transpose()?.flatten();
+    fn follow(&self) -> Result<Option<Follower>, Problem> {
         // One that was made before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();
         let feed = if by_status { FollowedFeed::DeliveriesByStatus } else { FollowedFeed::Deliveries };
-        self.engine.follow(Followed { feed, device })
+        follow(&self.engine, feed, self.filter.device.as_ref())
+    }
+
+    fn looked_until(&mut self, at: Timestamp) {
+        if self.filter.status.is_none() {
+            self.feed.skip_to(at);
+        }
     }
 }
 

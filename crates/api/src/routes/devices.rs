@@ -37,12 +37,14 @@ pub(super) fn routes() -> Routes {
         .lists::<DeviceShape<'_>>();
     let shown = Call::new("A device with its state")
         .gives::<DeviceShape<'_>>(200, "the device")
+        .tagged()
         .refuses(&[UNKNOWN_DEVICE])
         .refuses(OF_A_READ);
     let changed = Call::new("Changes what the merge patch names")
         .only_if()
         .takes(shape::device_changes_schema())
         .gives::<DeviceShape<'_>>(200, "the device as it is now")
+        .tagged()
         .refuses(OF_A_PATCH)
         .refuses(OF_A_DEVICE)
         .refuses(&[UNKNOWN_DEVICE]);

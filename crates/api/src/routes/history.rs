@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use base::{DeviceId, Problem};
-use engine::followers::{Followed, FollowedFeed, Follower};
+use base::{DeviceId, Problem, Timestamp};
+use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{EventFilter, FeedKey};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
@@ -11,7 +11,7 @@ use engine::{Engine, ReadingKey};
 use super::Routes;
 use crate::ApiState;
 use crate::access::Sees;
-use crate::feed::{self, Followable};
+use crate::feed::{self, Followable, follow};
 use crate::list::List;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
@@ -64,9 +64,8 @@ impl List for Readings {
 }
 
 impl Followable for Readings {
-    fn follow(&self) -> Result<Follower, Problem> {
-        let device = self.engine.queries().place(&self.device)?;
-        self.engine.follow(Followed { feed: FollowedFeed::Readings, device })
+    fn follow(&self) -> Result<Option<Follower>, Problem> {
+        follow(&self.engine, FollowedFeed::Readings, Some(&self.device))
     }
 }
 
@@ -106,10 +105,12 @@ impl List for Events {
 }
 
 impl Followable for Events {
-    fn follow(&self) -> Result<Follower, Problem> {
-        let device = self.filter.device.as_ref().map(|device| self.engine.queries().place(device));
-        let device = device.transpose()?.flatten();
-        self.engine.follow(Followed { feed: FollowedFeed::Events, device })
+    fn follow(&self) -> Result<Option<Follower>, Problem> {
+        follow(&self.engine, FollowedFeed::Events, self.filter.device.as_ref())
+    }
+
+    fn looked_until(&mut self, at: Timestamp) {
+        self.feed.skip_to(at);
     }
 }
 

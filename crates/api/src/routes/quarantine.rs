@@ -2,17 +2,17 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use base::Problem;
 use base::id::QUARANTINE_ID_PREFIX;
+use base::{Problem, Timestamp};
 use engine::Engine;
-use engine::followers::{Followed, FollowedFeed, Follower};
+use engine::followers::{FollowedFeed, Follower};
 use engine::queries::FeedKey;
 use engine::records::{QuarantineKey, Quarantined};
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::feed::{self, Followable};
+use crate::feed::{self, Followable, follow};
 use crate::list::List;
 use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
@@ -63,8 +63,12 @@ impl List for Refusals {
 }
 
 impl Followable for Refusals {
-    fn follow(&self) -> Result<Follower, Problem> {
-        self.engine.follow(Followed { feed: FollowedFeed::Quarantine, device: None })
+    fn follow(&self) -> Result<Option<Follower>, Problem> {
+        follow(&self.engine, FollowedFeed::Quarantine, None)
+    }
+
+    fn looked_until(&mut self, at: Timestamp) {
+        self.feed.skip_to(at);
     }
 }
 

@@ -34,6 +34,24 @@ async fn every_path_has_the_methods_that_the_document_says() {
     }
 }
 
+#[tokio::test]
+async fn an_object_with_a_version_has_its_tag_in_the_document() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    for path in ["/v1/devices/{id}", "/v1/clients/{id}"] {
+        for method in ["get", "patch"] {
+            let answer = &document["paths"][path][method]["responses"]["200"];
+            assert_eq!(answer["headers"]["ETag"]["schema"]["type"], "string", "{method} {path}: {answer}");
+        }
+        for method in ["patch", "delete"] {
+            let call = &document["paths"][path][method];
+            let parameters = call["parameters"].as_array().expect("parameters");
+            assert!(parameters.iter().any(|parameter| parameter["name"] == "If-Match"), "{method} {path}");
+            assert!(call["responses"]["412"].is_object(), "{method} {path}");
+        }
+    }
+}
+
 /// The names that a refusal lists behind "known are".
 fn told(answer: &Json) -> BTreeSet<String> {
     let detail = answer["detail"].as_str().unwrap_or_default();

@@ -41,11 +41,10 @@ pub(super) async fn whole(mut body: Body, large: &LargeBodies) -> Result<Vec<u8>
     let mut place = None;
     let mut waited = Duration::ZERO;
     loop {
-        let began = Instant::now();
         let left = wait_max(bytes.len()).saturating_sub(waited);
-        let Some(piece) = next_within(&mut body, left).await? else { return Ok(bytes) };
+        let Some((piece, waited_for)) = next_within(&mut body, left).await? else { return Ok(bytes) };
         // What we wait for a place is not the sender's fault.
-        waited += began.elapsed();
+        waited += waited_for;
         let length = bytes.len() + piece.len();
         if length > JSON_BODY_BYTES_MAX {
             return Err(too_large());
@@ -64,15 +63,18 @@ fn wait_max(bytes: usize) -> Duration {
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses nothing.
 pub(super) async fn next(body: &mut Body) -> Result<Option<Bytes>, Refused> {
-    next_within(body, STREAM_SILENCE_MAX).await
+    Ok(next_within(body, STREAM_SILENCE_MAX).await?.map(|(piece, _)| piece))
 }
 
-async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<Bytes>, Refused> {
+/// The next piece, and how long its sender let us wait for it: a frame without data says that the wait
+/// until then was ours.
+async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<(Bytes, Duration)>, Refused> {
     loop {
+        let began = Instant::now();
         let frame = timeout(wait_max, body.frame()).await.map_err(|_| too_slow())?;
         let Some(frame) = frame.transpose().map_err(|error| broken_off(&error))? else { return Ok(None) };
         if let Ok(piece) = frame.into_data() {
-            return Ok(Some(piece));
+            return Ok(Some((piece, began.elapsed())));
         }
     }
 }
@@ -89,6 +91,9 @@ fn too_slow() -> Refused {
 
 /// The sender is gone, so nobody will read this; it names the request in a log of the layer above.
 fn broken_off(error: &axum::Error) -> Refused {
+    if let Some(problem) = Problem::behind(error) {
+        return Refused::NotTaken("too_slow", problem.clone());
+    }
     Refused::NotTaken("broken_off", Problem::unreadable(format!("the body broke off: {error}")))
 }
 
@@ -96,7 +101,10 @@ fn broken_off(error: &axum::Error) -> Refused {
 mod tests {
     use std::convert::Infallible;
 
-    use futures_util::stream;
+    use axum::http::HeaderMap;
+    use futures_util::stream::{self, StreamExt};
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
     use tokio::time::{pause, sleep};
 
     use super::*;
@@ -107,6 +115,22 @@ mod tests {
             sleep(every).await;
             (left > 0).then(|| (Ok::<_, Infallible>(Bytes::from(vec![b' '; bytes])), left - 1))
         }))
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_ours_is_not_the_senders() {
+        pause();
+        let frames = stream::iter(0..=100).then(|n| async move {
+            sleep(Duration::from_secs(1)).await;
+            let nothing = || Frame::trailers(HeaderMap::new());
+            Ok::<_, Infallible>(if n < 100 { nothing() } else { Frame::data(Bytes::from("{}")) })
+        });
+        let read = whole(Body::new(StreamBody::new(Box::pin(frames))), &LargeBodies::default()).await;
+        assert!(read.is_ok_and(|read| read == b"{}"));
+        let why = Problem::new(408, "body_too_slow", "others wait");
+        let failing = Body::from_stream(stream::iter([Err::<Bytes, _>(why.clone())]));
+        let refused = whole(failing, &LargeBodies::default()).await;
+        assert!(matches!(refused, Err(Refused::NotTaken("too_slow", problem)) if problem == why));
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use base::answers::Wanted;
+use base::answers::TakenFrom;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -48,7 +48,7 @@ pub(super) struct Pace {
 pub(super) struct Going {
     taken: AtomicUsize,
     refused: Refused,
-    wanted: Option<Wanted>,
+    from: Option<TakenFrom>,
 }
 
 impl Going {
@@ -58,14 +58,14 @@ impl Going {
     }
 
     fn others_wait(&self) -> bool {
-        self.refused.is_recent() || self.wanted.as_ref().is_some_and(|wanted| wanted.waiting() > 0)
+        self.refused.is_recent() || self.from.as_ref().is_some_and(TakenFrom::is_wanted)
     }
 }
 
 impl Pace {
     /// An answer is on its way; others wait for what it takes when somebody was refused lately, or wants it.
-    pub(super) fn begins(&self, refused: &Refused, wanted: Option<Wanted>) -> Arc<Going> {
-        let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), wanted });
+    pub(super) fn begins(&self, refused: &Refused, from: Option<TakenFrom>) -> Arc<Going> {
+        let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), from });
         *self.going.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&going);
         self.begun.notify_one();
         going
@@ -95,6 +95,7 @@ impl Pace {
 mod tests {
     use std::pin::pin;
 
+    use base::answers::Wanted;
     use futures_util::FutureExt;
     use tokio::time::{advance, pause};
 
@@ -121,7 +122,7 @@ mod tests {
             [(0, false, false), (TAKEN_MIN - 1, true, true), (TAKEN_MIN, true, false), (0, true, true)]
         {
             let pace = Pace::default();
-            let going = pace.begins(&refused, Some(wanted.clone()));
+            let going = pace.begins(&refused, Some(TakenFrom([Wanted::default(), wanted.clone()])));
             let _waits = waits.then(|| wanted.wait());
             assert_eq!(looks(&pace, &going, taken, 5).await, expect, "{taken} bytes, others wait: {waits}");
         }
@@ -141,7 +142,7 @@ mod tests {
         let next = pace.begins(&refused, None);
         refused.note();
         drop(next);
-        let none = Going { taken: AtomicUsize::new(0), refused, wanted: None };
+        let none = Going { taken: AtomicUsize::new(0), refused, from: None };
         assert!(!looks(&pace, &none, 0, 5).await);
     }
 }

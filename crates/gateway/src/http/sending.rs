@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use base::Problem;
-use base::answers::{HandsOver, Wanted};
+use base::answers::{HandsOver, TakenFrom};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
@@ -89,9 +89,9 @@ impl Answers {
         asked: Asked<'_>,
         until_sent: T,
     ) -> Response {
-        let (size, wanted) = (response.body().size_hint(), response.extensions_mut().remove::<Wanted>());
+        let (size, from) = (response.body().size_hint(), response.extensions_mut().remove::<TakenFrom>());
         let is_small = size.upper().is_some_and(|bytes| bytes <= PIECE_BYTES as u64);
-        if is_small && wanted.is_none() {
+        if is_small && from.is_none() {
             return response;
         }
         let may_refuse = asked.is_safe || response.extensions().get::<HandsOver>().is_some();
@@ -107,7 +107,7 @@ impl Answers {
         };
         let (answers, sender, whole) = (self.clone(), asked.sender, whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
-        let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, wanted));
+        let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
             Body::new(Pieces {
                 body,

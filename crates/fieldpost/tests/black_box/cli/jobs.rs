@@ -6,6 +6,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::cli::rig::{Ended, PATIENCE, Rig, program, run};
+use crate::wire;
 
 const ADD: &str = "job publish shop mail";
 
@@ -197,6 +198,25 @@ async fn a_command_that_cannot_be_started_costs_no_job() {
     assert_eq!(worked.code, Some(1), "{worked:?}");
     assert!(worked.err.contains("once cannot be started"), "{worked:?}");
     assert_eq!(stands(), [19, 0, 0], "the job was given back: {worked:?}");
+}
+
+#[tokio::test]
+async fn an_alias_that_no_environment_can_hold_stops_no_worker() {
+    let rig = Rig::start(&[]).await;
+    publish(&rig, r#"--payload "other" --alias other"#);
+    let jobs = json!({ "jobs": [{ "payload": "odd", "alias": "a\0b" }] }).to_string();
+    let address = rig.url().strip_prefix("http://").and_then(|address| address.parse().ok());
+    let (address, path) = (address.expect("an address"), "/v1/queues/shop/mail/jobs");
+    let published = wire::ask(address, "POST", path, &[], jobs.as_bytes()).await;
+    assert_eq!(published.status, 201, "{published:?}");
+    let script = "echo \"$(cat) ${FIELDPOST_JOB_ALIAS-none}\"";
+    let worked = words(&rig, &["job", "work", "shop", "mail", "--drain", "--", "sh", "-c", script]);
+    assert_eq!(
+        (worked.code, worked.out.as_str()),
+        (Some(0), "\"other\" other\n\"odd\" none\n"),
+        "{worked:?}"
+    );
+    assert_eq!(rig.run("queue ls").err, "no queues\n");
 }
 
 /// `fieldpost job work`, read line by line.

@@ -3,6 +3,9 @@
 use crate::lmstfy::rig::{NAMESPACE, Rig};
 use crate::wire;
 
+/// How the log names a caller of these tests.
+const PEER: &str = "peer=127.0.0.1:";
+
 /// The line of the log with all of these in it.
 fn line(rig: &Rig, parts: &[&str]) -> String {
     let log = rig.site.log();
@@ -26,8 +29,8 @@ async fn whoever_is_not_let_in_leaves_a_line() {
         assert_eq!(wire::send(address, &head, b"").await.status, 401, "{path}{header}");
     }
     for code in ["missing", "unknown", "forbidden"] {
-        line(&rig, &["refused a caller", "way=\"lmstfy\"", &format!("code=\"{code}\""), "shop"]);
-        line(&rig, &["refused a caller", "way=\"lmstfy_admin\"", &format!("code=\"{code}\"")]);
+        line(&rig, &["refused a caller", "way=\"lmstfy\"", &format!("code=\"{code}\""), PEER, "shop"]);
+        line(&rig, &["refused a caller", "way=\"lmstfy_admin\"", &format!("code=\"{code}\""), PEER]);
     }
     line(&rig, &["way=\"lmstfy_admin\"", "code=\"malformed\""]);
     line(&rig, &["way=\"lmstfy_admin\"", "login=\"read-secret\"", "code=\"forbidden\""]);

@@ -12,6 +12,9 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 /// What is read of a command's stderr at once.
 const PIECE_BYTES: usize = 4_096;
 
+/// Where a command finds the alias of its job.
+const ALIAS: &str = "FIELDPOST_JOB_ALIAS";
+
 /// The command for a job.
 pub(super) fn command(words: &[OsString], job: &Job) -> Command {
     let mut command = Command::new(&words[0]);
@@ -21,11 +24,15 @@ pub(super) fn command(words: &[OsString], job: &Job) -> Command {
         .env("FIELDPOST_JOB_QUEUE", &job.queue)
         .env("FIELDPOST_JOB_ATTEMPT", job.attempt.to_string())
         .env("FIELDPOST_JOB_TRIES", job.tries.to_string())
-        .env("FIELDPOST_JOB_ALIAS", job.alias.as_deref().unwrap_or_default())
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
+    match job.alias.as_deref().unwrap_or_default() {
+        // No environment can hold it, and another job's would be wrong.
+        alias if alias.contains('\0') => command.env_remove(ALIAS),
+        alias => command.env(ALIAS, alias),
+    };
     command
 }
 

@@ -1,11 +1,12 @@
 //! The command that works on jobs: looked for before the first job is taken, and noticed when it is there no longer.
 //!
-//! A job whose command cannot be started is not to blame. The worker takes no more then, and the job goes back as if it had
-//! not been tried: its release uses up a try, so one that died of that is respawned at the end.
+//! A job whose command cannot be started is not to blame. The worker takes no more then, and the job goes back at once. Its release
+//! uses up a try, so one that died of that is respawned at the end.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,16 +48,21 @@ impl Program {
     pub(super) async fn run(self, job: Job, lost: CancellationToken) -> Result<(), Failure> {
         let mut child = match child::command(&self.words, &job).spawn() {
             Ok(child) => child,
-            Err(error) => return Err(self.breaks(&job, &error)),
+            Err(error) if is_of_command(&error) => return Err(self.breaks(&job, &error)),
+            Err(error) => return Err(Failure::new(self.not_started(&error))),
         };
         child::see_through(&mut child, &job, &lost).await.map_err(|error| {
             Failure::new(format!("{} cannot be followed: {error}", self.words[0].display()))
         })?
     }
 
+    fn not_started(&self, error: &dyn Display) -> String {
+        format!("{} cannot be started: {error}", self.words[0].display())
+    }
+
     /// The worker has to stop, and somebody else may have the job at once.
     fn breaks(&self, job: &Job, error: &dyn Display) -> Failure {
-        let why = format!("{} cannot be started: {error}", self.words[0].display());
+        let why = self.not_started(error);
         let Broken { is_so, why: told, last_tries } = &*self.broken;
         told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
         if job.is_last_try() {
@@ -87,6 +93,12 @@ impl Program {
         }
         Ok(Some(why))
     }
+}
+
+/// Whether a command cannot be started for any job: for others it may be the job's, or that of the moment.
+fn is_of_command(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+        || error.raw_os_error() == Some(libc::ENOEXEC)
 }
 
 /// Where the program is that a word means; whether it can be run as far as its file says.
@@ -128,6 +140,21 @@ mod tests {
     use std::fs::{self, Permissions};
 
     use super::*;
+
+    #[test]
+    fn only_what_every_job_would_meet_is_of_the_command() {
+        for (error, expect) in [
+            (io::Error::from(io::ErrorKind::NotFound), true),
+            (io::Error::from(io::ErrorKind::PermissionDenied), true),
+            (io::Error::from_raw_os_error(libc::ENOEXEC), true),
+            (io::Error::from(io::ErrorKind::InvalidInput), false),
+            (io::Error::from(io::ErrorKind::ArgumentListTooLong), false),
+            (io::Error::from(io::ErrorKind::WouldBlock), false),
+            (io::Error::from(io::ErrorKind::OutOfMemory), false),
+        ] {
+            assert_eq!(is_of_command(&error), expect, "{error}");
+        }
+    }
 
     #[test]
     fn a_program_is_found_as_a_shell_would_find_it() {
