@@ -3,12 +3,15 @@
 //! The runtime's timers count `CLOCK_MONOTONIC`, which stands still while the machine sleeps; the
 //! engine clock may run up to a tenth faster. So a sleep is shorter than the remaining time, at
 //! most [`LOOK_AGAIN_AFTER`], and ends when [`Alarm::clocks_stepped`] is called.
+//!
+//! Partitions also have work that is due by the wall clock. The engine clock follows a step of it
+//! slowly, so a partition that is told of a step does not go on waiting: it looks for itself.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Timestamp};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// Longest sleep before the clock is looked at again, where nobody tells of steps.
@@ -21,22 +24,23 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 /// Wakes whoever waits for a time of the engine clock.
 pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
-    stepped: Notify,
+    stepped: watch::Sender<()>,
 }
 
 impl Alarm {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, stepped: Notify::new() }
+        Self { clock, stepped: watch::Sender::new(()) }
     }
 
     /// Returns when the engine clock says `at`, a millisecond from now at the earliest.
     pub(crate) async fn until(&self, at: Timestamp) {
+        // Before the clock is looked at: a step behind the look is told.
+        let mut steps = self.steps();
         loop {
-            // Before the clock is looked at: a step behind the look is told.
-            let stepped = self.stepped.notified();
+            let left = at.since(self.clock.now());
             tokio::select! {
-                () = sleep(sleep_for(at.since(self.clock.now()))) => {}
-                () = stepped => {}
+                () = sleep(sleep_for(left)) => {}
+                () = steps.next() => {}
             }
             if self.clock.now() >= at {
                 return;
@@ -44,9 +48,35 @@ impl Alarm {
         }
     }
 
+    /// Steps of the clocks from now on, for [`Alarm::until_or_step`].
+    pub(crate) fn steps(&self) -> Steps {
+        Steps(self.stepped.subscribe())
+    }
+
+    /// Returns when the engine clock says `at`, or at the first of `steps` that was not waited for before.
+    pub(crate) async fn until_or_step(&self, at: Timestamp, steps: &mut Steps) {
+        tokio::select! {
+            biased;
+            () = steps.next() => {}
+            () = self.until(at) => {}
+        }
+    }
+
     /// Has everybody look at the clock: the wall clock was set, or the machine has slept.
     pub(crate) fn clocks_stepped(&self) {
-        self.stepped.notify_waiters();
+        self.stepped.send_replace(());
+    }
+}
+
+/// Steps of the clocks. One that comes while nobody waits is told at the next wait.
+pub(crate) struct Steps(watch::Receiver<()>);
+
+impl Steps {
+    async fn next(&mut self) {
+        if self.0.changed().await.is_err() {
+            // The alarm is gone, and no step comes any more.
+            std::future::pending().await
+        }
     }
 }
 
@@ -116,5 +146,25 @@ mod tests {
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(20), told).await.is_ok(), "it sleeps on");
+    }
+
+    /// The wall clock was put forward, which the engine clock follows slowly.
+    #[tokio::test]
+    async fn whoever_follows_the_wall_clock_looks_at_once_when_it_steps() {
+        let alarm = Alarm::new(Arc::new(SetClock::default()));
+        let (tomorrow, mut steps) = (Timestamp(0).after(DAY), alarm.steps());
+        // told before it waits, and while it waits
+        alarm.clocks_stepped();
+        alarm.until_or_step(tomorrow, &mut steps).await;
+        let waiting = alarm.until_or_step(tomorrow, &mut steps);
+        tokio::pin!(waiting);
+        tokio::select! {
+            biased;
+            () = &mut waiting => panic!("a step is told once"),
+            () = std::future::ready(()) => {}
+        }
+        alarm.clocks_stepped();
+        let told = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert!(told.is_ok(), "it sleeps on");
     }
 }

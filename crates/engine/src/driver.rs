@@ -12,7 +12,7 @@ use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tracing::error;
 
-use crate::alarm::Alarm;
+use crate::alarm::{Alarm, Steps};
 use crate::machine::Machine;
 use crate::runner::{BATCHES_IN_FLIGHT_MAX, Outside, Runner, Told};
 
@@ -55,6 +55,8 @@ impl<M: Machine> Driver<M> {
     async fn serve(&mut self) -> Result<(), Arc<StoreError>> {
         let (done, mut outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (mut more, mut open, mut stopping) = (true, true, false);
+        let outside = Arc::clone(&self.outside);
+        let mut steps = outside.alarm().steps();
         while open || self.runner.has_unfinished() || !self.runner.is_settled() {
             let now = self.outside.clock.now();
             let may_step = self.runner.may_step();
@@ -67,7 +69,7 @@ impl<M: Machine> Driver<M> {
                 Some(told) = outcomes.recv() => Woken::Outcome(told),
                 _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
                 input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
-                () = until(self.outside.alarm(), wakeup, at_once) => Woken::Timer,
+                () = until(outside.alarm(), &mut steps, wakeup, at_once) => Woken::Timer,
             };
             match woken {
                 Woken::Outcome(told) => {
@@ -113,13 +115,13 @@ impl<M: Machine> Driver<M> {
     }
 }
 
-/// Waits for `wakeup`, or not at all if there is more to do at once.
-async fn until(alarm: &Alarm, wakeup: Option<Timestamp>, at_once: bool) {
+/// Waits for `wakeup` or a step of the clocks, or not at all if there is more to do at once.
+async fn until(alarm: &Alarm, steps: &mut Steps, wakeup: Option<Timestamp>, at_once: bool) {
     if at_once {
         return;
     }
     match wakeup {
-        Some(at) => alarm.until(at).await,
+        Some(at) => alarm.until_or_step(at, steps).await,
         None => pending().await,
     }
 }

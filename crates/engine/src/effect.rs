@@ -60,7 +60,7 @@ pub enum Effect {
     Written(Reply<Answered<Arc<[u8]>>>, Answered<Arc<[u8]>>),
     /// Something was done, or refused.
     Done(Reply<Answered<()>>, Answered<()>),
-    /// Refused reports are kept.
+    /// Refused reports, or the ends of attempts, are kept.
     Kept(Reply<()>),
     /// A sweep went this far; whether there is more.
     Swept(Reply<bool>, bool),

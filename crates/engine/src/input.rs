@@ -93,12 +93,12 @@ pub enum Input {
         /// Gets them; fewer than `max` when there are no more.
         reply: Reply<Vec<AttemptDue>>,
     },
-    /// An attempt ended.
-    AttemptEnded {
-        /// What was shown for it.
-        reservation: Reservation,
-        /// How.
-        end: AttemptEnd,
+    /// Attempts ended.
+    AttemptsEnded {
+        /// What was shown for each, and how it ended. All are recorded in one batch.
+        ended: Arc<[(Reservation, AttemptEnd)]>,
+        /// Told when they are durable.
+        reply: Reply<()>,
     },
     /// Tell a client again of devices whose newest notification to it has failed for good.
     TellStale {

@@ -145,6 +145,7 @@ impl Machine for Partition {
             Input::Lease { max, .. } => *max,
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
+            Input::AttemptsEnded { ended, .. } => ended.len(),
             _ => 1,
         }
     }
@@ -277,8 +278,11 @@ impl Partition {
             }
             Input::SweepClient { client, reply } => Effect::Swept(reply, self.sweep_client(client, turn)?),
             Input::Lease { client, max, reply } => Effect::Leased(reply, self.lease(client, max, turn)?),
-            Input::AttemptEnded { reservation, end } => {
-                return self.attempt_ended(reservation, &end, turn);
+            Input::AttemptsEnded { ended, reply } => {
+                for (reservation, end) in &*ended {
+                    self.attempt_ended(*reservation, end, turn)?;
+                }
+                Effect::Kept(reply)
             }
             Input::TellStale { client, probe } => {
                 self.tell_stale(client, probe, turn);

@@ -27,6 +27,8 @@ const ANSWER_HEAD_BYTES_MAX: usize = 32 * 1_024;
 const ANSWER_BODY_BYTES_MAX: u64 = 64 * 1_024;
 /// Longest line that begins a chunk, with its extensions, or that is part of a trailer.
 const CHUNK_LINE_BYTES_MAX: usize = 4 * 1_024;
+/// What ends a chunk's data: `\r\n`.
+const LINE_END_BYTES: usize = 2;
 /// Room for a read.
 const READ_BYTES: usize = 1_024;
 /// Room that an idle connection keeps.
@@ -120,15 +122,19 @@ impl Connection {
         }
     }
 
-    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the connection is not usable any more.
+    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the connection is not usable any more;
+    /// nothing is read where the head says so already.
     pub(crate) async fn finish(&mut self, response: &Response) -> Result<(), Broken> {
+        if !response.may_be_followed(ANSWER_BODY_BYTES_MAX) {
+            return Ok(());
+        }
         let mut left = ANSWER_BODY_BYTES_MAX;
         let finished = match response.rest {
             Rest::Bytes(bytes) => self.skip(bytes, &mut left).await?,
             Rest::Chunks => self.skip_chunks(&mut left).await?,
             Rest::UntilClosed => self.skip(u64::MAX, &mut left).await?,
         };
-        self.is_between_posts = finished.is_ok() && response.persists;
+        self.is_between_posts = finished.is_ok();
         self.input.shrink_to(IDLE_BYTES_MAX);
         Ok(())
     }
@@ -156,13 +162,18 @@ impl Connection {
                     if size == 0 {
                         return self.skip_trailer().await;
                     }
+                    // Lines count like what they frame: their extensions may be as long as the rest.
+                    let Some(rest) = left.checked_sub((line + LINE_END_BYTES) as u64) else {
+                        return Ok(Err(TooLong));
+                    };
+                    *left = rest;
                     if self.skip(size, left).await?.is_err() {
                         return Ok(Err(TooLong));
                     }
-                    if !matches!(self.line().await?, Ok(line) if line == 2) {
+                    if !matches!(self.line().await?, Ok(line) if line == LINE_END_BYTES) {
                         return Err(Malformed::Chunk.into());
                     }
-                    self.input.drain(..2);
+                    self.input.drain(..LINE_END_BYTES);
                 }
                 Partial if self.input.len() > CHUNK_LINE_BYTES_MAX => return Ok(Err(TooLong)),
                 Partial => self.read().await?,

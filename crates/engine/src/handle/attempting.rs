@@ -3,11 +3,13 @@
 //! Each call costs a commit, which the partition shares among all inputs of its inbox. So the
 //! sender gathers its inputs for a partition and sends them together.
 
+use std::sync::Arc;
+
 use base::{Incarnation, PartitionId};
 use records::{Client, Reservation};
 use tokio::sync::oneshot;
 
-use super::{Engine, ask, send};
+use super::{Door, Engine, ask, send};
 use crate::effect::Reply;
 use crate::input::Input;
 use crate::intake::NotAccepting;
@@ -15,11 +17,23 @@ use crate::lanes::Answer;
 use crate::registry::RegistryInput;
 use crate::{AttemptDue, AttemptEnd};
 
+/// Ends of attempts that one input carries at most. They share a batch, and are lost or kept together.
+const ENDS_PER_INPUT_MAX: usize = 64;
+/// How often the same ends are handed in at most. Each time a batch was lost, and the partition was loaded again.
+const HAND_INS_MAX: u32 = 8;
+
+/// Ends of attempts that were handed in together, and where it is told that they are durable.
+struct HandedIn {
+    ended: Arc<[(Reservation, AttemptEnd)]>,
+    durable: oneshot::Receiver<()>,
+}
+
 impl Engine {
     /// Records how attempts ended, each under its reservation; a stale reservation changes nothing.
-    /// Then leases, for each client, up to the wanted number of due notifications. Returns the
-    /// leases in the order of `wanted`, once they are durable. A short lease has emptied its lane,
-    /// until [`DueLanes`](crate::DueLanes) names that again. A server that no longer accepts inputs
+    /// So ends whose batch was lost, or may be, are handed in again. Then leases, for each client,
+    /// up to the wanted number of due notifications. Returns the leases in the order of `wanted`,
+    /// once they and the ends are durable. A short lease has emptied its lane, until
+    /// [`DueLanes`](crate::DueLanes) names that again. A server that no longer accepts inputs
     /// leases nothing, and its unrecorded attempts count as interrupted.
     pub async fn exchange(
         &self,
@@ -28,10 +42,13 @@ impl Engine {
         wanted: Vec<(Incarnation, usize)>,
     ) -> Vec<Vec<AttemptDue>> {
         let mut leased = vec![Vec::new(); wanted.len()];
-        let Ok(answers) = self.hand_in(partition, ended, wanted).await else {
+        let Ok((ends, answers)) = self.hand_in(partition, &ended, wanted).await else {
             tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
             return leased;
         };
+        for ends in ends {
+            self.see_recorded(partition, ends).await;
+        }
         for (leased, answer) in leased.iter_mut().zip(answers) {
             // Without an answer the partition is being loaded again, and will name the lane.
             *leased = answer.await.unwrap_or_default();
@@ -42,12 +59,15 @@ impl Engine {
     async fn hand_in(
         &self,
         partition: PartitionId,
-        ended: Vec<(Reservation, AttemptEnd)>,
+        ended: &[(Reservation, AttemptEnd)],
         wanted: Vec<(Incarnation, usize)>,
-    ) -> Result<Vec<oneshot::Receiver<Vec<AttemptDue>>>, NotAccepting> {
-        let door = self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)?;
-        for (reservation, end) in ended {
-            send(door, Input::AttemptEnded { reservation, end }).await?;
+    ) -> Result<(Vec<HandedIn>, Vec<oneshot::Receiver<Vec<AttemptDue>>>), NotAccepting> {
+        let door = self.device_door(partition)?;
+        let mut ends = Vec::with_capacity(ended.len().div_ceil(ENDS_PER_INPUT_MAX));
+        for together in ended.chunks(ENDS_PER_INPUT_MAX) {
+            let ended = Arc::from(together);
+            let durable = hand_in_ends(door, &ended).await?;
+            ends.push(HandedIn { ended, durable });
         }
         let mut answers = Vec::with_capacity(wanted.len());
         for (client, max) in wanted {
@@ -55,7 +75,30 @@ impl Engine {
             send(door, Input::Lease { client, max, reply }).await?;
             answers.push(answer);
         }
-        Ok(answers)
+        Ok((ends, answers))
+    }
+
+    /// Waits until the ends are durable, and hands them in again while their batch is lost.
+    async fn see_recorded(&self, partition: PartitionId, HandedIn { ended, mut durable }: HandedIn) {
+        for _ in 1..HAND_INS_MAX {
+            if durable.await.is_ok() {
+                return;
+            }
+            let again = async { hand_in_ends(self.device_door(partition)?, &ended).await };
+            let Ok(handed_in) = again.await else {
+                tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
+                return;
+            };
+            durable = handed_in;
+        }
+        if durable.await.is_err() {
+            let (attempts, times) = (ended.len(), HAND_INS_MAX);
+            tracing::warn!(%partition, attempts, times, "attempts could not be recorded; they will count as timed out");
+        }
+    }
+
+    fn device_door(&self, partition: PartitionId) -> Result<&Door<Input>, NotAccepting> {
+        self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 
     /// Takes note of an answer before its attempt is recorded: a client whose receiver says that it is gone for good (410) is
@@ -75,4 +118,13 @@ impl Engine {
         let _gone = disabled.await?;
         Ok(())
     }
+}
+
+async fn hand_in_ends(
+    door: &Door<Input>,
+    ended: &Arc<[(Reservation, AttemptEnd)]>,
+) -> Result<oneshot::Receiver<()>, NotAccepting> {
+    let (reply, durable) = Reply::new();
+    send(door, Input::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
+    Ok(durable)
 }

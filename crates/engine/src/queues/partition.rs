@@ -65,7 +65,7 @@ const KEYS_AT_A_TIME: usize = 2_000;
 /// What the answers of one step may carry together, in bytes, before no more is given: a job may carry a megabyte.
 const CARRIED_BYTES_MAX: usize = 8 << 20;
 
-/// The wall clock may be put forward, of which nobody is told: while jobs wait for a time of it, it is looked at so often.
+/// The wall clock may be put forward, and not every machine tells when: while jobs wait for a time of it, it is looked at so often.
 const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 
 /// A partition of queues.

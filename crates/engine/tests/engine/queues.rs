@@ -267,6 +267,21 @@ async fn a_calendar_follows_the_wall_clock() {
 }
 
 #[tokio::test]
+async fn a_job_of_the_wall_clock_is_due_at_once_when_that_is_put_forward() {
+    let rig = Rig::start().await;
+    let hour = 3_600 * SECOND;
+    rig.publish(NewJob { due: Some(Due::At(Timestamp(NOON).after(hour))), ..job("1") }).await;
+    let (queues, patient) = (rig.queues(), Want { wait: 60 * SECOND, ..want(1) });
+    let waiting = tokio::spawn(async move { queues.consume(&[orders()], patient).await });
+    rig.until_waiting(1).await;
+    rig.step_wall(hour);
+    let told = tokio::time::timeout(5 * SECOND, waiting).await.expect("at once").expect("ends");
+    let (jobs, hand_over) = told.expect("asked");
+    hand_over.done();
+    assert_eq!(jobs.len(), 1);
+}
+
+#[tokio::test]
 async fn settings_hold_and_survive() {
     let rig = Rig::start().await;
     let settings = QueueSettings {

@@ -193,6 +193,50 @@ async fn end(engine: &Engine, due: &AttemptDue, to: &records::Client, code: u16)
 }
 
 #[tokio::test]
+async fn the_end_of_an_attempt_is_recorded_once_though_its_batch_was_lost() {
+    for (planned, times) in
+        [(Planned::UnknownLost, 1), (Planned::Fenced, 1), (Planned::UnknownWritten, 1), (Planned::Fenced, 3)]
+    {
+        let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
+        let engine = start(&store).await;
+        let acme = acme(&engine).await;
+        create(&engine, "0xA").await;
+        engine.link(id("0xA"), acme.clone()).await.expect("linked");
+        submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
+        let (partition, client) = engine.due_lanes().take().await[0];
+        let due = lease(&engine, partition, client).await.remove(0);
+        (0..times).for_each(|_| store.plan(partition, planned));
+        let to = engine.directory().by_id(&acme).expect("there");
+        end(&engine, &due, &to, 200).await;
+        let (delivery, attempts) =
+            engine.queries().delivery(due.delivery).expect("readable").expect("it is there");
+        assert_eq!(delivery.progress.status, DeliveryStatus::Delivered, "{planned:?} {times} times");
+        assert_eq!(attempts.len(), 1, "{planned:?} {times} times");
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn ends_that_are_lost_again_and_again_are_given_up() {
+    let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
+    let engine = start(&store).await;
+    let acme = acme(&engine).await;
+    create(&engine, "0xA").await;
+    engine.link(id("0xA"), acme.clone()).await.expect("linked");
+    submit(&engine, vec![report("0xA", 1.0)]).await.durable().await.expect("durable");
+    let (partition, client) = engine.due_lanes().take().await[0];
+    let due = lease(&engine, partition, client).await.remove(0);
+    (0..8).for_each(|_| store.plan(partition, Planned::Fenced));
+    let to = engine.directory().by_id(&acme).expect("there");
+    end(&engine, &due, &to, 200).await;
+    let (delivery, attempts) = engine.queries().delivery(due.delivery).expect("readable").expect("there");
+    assert_eq!((delivery.progress.status, attempts.len()), (DeliveryStatus::Pending, 0));
+    end(&engine, &due, &to, 200).await;
+    let (delivery, _) = engine.queries().delivery(due.delivery).expect("readable").expect("there");
+    assert_eq!(delivery.progress.status, DeliveryStatus::Delivered, "the partition goes on");
+}
+
+#[tokio::test]
 async fn a_change_is_leased_sent_and_remembered() {
     let store = Arc::new(MemoryStore::new(Lineage(1), PARTITIONS));
     let engine = start(&store).await;

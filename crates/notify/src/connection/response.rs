@@ -64,6 +64,16 @@ impl Response {
         Ok(Some((parsed, bytes)))
     }
 
+    /// Whether its connection may carry another post, if no more than so many bytes of a body are read.
+    pub(super) fn may_be_followed(&self, body_bytes_max: u64) -> bool {
+        let is_read = match self.rest {
+            Rest::Bytes(bytes) => bytes <= body_bytes_max,
+            Rest::Chunks => true,
+            Rest::UntilClosed => false,
+        };
+        self.persists && is_read
+    }
+
     /// Whether another answer follows, which is the one that counts.
     pub(super) fn is_interim(&self) -> bool {
         matches!(self.status, 100 | 102..=199)

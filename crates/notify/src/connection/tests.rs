@@ -86,6 +86,48 @@ async fn an_answer_that_ends_with_its_connection_is_an_answer() {
     check("HTTP/1.1 101 Switching Protocols\r\n\r\n", false, Some((101, false))).await;
 }
 
+/// The receiver neither sends the rest nor closes: whoever waited for it would wait for good.
+#[tokio::test]
+async fn the_rest_of_an_answer_is_not_waited_for_where_its_connection_cannot_be_kept() {
+    for head in [
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 65537\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    ] {
+        let (near, mut far) = tokio::io::duplex(1_024);
+        far.write_all(head.as_bytes()).await.expect("there is room");
+        let mut connection = Connection::new(Box::new(near));
+        let response = connection.post(b"HEAD", b"BODY").await.expect("an answer");
+        tokio::select! {
+            biased;
+            finished = connection.finish(&response) => assert!(finished.is_ok(), "{head}"),
+            () = std::future::ready(()) => panic!("waits for the rest of {head}"),
+        }
+        assert!(!connection.is_usable().await, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn lines_between_chunks_count_as_part_of_an_answer() {
+    let chunked = |chunk: &str, times: usize| {
+        let chunks = chunk.repeat(times);
+        format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    };
+    let extended = format!("1;x={}\r\ny\r\n", "x".repeat(4_000));
+    for (chunk, times, is_usable) in [
+        (&*extended, 16, true),
+        (&*extended, 17, false),
+        ("1\r\ny\r\n", 10_922, true),
+        ("1\r\ny\r\n", 10_923, false),
+    ] {
+        let answer = chunked(chunk, times).into_bytes();
+        assert_eq!(post(vec![answer], false).await, Some((200, is_usable)), "{times} chunks");
+    }
+}
+
 #[tokio::test]
 async fn a_connection_with_more_on_it_than_an_answer_is_not_used_again() {
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n".to_vec();

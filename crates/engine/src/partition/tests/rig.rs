@@ -291,7 +291,8 @@ impl Rig {
 
     pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
         let end = AttemptEnd { at: self.now, took: Duration::from_millis(5), answer };
-        self.step(vec![Input::AttemptEnded { reservation: due.reservation, end }]);
+        let ended = Arc::from([(due.reservation, end)]);
+        self.ask(|reply| Input::AttemptsEnded { ended, reply });
     }
 
     pub(super) fn told(&self, due: &AttemptDue) -> String {

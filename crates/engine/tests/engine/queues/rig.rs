@@ -74,6 +74,12 @@ impl Rig {
         self.clock.wall.fetch_add(ms, Ordering::SeqCst);
     }
 
+    /// Puts the wall clock forward; the engine clock stands.
+    pub(crate) fn step_wall(&self, by: Duration) {
+        self.clock.wall.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner).clocks_stepped();
+    }
+
     pub(crate) async fn restart(&self) {
         let old = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         old.stop().await;

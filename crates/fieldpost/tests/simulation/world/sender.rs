@@ -394,7 +394,10 @@ impl World {
         let took_ms = end.took.as_millis() as u32;
         let meant = Meant::Ended { attempt: what, at: end.at, took_ms, answer: end.answer };
         let reservation = self.reservation_shown(&meant).unwrap_or(reservation);
-        let _not_accepting = self.hand_in(partition, Input::AttemptEnded { reservation, end }, meant);
+        // The simulated sender does not hand in again what was lost: its lease runs out.
+        let (reply, _not_waited_for) = Reply::new();
+        let input = Input::AttemptsEnded { ended: Arc::from([(reservation, end)]), reply };
+        let _not_accepting = self.hand_in(partition, input, meant);
         self.finished(client, tried);
     }
 
