@@ -75,7 +75,7 @@ impl Steps {
     async fn next(&mut self) {
         if self.0.changed().await.is_err() {
             // The alarm is gone, and no step comes any more.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -34,4 +34,4 @@ pub use jobs::OnConflict;
 pub use name::QueueName;
 pub use named::{JobsByState, NamedChange};
 pub(crate) use named::{NamedQueues, QueueJobs};
-pub use partition::{DeadView, Figures, QueueMark};
+pub use partition::{DeadView, Figures, Listed, QueueMark};

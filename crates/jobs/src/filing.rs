@@ -82,6 +82,10 @@ impl Jobs {
         if is_due {
             self.make_ready(job, turn);
         } else {
+            let Entry { queue, visible_at, lease, .. } = self.table.entries[job];
+            if lease.is_none() {
+                self.queues[queue].note_timed(visible_at);
+            }
             self.timers.time(&mut self.table.entries, job);
         }
     }

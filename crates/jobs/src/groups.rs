@@ -175,6 +175,13 @@ impl Jobs {
 
     /// Makes the first of a group active if none is, or if one was due before the active one, which never started.
     pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
+        self.choose_active(queue, key, turn);
+        self.watch_line(queue, Some(key));
+        // Leases of the queue may have waited for this group to be read, and do so no more.
+        self.review(queue, turn.now, turn.wakes.as_deref_mut());
+    }
+
+    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
         let line = self.line(queue, Some(key));
         if line.is_some() {
             // Others of it may be parked of which nothing is known since a restart.
@@ -190,12 +197,10 @@ impl Jobs {
             if active.is_none() && is_alone && line.is_none() {
                 self.groups.forget(queue, key);
             }
-            self.watch_line(queue, Some(key));
             return;
         };
         if self.misses_before(queue, order) {
             self.hold_up(queue, Some(key), order);
-            self.watch_line(queue, Some(key));
             return;
         }
         let gives_way = |active: Handle<Entry>| {
@@ -213,7 +218,6 @@ impl Jobs {
                 self.put_behind(before, key);
             }
         }
-        self.watch_line(queue, Some(key));
     }
 
     /// A job was loaded by which its group is known, if others of that are parked. Where it waits for the wall clock, its time had

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
-use records::{GroupKey, QueueKey};
+use records::{GroupKey, JobClock, QueueKey, QueueOrder};
 
+use crate::entry::Entry;
 use crate::jobs::{Jobs, Turn};
 use crate::needs::Line;
 use crate::queues::Queue;
@@ -12,6 +13,27 @@ use crate::slab::Handle;
 
 /// A place in the order of time: `visible_at` and publish number.
 type Place = (Timestamp, u64);
+
+/// When the first of some jobs may be due at the earliest, on each clock; `None` if there are none on it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DueFrom {
+    pub(crate) engine: Option<Timestamp>,
+    pub(crate) wall: Option<Timestamp>,
+}
+
+impl DueFrom {
+    /// Nothing is known.
+    pub(crate) const UNKNOWN: Self =
+        Self { engine: Some(Timestamp(i64::MIN)), wall: Some(Timestamp(i64::MIN)) };
+
+    pub(crate) fn note(&mut self, clock: JobClock, at: Timestamp) {
+        let from = match clock {
+            JobClock::Engine => &mut self.engine,
+            JobClock::Wall => &mut self.wall,
+        };
+        *from = Some(from.map_or(at, |from| from.min(at)));
+    }
+}
 
 /// The lines.
 #[derive(Default)]
@@ -53,6 +75,25 @@ impl Jobs {
     /// Notes that a line has a job at this place which waits until others are read.
     pub(crate) fn hold_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, place: Place) {
         self.lot.held_up.hold((self.queues[queue].key, group), place);
+    }
+
+    /// The place of a ready job that must wait until jobs are read whose time came before its own.
+    pub(crate) fn held_up_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
+        let entry = &self.table.entries[ready];
+        let place = match self.queues[entry.queue].order {
+            QueueOrder::Fifo => entry.order(),
+            QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
+                entry.order_in_group()
+            }
+            QueueOrder::Lifo => return None,
+        };
+        self.misses_before(entry.queue, place).then_some(place)
+    }
+
+    /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
+    pub(crate) fn misses_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
+        let parked = self.queues[queue].parked.as_ref();
+        parked.is_some_and(|parked| parked.scheduled > 0 && self.lot.misses_between(parked.from, place))
     }
 
     /// Looks again at the lines with a job that waited until others are read, and does so no more.

@@ -224,6 +224,25 @@ impl Jobs {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
     }
 
+    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to, may go before the first that is
+    /// ready.
+    #[must_use]
+    pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
+        let Some(queue) = self.queues.get(queue) else { return false };
+        let wall = self.wall.unwrap_or(now);
+        if queue.scheduled() == 0 || queue.timed_from > now.max(wall) {
+            return false;
+        }
+        match queue.ready.first() {
+            Some(first) if queue.order == QueueOrder::Fifo => {
+                let place = self.table.entries[first].order();
+                queue.timed_from <= place.0
+                    && self.timers.are_due_before(&self.table.entries, place, now, wall)
+            }
+            _ => true,
+        }
+    }
+
     fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
         queue.ready.first().filter(|first| !self.is_blocked(*first))
     }

@@ -98,7 +98,7 @@
 //! entries: a timer for each clock, and each queue's ready jobs. A job that is due at once does not pass a timer. The heaps
 //! are leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
 //! jobs when a coarse bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a lease
-//! 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 48 and its index while it has jobs, and nothing
+//! 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 56 and its index while it has jobs, and nothing
 //! without. Shrinking looks at every resident job once for each three quarters of them that it parks.
 //!
 //! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every fourth waiting job with

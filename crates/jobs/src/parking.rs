@@ -15,7 +15,7 @@ use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey
 
 use crate::entry::{Entry, Next};
 use crate::groups::GroupLine;
-use crate::held_up::HeldUp;
+use crate::held_up::{DueFrom, HeldUp};
 use crate::jobs::{Jobs, Turn};
 use crate::needs::{Need, Needs};
 use crate::queues::Queue;
@@ -84,6 +84,8 @@ impl Horizon {
 pub(crate) struct Parked {
     pub(crate) scheduled: u64,
     pub(crate) ready: u64,
+    /// None of those that wait for their time is due before this.
+    pub(crate) from: DueFrom,
     /// How far the jobs without a group are resident; `None` if all of them are.
     pub(crate) line: Option<Horizon>,
     /// Whether groups that nothing is known of may have parked jobs.
@@ -174,14 +176,21 @@ impl Lot {
         self.moved_on = (now, wall);
     }
 
-    /// Whether jobs whose time has come, and that go before this place, may not have been read.
+    /// Whether jobs of any queue whose time has come, and that go before this place, may not have been read.
     pub(crate) fn misses_before(&self, place: (Timestamp, u64)) -> bool {
-        let misses = |horizon: Option<Horizon>, time| {
-            horizon.is_some_and(|horizon| {
-                horizon < Horizon { at: time, number: u64::MAX } && horizon.is_before(place, QueueOrder::Fifo)
-            })
+        self.misses_between(DueFrom::UNKNOWN, place)
+    }
+
+    /// Whether jobs that are due from then on, whose time has come, and that go before this place, may not have been read.
+    pub(crate) fn misses_between(&self, from: DueFrom, place: (Timestamp, u64)) -> bool {
+        let misses = |horizon: Option<Horizon>, time, from: Option<Timestamp>| {
+            from.is_some_and(|from| from <= time && from <= place.0)
+                && horizon.is_some_and(|horizon| {
+                    horizon < Horizon { at: time, number: u64::MAX }
+                        && horizon.is_before(place, QueueOrder::Fifo)
+                })
         };
-        misses(self.engine, self.moved_on.0) || misses(self.wall, self.moved_on.1)
+        misses(self.engine, self.moved_on.0, from.engine) || misses(self.wall, self.moved_on.1, from.wall)
     }
 
     /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
@@ -252,6 +261,7 @@ impl Jobs {
         self.queues[record].parked = Some(Box::new(Parked {
             scheduled,
             ready,
+            from: if scheduled > 0 { DueFrom::UNKNOWN } else { DueFrom::default() },
             line,
             groups_unknown: true,
             epoch: 0,
@@ -381,7 +391,10 @@ impl Jobs {
         self.table.remove(job);
         let parked = self.parked_mut(queue);
         match parking {
-            Parking::Time => parked.scheduled += 1,
+            Parking::Time => {
+                parked.scheduled += 1;
+                parked.from.note(head.terms.clock, head.visible_at);
+            }
             Parking::Worker | Parking::Head => parked.ready += 1,
         }
         parked.groups_unknown |= parking == Parking::Head;
@@ -416,6 +429,9 @@ impl Jobs {
         };
         debug_assert!(*of_queue > 0, "what is parked is counted");
         *of_queue = of_queue.saturating_sub(1);
+        if parked.scheduled == 0 {
+            parked.from = DueFrom::default();
+        }
         if parked.ready == 0 {
             (parked.line, parked.groups_unknown) = (None, false);
             parked.epoch = epoch;
@@ -452,25 +468,6 @@ impl Jobs {
         let entry = &self.table.entries[ready];
         let line = self.line(entry.queue, None);
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
-    }
-
-    /// The place of a ready job that must wait until jobs are read whose time came before its own.
-    pub(crate) fn held_up_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
-        let entry = &self.table.entries[ready];
-        let place = match self.queues[entry.queue].order {
-            QueueOrder::Fifo => entry.order(),
-            QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
-                entry.order_in_group()
-            }
-            QueueOrder::Lifo => return None,
-        };
-        self.misses_before(entry.queue, place).then_some(place)
-    }
-
-    /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn misses_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
-        let parked = self.queues[queue].parked.as_ref();
-        parked.is_some_and(|parked| parked.scheduled > 0) && self.lot.misses_before(place)
     }
 
     /// The line of a queue goes by another order from now on: what was known of it says nothing any more.

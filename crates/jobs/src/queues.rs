@@ -2,7 +2,7 @@
 //!
 //! A queue's record is there while it has jobs, rules or parked jobs, and gone with the last of them.
 
-use base::hash;
+use base::{Timestamp, hash};
 use hashbrown::HashTable;
 use records::{QueueKey, QueueOrder};
 
@@ -26,11 +26,13 @@ pub(crate) struct Queue {
     pub(crate) behind: u32,
     /// And those with a worker.
     pub(crate) reserved: u32,
+    /// None of those that wait for their time has a `visible_at` before this, by whichever clock.
+    pub(crate) timed_from: Timestamp,
     pub(crate) rules: Option<Box<Rules>>,
     pub(crate) parked: Option<Box<Parked>>,
 }
 
-const _: () = assert!(size_of::<Option<Queue>>() == 48, "there may be as many of these as of jobs");
+const _: () = assert!(size_of::<Option<Queue>>() == 56, "there may be as many of these as of jobs");
 
 impl Queue {
     fn new(key: QueueKey) -> Self {
@@ -42,6 +44,7 @@ impl Queue {
             jobs: 0,
             behind: 0,
             reserved: 0,
+            timed_from: Timestamp::MAX,
             rules: None,
             parked: None,
         }
@@ -50,6 +53,11 @@ impl Queue {
     /// Jobs whose time has come and which nobody works at.
     pub(crate) fn due(&self) -> usize {
         self.ready.len() + self.behind as usize
+    }
+
+    /// One more waits for its time, which is counted already.
+    pub(crate) fn note_timed(&mut self, at: Timestamp) {
+        self.timed_from = if self.scheduled() <= 1 { at } else { self.timed_from.min(at) };
     }
 
     /// Jobs that wait for their time.

@@ -50,6 +50,21 @@ impl Timers {
         self.refills.first().filter(|(at, _)| *at <= now).map(|(at, queue)| Due::Refill(*at, *queue))
     }
 
+    /// Whether a job is due that goes before this place.
+    pub(crate) fn are_due_before(
+        &self,
+        entries: &Slab<Entry>,
+        place: (Timestamp, u64),
+        now: Timestamp,
+        wall: Timestamp,
+    ) -> bool {
+        let is_before = |timer: &Heap, by| {
+            let first = timer.first().map(|job| &entries[job]);
+            first.is_some_and(|first| first.visible_at <= by && first.order() < place)
+        };
+        is_before(&self.engine, now) || is_before(&self.wall, wall)
+    }
+
     /// When something is due next, on the engine clock; the wall clock is ahead of it by `ahead_ms`.
     pub(crate) fn next(&self, entries: &Slab<Entry>, ahead_ms: i64) -> Option<Timestamp> {
         let first = |timer: &Heap| timer.first().map(|job| entries[job].visible_at);

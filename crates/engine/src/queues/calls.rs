@@ -209,11 +209,18 @@ impl Queues {
     ) -> Result<Vec<Figures>, Problem> {
         let mut all = Vec::new();
         for door in self.engine.queue_doors() {
-            let (namespace, after) = (namespace.map(CompactString::new), after.cloned());
-            all.extend(
-                ask(door, |reply| QueueInput::Queue(QueueCall::List { namespace, after, limit, reply }))
-                    .await?,
-            );
+            let (mut after, mut left) = (after.cloned(), limit);
+            loop {
+                let namespace = namespace.map(CompactString::new);
+                let list = |reply| QueueCall::List { namespace, after, limit: left, reply };
+                let listed = ask(door, |reply| QueueInput::Queue(list(reply))).await?;
+                left -= listed.queues.len().min(left);
+                all.extend(listed.queues);
+                after = listed.next;
+                if left == 0 || after.is_none() {
+                    break;
+                }
+            }
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all.truncate(limit);

@@ -6,7 +6,7 @@ use base::{PartitionId, Timestamp};
 
 use super::consuming::Leases;
 use super::input::{Respawned, Seen};
-use super::partition::{DeadView, Figures};
+use super::partition::{DeadView, Figures, Listed};
 use super::{NamedChange, PublishedJob};
 use crate::effect::{Answered, Reply};
 use crate::runner::Outside;
@@ -33,7 +33,7 @@ pub enum QueueEffect {
     /// A queue's figures.
     Figures(Reply<Figures>, Box<Figures>),
     /// Queues.
-    Listed(Reply<Vec<Figures>>, Vec<Figures>),
+    Listed(Reply<Listed>, Listed),
     /// Dead letters.
     DeadListed(Reply<Vec<DeadView>>, Vec<DeadView>),
     /// Dead jobs are tried again.

@@ -10,7 +10,7 @@ use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
-use super::partition::{DeadView, Figures};
+use super::partition::{DeadView, Figures, Listed};
 use super::{Due, Held, JobRef, PublishedJob, QueueName};
 use crate::effect::{Answered, Reply};
 
@@ -171,7 +171,7 @@ pub enum QueueCall {
         /// At most so many.
         limit: usize,
         /// Gets them.
-        reply: Reply<Vec<Figures>>,
+        reply: Reply<Listed>,
     },
     /// Set what a queue does.
     Set(QueueName, QueueSettings, Reply<Answered<()>>),

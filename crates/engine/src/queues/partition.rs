@@ -52,7 +52,7 @@ use waiting::Waiting;
 
 pub use budget::Spent;
 pub use dead::DeadView;
-pub use looking::{Figures, QueueMark, listed};
+pub use looking::{Figures, Listed, QueueMark, listed};
 
 /// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
 /// it carried.
@@ -118,6 +118,8 @@ struct Queue {
     settings: QueueSettings,
     /// Dead letters.
     dead: u64,
+    /// Dead letters up to this one are gone: reading begins behind it, not at what is left of them in the store.
+    dead_gone: Option<u64>,
     /// It is among the lingering ones.
     lingers: bool,
     /// When it is among those whose dead letters may be too old.
@@ -222,14 +224,15 @@ impl Machine for QueuePartition {
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
         self.read_in(|turn| turn.budget.left_to_read_ahead(), &mut turn)?;
         self.advance_jobs_with_room(&mut turn)?;
-        while self.age_dead(&mut turn)? && turn.has_room() {}
+        self.age_dead(&mut turn)?;
         if self.waiting.are_due() {
             self.serve(&mut turn)?;
         }
         // One at least, also where the batch is full already: the driver has taken it out of the inbox.
         for input in inputs {
             self.apply(input, &mut turn)?;
-            if !turn.has_room() {
+            self.read_at_once(&mut turn)?;
+            if !turn.has_room() || !turn.budget.may_read_at_once() {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry, Want};
-use records::{GroupKey, JobClock, JobId, Parking, Process, QueueOrder, Terms};
+use records::{GroupKey, JobClock, JobId, Parking, Process, QueueKey, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -390,4 +390,69 @@ fn with_no_job_parked_there_are_no_horizons() {
     assert_eq!((rig.jobs.has_parked(), rig.jobs.next_wakeup()), (false, None));
     rig.publish(job_at(4, 2 * FAR));
     assert!(rig.jobs.get(id(4)).is_some());
+}
+
+#[test]
+fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
+    let mut rig = Rig::new();
+    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    for number in 1..=3 {
+        rig.publish(NewJob { terms, ..job(number) });
+    }
+    rig.shrink();
+    let held = rig.take();
+    assert_eq!(rig.lease(), None);
+    rig.ack(held).expect("it holds");
+    assert!(rig.jobs.wanted_at_once().is_some(), "nothing leads to what is parked");
+    rig.taken_wakes();
+    rig.publish(NewJob { terms, ..job_at(4, -10) });
+    assert_eq!(rig.taken_wakes(), [QUEUE], "who was given nothing is told");
+    assert_eq!(drained(&mut rig), [4, 2, 3].map(id));
+}
+
+#[test]
+fn a_queue_waits_for_its_own_parked_jobs_to_be_read_and_for_no_others() {
+    let mut rig = Rig::new();
+    rig.publish(job_at(1, 2 * FAR));
+    rig.publish(job_at(2, 3 * FAR));
+    for number in 3..=5 {
+        rig.publish(NewJob { queue: QueueKey(8), ..job_at(number, FAR) });
+    }
+    rig.shrink();
+    assert_eq!(rig.jobs.parked(QUEUE), (2, 0));
+    rig.at(FAR + 10);
+    rig.publish(job_at(6, FAR + 10));
+    assert_eq!(rig.drain(), [id(6)], "its own are due much later");
+    rig.at(2 * FAR + 10);
+    rig.publish(job_at(7, 2 * FAR + 10));
+    assert_eq!(rig.lease(), None, "one of its own has come due");
+    rig.jobs.set_resident_max(16);
+    rig.read_in();
+    assert_eq!(drained(&mut rig), [1, 7].map(id));
+}
+
+#[test]
+fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else() {
+    let mut rig = Rig::new();
+    let other = QueueKey(8);
+    for number in 1..=3 {
+        rig.publish(NewJob { queue: other, ..job_at(number, 10) });
+    }
+    rig.publish(job_at(4, FAR));
+    rig.publish(job_at(5, 0));
+    rig.now = Timestamp(20);
+    assert!(rig.jobs.is_overtaken(other, rig.now), "nothing of it is ready yet");
+    rig.publish(job_at(6, 20));
+    assert_eq!(rig.drain(), [5, 6].map(id));
+    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now), "its own is due much later");
+    rig.publish(NewJob { queue: other, ..job_at(7, 5) });
+    assert!(!rig.jobs.is_overtaken(other, rig.now), "one is ready that goes before");
+    rig.publish(job_at(8, 20));
+    rig.publish(job_at(9, 25));
+    rig.now = Timestamp(30);
+    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now), "the first goes before what is due");
+    assert_eq!(rig.drain(), [id(8)]);
+    assert!(rig.jobs.is_overtaken(QUEUE, rig.now));
+    rig.at(30);
+    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now) && !rig.jobs.is_overtaken(other, rig.now));
 }

@@ -42,10 +42,10 @@ impl QueuePartition {
     ) -> Result<Vec<LeasedJob>, StoreError> {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
         let mut leased = Vec::new();
-        if self.must_come_due_first(queue, turn) {
-            return Ok(leased);
-        }
         while leased.len() < asking.max && (leased.is_empty() || turn.may_carry()) {
+            if self.must_come_due_first(queue, turn) {
+                break;
+            }
             let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
             let Some(lease) = lease else {
                 // What is ready may be in the store.
@@ -152,21 +152,21 @@ impl QueuePartition {
 
     /// Whether a lease would give something; what is ready may be in the store.
     fn may_lease(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        if self.must_come_due_first(queue, turn) {
-            return Ok(false);
-        }
-        while !self.jobs.may_lease(queue, turn.now) {
+        while !self.must_come_due_first(queue, turn) {
+            if self.jobs.may_lease(queue, turn.now) {
+                return Ok(true);
+            }
             if !self.read_in_of(queue, turn)? {
-                return Ok(false);
+                break;
             }
         }
-        Ok(true)
+        Ok(false)
     }
 
     /// Whether jobs of the queue may have been due before those that are ready, and the step had no room for them: those that wait are
     /// served in the next.
     fn must_come_due_first(&mut self, queue: QueueKey, turn: &Turn<'_>) -> bool {
-        let must = turn.is_behind && self.jobs.figures(queue).scheduled > 0;
+        let must = turn.is_behind && self.jobs.is_overtaken(queue, turn.now);
         if must {
             self.waiting.set_due(queue);
         }

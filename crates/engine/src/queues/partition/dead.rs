@@ -16,6 +16,9 @@ use crate::partition::Stop;
 use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
+/// Dead letters of a queue that are read to see whether any is too old; if all of them are, more are read.
+const AGED_AT_FIRST: usize = 16;
+
 /// A dead letter with what it carries.
 #[derive(Clone, Debug)]
 pub struct DeadView {
@@ -134,13 +137,27 @@ impl QueuePartition {
     }
 
     /// The oldest dead letters, those of batches on their way included.
-    fn read_oldest(&self, key: QueueKey, limit: usize, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
+    fn read_oldest(
+        &mut self,
+        key: QueueKey,
+        limit: usize,
+        turn: &Turn<'_>,
+    ) -> Result<Vec<DeadJob>, StoreError> {
         // What is on its way to be deleted is still in the view, at its front.
         let asked = limit + self.dead.len();
-        let stored = turn.fetch.view()?.dead(key, None, true, asked)?;
+        let gone = self.queues.get(&key).and_then(|queue| queue.dead_gone);
+        let stored = turn.fetch.view()?.dead(key, gone, true, asked)?;
         let whole = stored.len() < asked;
         let stored = stored.into_iter().map(|dead| ((dead.queue, dead.number), dead)).collect();
-        Ok(self.dead.merged(stored, whole, limit, |dead| dead.number, |dead| dead.queue == key))
+        let oldest = self.dead.merged(stored, whole, limit, |dead| dead.number, |dead| dead.queue == key);
+        // Those that die later have higher numbers.
+        let before = oldest.first().and_then(|first| first.number.checked_sub(1));
+        if let Some(queue) = self.queues.get_mut(&key)
+            && before.is_some()
+        {
+            queue.dead_gone = before;
+        }
+        Ok(oldest)
     }
 
     fn remove_dead(&mut self, key: QueueKey, dead: &[Place], body_too: bool, turn: &mut Turn<'_>) {
@@ -203,7 +220,12 @@ impl QueuePartition {
         Ok(dead.len())
     }
 
-    fn these_dead(&self, key: QueueKey, which: &Dead, turn: &Turn<'_>) -> Result<Vec<DeadJob>, StoreError> {
+    fn these_dead(
+        &mut self,
+        key: QueueKey,
+        which: &Dead,
+        turn: &Turn<'_>,
+    ) -> Result<Vec<DeadJob>, StoreError> {
         let ids = match which {
             Dead::Oldest(most) => return self.read_oldest(key, (*most).min(RECORDS_MAX), turn),
             Dead::Ids(ids) => ids,
@@ -295,29 +317,44 @@ impl QueuePartition {
         Ok(())
     }
 
-    /// Dead letters that are too old go. Whether there may be more of them.
+    /// Dead letters that are too old go, as far as the step has room. Whether there may be more of them now.
     pub(super) fn age_dead(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        let Some((at, key)) = self.ageing.first().copied().filter(|(at, _)| *at <= turn.now) else {
-            return Ok(false);
-        };
-        self.ageing.remove(&(at, key));
-        let Some(queue) = self.queues.get_mut(&key) else { return Ok(true) };
+        while let Some((at, key)) = self.ageing.first().copied().filter(|(at, _)| *at <= turn.now) {
+            if !turn.has_room() || !turn.budget.may_read_dead() {
+                return Ok(true);
+            }
+            self.ageing.remove(&(at, key));
+            self.age_dead_of(key, turn)?;
+        }
+        Ok(false)
+    }
+
+    fn age_dead_of(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let Some(queue) = self.queues.get_mut(&key) else { return Ok(()) };
         queue.ages_at = None;
-        let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(true) };
-        let age = Duration::from_millis(age);
-        let mut oldest = self.read_oldest(key, RECORDS_MAX, turn)?;
-        let young = oldest.iter().position(|dead| dead.died_at.after(age) > turn.now);
+        let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(()) };
+        let (age, now) = (Duration::from_millis(age), turn.now);
+        let is_young = |dead: &DeadJob| dead.died_at.after(age) > now;
+        turn.budget.dead_read(AGED_AT_FIRST);
+        let mut oldest = self.read_oldest(key, AGED_AT_FIRST, turn)?;
+        if oldest.len() == AGED_AT_FIRST && !oldest.iter().any(is_young) {
+            turn.budget.dead_read(RECORDS_MAX);
+            oldest = self.read_oldest(key, RECORDS_MAX, turn)?;
+        }
+        let young = oldest.iter().position(is_young);
         let next = young.map(|place| oldest[place].died_at.after(age));
         oldest.truncate(young.unwrap_or(oldest.len()));
         turn.counted.dead_dropped += oldest.len() as u64;
         if oldest.is_empty() && next.is_none() {
             // The count says that there are some, and there are none: nothing will ever become too old.
             debug_assert!(false, "what is counted is there");
-            return Ok(true);
+            return Ok(());
         }
-        self.remove_dead(key, &places(&oldest), true, turn);
+        if !oldest.is_empty() {
+            self.remove_dead(key, &places(&oldest), true, turn);
+        }
         self.watch_age(key, next.unwrap_or(turn.now));
-        Ok(true)
+        Ok(())
     }
 }
 

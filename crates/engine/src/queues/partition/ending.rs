@@ -221,10 +221,19 @@ impl QueuePartition {
 
     /// Does what is due, as far as the step has room, and some of it in any case. Whether there is more of it.
     pub(super) fn advance_jobs_with_room(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        turn.is_behind = self.advance_jobs(turn)?;
-        while turn.is_behind && turn.has_room() && turn.budget.may_advance() {
+        loop {
+            if !turn.budget.may_advance() {
+                // Whether more is due is seen in the next step.
+                turn.is_behind = true;
+                break;
+            }
             turn.budget.advanced(JOBS_AT_A_TIME);
             turn.is_behind = self.advance_jobs(turn)?;
+            // Counted here: of each job that ends, another may have to be read in in this step.
+            self.read_at_once(turn)?;
+            if !turn.is_behind || !turn.has_room() {
+                break;
+            }
         }
         Ok(turn.is_behind)
     }

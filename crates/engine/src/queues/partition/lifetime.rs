@@ -55,6 +55,7 @@ impl QueuePartition {
             dead: 0,
             lingers: false,
             ages_at: None,
+            dead_gone: None,
         };
         turn.push(put_queue(&queue, key, false));
         self.names.insert(name.clone(), key);

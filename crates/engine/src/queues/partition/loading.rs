@@ -102,6 +102,7 @@ impl QueuePartition {
             dead: counts.dead,
             lingers: true,
             ages_at: None,
+            dead_gone: None,
         };
         self.dead_total += counts.dead;
         self.jobs.set_rules(key, rules(&queue), now, &mut Vec::new());

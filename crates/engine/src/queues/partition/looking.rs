@@ -43,6 +43,18 @@ pub struct Figures {
 /// Where a list of queues goes on.
 pub type QueueMark = QueueName;
 
+/// Queues that one step looks at for a list: those that have nothing are passed over.
+const NAMES_SEEN_MAX: usize = 10_000;
+
+/// A part of a list of queues.
+#[derive(Debug)]
+pub struct Listed {
+    /// The queues.
+    pub queues: Vec<Figures>,
+    /// Others may come behind this one, though these are fewer than were asked for.
+    pub next: Option<QueueMark>,
+}
+
 impl QueuePartition {
     pub(super) fn look(
         &mut self,
@@ -55,7 +67,7 @@ impl QueuePartition {
             (Some(job), Some(key)) => self.find(key, job, turn)?,
             (None, Some(key)) => {
                 // What is first may be in the store.
-                while self.jobs.peek(key).is_none() && self.read_in_of(key, turn)? {}
+                while self.jobs.peek(key).is_none() && self.read_first_of(key, turn)? {}
                 self.jobs.peek(key)
             }
         };
@@ -211,7 +223,7 @@ impl QueuePartition {
         after: Option<&QueueName>,
         limit: usize,
         now: Timestamp,
-    ) -> Vec<Figures> {
+    ) -> Listed {
         let start = match (after, namespace) {
             (Some(after), _) => std::ops::Bound::Excluded(after.clone()),
             (None, Some(namespace)) => std::ops::Bound::Included(QueueName::unchecked(namespace, "")),
@@ -220,8 +232,20 @@ impl QueuePartition {
         let queues = self.names.range((start, std::ops::Bound::Unbounded)).map(|(name, _)| name);
         let within = queues.take_while(|name| namespace.is_none_or(|of| name.namespace() <= of));
         let wanted = within.filter(|name| namespace.is_none_or(|of| name.namespace() == of));
-        let there = wanted.filter(|name| self.key_of(name).is_some_and(|key| !self.is_empty(key)));
-        there.take(limit).map(|name| self.figures(name, now)).collect()
+        let (mut queues, mut seen) = (Vec::new(), 0);
+        for name in wanted {
+            if queues.len() == limit {
+                break;
+            }
+            seen += 1;
+            if self.key_of(name).is_some_and(|key| !self.is_empty(key)) {
+                queues.push(self.figures(name, now));
+            }
+            if seen == NAMES_SEEN_MAX {
+                return Listed { queues, next: Some(name.clone()) };
+            }
+        }
+        Listed { queues, next: None }
     }
 }
 

@@ -68,6 +68,19 @@ impl QueuePartition {
         }
     }
 
+    /// Reads what is before the first job of a queue for somebody who looks at that, and is answered in this step: one job at a time
+    /// where the step has read all it may. Whether there was anything.
+    pub(super) fn read_first_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        if turn.budget.left_to_read() > 0 {
+            return self.read_in_of(queue, turn);
+        }
+        let want = self.jobs.wanted_of(queue).filter(|_| turn.budget.may_read_at_once());
+        let Some(want) = want else { return Ok(false) };
+        let read = self.read_page(want, 1, turn)?;
+        turn.budget.read_at_once(read.unwrap_or_default().max(1));
+        Ok(read.is_some())
+    }
+
     /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether there was any.
     pub(super) fn read_at_once(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
         let mut any = false;

@@ -320,3 +320,28 @@ fn jobs_of_other_queues_are_not_looked_at_where_a_queue_is_dropped() {
     let (steps, views) = drop_ready(&mut rig, own);
     assert!(steps <= 2 && views == 0, "{steps} steps, {views} looks into the store");
 }
+
+#[test]
+fn the_oldest_dead_letters_are_read_behind_those_that_are_gone() {
+    let mut rig = Rig::new();
+    rig.publish(30, 1);
+    rig.bury(30);
+    let numbers = |rig: &mut Rig| {
+        let listed = rig.ask(|reply| QueueInput::Dead { queue: orders(), after: None, limit: 40, reply });
+        let QueueEffect::DeadListed(_, dead) = listed else { panic!("{listed:?}") };
+        dead.iter().map(|view| view.dead.number).collect::<Vec<_>>()
+    };
+    let all = numbers(&mut rig);
+    for count in [10, 5] {
+        let told = rig.ask(|reply| QueueInput::DeleteDead(orders(), Dead::Oldest(count), reply));
+        assert!(matches!(told, QueueEffect::DeadDeleted(_, deleted) if deleted == count), "{told:?}");
+    }
+    assert_eq!(numbers(&mut rig), all[15..]);
+    let key = rig.partition.key_of(&orders()).expect("it is there");
+    assert_eq!(rig.partition.queues[&key].dead_gone, Some(all[9]), "the second began behind the first");
+    rig.publish(1, 1);
+    rig.bury(1);
+    let told = rig.ask(|reply| QueueInput::DeleteDead(orders(), Dead::Oldest(100), reply));
+    assert!(matches!(told, QueueEffect::DeadDeleted(_, 16)), "{told:?}");
+    assert_eq!(rig.dead(), 0);
+}

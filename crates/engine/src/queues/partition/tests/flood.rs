@@ -191,3 +191,143 @@ fn leases_that_a_start_cuts_off_are_written_in_several_steps_before_anything_els
     rig.rest();
     assert_eq!(rig.partition.resident().1, 10);
 }
+
+#[test]
+fn a_queue_is_not_held_back_by_the_flood_of_another() {
+    let mut rig = Rig::with_resident(1 << 20);
+    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    for jobs in calls_of(&vec![job; 30_000]) {
+        rig.publish_these(jobs);
+    }
+    rig.rest();
+    rig.now = NOW.after(HOUR);
+    let quiet = QueueName::unchecked("shop", "quiet");
+    let tomorrow = NewJob { due: Some(Due::After(24 * HOUR)), ..plain() };
+    let jobs = driving::to_publish(&[tomorrow, plain()], NOW).expect("they may be");
+    let (queue, reply) = (quiet.clone(), Reply::new().0);
+    let want = Want { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
+    let (asking, _receiver) = driving::consume(quiet, &want, rig.now, &rig.inbox);
+    let mut inputs = vec![QueueInput::Publish { queue, jobs, once: None, reply }, asking];
+    let (told, more, taken) = rig.step(&mut inputs);
+    assert!(more && rig.partition.spent().advanced >= 10_000, "the flood is not over: {told:?}");
+    assert_eq!((taken, counts(&told)), (2, vec![1]));
+}
+
+#[test]
+fn dead_letters_of_many_queues_are_looked_at_in_several_steps_and_what_is_young_is_not_written() {
+    const QUEUES: usize = 600;
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let age = QueueSettings { dead_max_age_ms: Some(3_600_000), ..QueueSettings::default() };
+    for number in 0..QUEUES {
+        let name = QueueName::unchecked("shop", &format!("queue-{number}"));
+        let jobs = driving::to_publish(&[NewJob { tries: 1, ..plain() }], NOW).expect("it may be");
+        let want = Want { max: 1, ttr: HOUR, wait: Duration::ZERO, process: None };
+        let (asking, _receiver) = driving::consume(name.clone(), &want, rig.now, &rig.inbox);
+        let set = QueueInput::Queue(QueueCall::Set(name.clone(), age, Reply::new().0));
+        let publish = QueueInput::Publish { queue: name.clone(), jobs, once: None, reply: Reply::new().0 };
+        let (told, ..) = rig.step(&mut vec![set, publish, asking]);
+        let leases = told.into_iter().find_map(|told| match told {
+            QueueEffect::Leased(_, leases) => Some(leases),
+            _ => None,
+        });
+        let leases = leases.expect("it is answered");
+        let (held, delay, reply) = (leases.held(&leases.jobs[0]), Duration::ZERO, Reply::new().0);
+        rig.step(&mut vec![QueueInput::Release { queue: name, held, delay, error: None, reply }]);
+    }
+    rig.restart(2);
+    let seq = rig.partition.head.seq;
+    let (mut steps, mut looked_at) = (0, 0);
+    loop {
+        let (_, more, _) = rig.step(&mut Vec::new());
+        let looked = rig.partition.spent().dead_read;
+        assert!(looked <= 5_100, "{looked} in one step");
+        (steps, looked_at) = (steps + 1, looked_at + looked);
+        if !more {
+            break;
+        }
+    }
+    assert!(steps > 1 && looked_at >= QUEUES, "{looked_at} in {steps} steps");
+    assert_eq!(rig.partition.head.seq, seq, "nothing has changed");
+    rig.now = NOW.after(2 * HOUR);
+    rig.rest();
+    assert_eq!(rig.partition.dead_total, 0);
+}
+
+#[test]
+fn a_list_passes_over_many_empty_queues_in_several_steps() {
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let set = |name: &str, paused| {
+        let name = QueueName::unchecked("shop", name);
+        QueueInput::Queue(QueueCall::Pause(name, paused, Reply::new().0))
+    };
+    let empty = (0..12_000).map(|number| set(&format!("empty-{number:05}"), false));
+    let mut inputs: Vec<_> = empty.chain([set("first", true), set("a", true)]).collect();
+    while !inputs.is_empty() {
+        rig.step(&mut inputs);
+    }
+    let (mut after, mut steps, mut found) = (None, 0, Vec::new());
+    loop {
+        let list = |reply| QueueCall::List { namespace: Some("shop".into()), after, limit: 10, reply };
+        let told = rig.ask(|reply| QueueInput::Queue(list(reply)));
+        let QueueEffect::Listed(_, listed) = told else { panic!("{told:?}") };
+        found.extend(listed.queues.into_iter().map(|queue| queue.name.queue().to_owned()));
+        steps += 1;
+        after = listed.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!((steps, found), (2, vec!["a".to_owned(), "first".to_owned()]));
+}
+
+#[test]
+fn who_looks_for_the_first_job_is_shown_it_though_the_step_has_read_all_it_may() {
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    for jobs in calls_of(&vec![plain(); 6_000]) {
+        rig.publish_these(jobs);
+        rig.rest();
+    }
+    for _ in 0..4 {
+        // Takes all that is resident, and all that may be read in a step.
+        let (first, _receiver) = rig.asking(1_000, Duration::ZERO);
+        let (second, _receiver) = rig.asking(1_000, Duration::ZERO);
+        let look = QueueInput::Look { queue: orders(), job: None, reply: Reply::new().0 };
+        let (told, _, taken) = rig.step(&mut vec![first, second, look]);
+        assert_eq!((taken, rig.partition.spent().read), (3, READ_MAX));
+        let seen = told.iter().find_map(|told| match told {
+            QueueEffect::Seen(_, seen) => Some(seen.is_ok()),
+            _ => None,
+        });
+        assert_eq!(seen, Some(true));
+    }
+}
+
+#[test]
+fn leases_of_many_groups_that_lapse_together_are_followed_in_several_steps() {
+    const GROUPS: usize = 1_000;
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let group = |number: usize| NewJob { group: Some(format!("g{}", number % GROUPS).into()), ..plain() };
+    for jobs in calls_of(&(0..4 * GROUPS).map(group).collect::<Vec<_>>()) {
+        rig.publish_these(jobs);
+        rig.rest();
+    }
+    let mut leased = 0;
+    while leased < GROUPS {
+        let held = rig.leased(100).len();
+        assert!(held > 0, "{leased} leased");
+        leased += held;
+    }
+    rig.now = NOW.after(Duration::from_secs(120));
+    let (mut steps, mut followed) = (0, 0);
+    loop {
+        let (_, more, _) = rig.step(&mut Vec::new());
+        let spent = rig.partition.spent();
+        assert!(spent.read_at_once <= 512 + 8, "{spent:?}");
+        assert!(spent.advanced >= spent.read_at_once, "each follows one that has ended: {spent:?}");
+        (steps, followed) = (steps + 1, followed + spent.read_at_once);
+        if !more {
+            break;
+        }
+    }
+    assert!(steps > 1 && followed > 512, "{followed} in {steps} steps");
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{PartitionId, Problem, Timestamp};
 use engine::queues::driving::{self, HandOver, Leases, Seen};
-use engine::queues::{Consumed, DeadView, Figures, JobView, PublishedJob, QueueName};
+use engine::queues::{Consumed, DeadView, Figures, JobView, Listed, PublishedJob, QueueName};
 use records::JobId;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -33,7 +33,7 @@ pub(crate) enum Waiting {
     Done(Receiver<Result<(), Problem>>),
     Seen(Receiver<Result<Seen, Problem>>),
     Figures(Receiver<Figures>),
-    Listed(Receiver<Vec<Figures>>),
+    Listed(Receiver<Listed>),
     Dead(Receiver<Vec<DeadView>>),
     Respawned(Receiver<Result<driving::Respawned, Problem>>),
     Deleted(Receiver<usize>),
@@ -102,7 +102,7 @@ impl Waiting {
                 received(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
             }
             Self::Figures(receiver) => received(receiver, |figures| Answer::Figures(vec![figures])),
-            Self::Listed(receiver) => received(receiver, Answer::Figures),
+            Self::Listed(receiver) => received(receiver, |listed| Answer::Figures(listed.queues)),
             Self::Dead(receiver) => received(receiver, Answer::Dead),
             Self::Respawned(receiver) => {
                 received(receiver, |some| Answer::Count(some.map(|some| some.count)))
