@@ -11,6 +11,8 @@ use simulator::server::{Server, Site};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks at a figure, which has no signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A running server.
 pub(crate) struct Rig {
@@ -62,6 +64,17 @@ impl Rig {
             .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
         let values = of_it.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
         values.sum::<f64>() as u64
+    }
+
+    /// Waits until such a figure is no more than this.
+    pub(crate) async fn until_at_most(&self, name: &str, most: u64) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let fits = async {
+            while self.metric(name).await > most {
+                look.tick().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, fits).await.unwrap_or_else(|_| panic!("{name} stays above {most}"));
     }
 
     /// Everything works as it does on an idle server: a device over either way in, and who asks for it.
