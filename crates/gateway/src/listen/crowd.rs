@@ -38,6 +38,15 @@ const SHARE_PART: usize = 8;
 const PART: usize = 32;
 /// How long somebody who is shown out may take to leave; then it is looked again.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
+/// How long a newcomer of an address that has its share waits for connections that were asked to
+/// leave: on a busy machine that takes a while.
+const ASKED_TO_LEAVE_MAX: Duration = Duration::from_secs(1);
+/// How long such a newcomer waits where nobody may be asked yet: a little longer than connections of
+/// its address are left in peace.
+const STANDSTILL_MAX: Duration = Duration::from_millis(2_500);
+/// Once in this time: a host that keeps coming holds up the others for a tenth of it.
+const STANDSTILL_EVERY: Duration = Duration::from_secs(25);
+const _: () = assert!(STANDSTILL_MAX.as_millis() > GREETING_OF_MANY_MIN.as_millis());
 /// How often it is looked for one newcomer.
 const LOOKS_MAX: usize = 5;
 
@@ -57,6 +66,8 @@ struct Table {
     seats: HashMap<u64, Arc<Seat>>,
     by_source: HashMap<Source, usize>,
     entered: u64,
+    /// From when on the next newcomer of an address at its share may wait.
+    next_standstill: Option<Instant>,
 }
 
 /// Where connections come from: an address, or the IPv6 network of one site.
@@ -158,24 +169,40 @@ impl Crowd {
         None
     }
 
-    /// A seat, however long that takes for a newcomer whose address has less than its share. `None`
-    /// for another one if nobody leaves for it: whoever waits behind it must not wait for it.
+    /// A seat, however long that takes for a newcomer whose address has less than its share. For
+    /// another one only as long as [`Crowd::wait_max`] says; then `None`.
     pub(crate) async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+        let mut waits_until = None;
         loop {
             let leaving = self.room.somebody_leaves();
             if let Some(place) = self.room.take() {
                 return Some(self.seat(place, peer));
             }
-            let somebody_leaves = self.show_out(peer, Instant::now()) > 0;
-            let waits = self.table().has(peer) < self.share;
-            if !waits && !somebody_leaves {
-                return None;
+            let now = Instant::now();
+            let somebody_leaves = self.show_out(peer, now) > 0;
+            if self.table().has(peer) >= self.share {
+                let until = *waits_until.get_or_insert_with(|| now + self.wait_max(somebody_leaves, now));
+                if now >= until {
+                    return None;
+                }
             }
             let _late = timeout(LEAVING_MAX, leaving).await;
-            if !waits {
-                return self.room.take().map(|place| self.seat(place, peer));
-            }
         }
+    }
+
+    /// How long a newcomer of an address that has its share may wait. Others wait behind it, so it
+    /// waits for connections that were asked to leave, and now and then for those of its own address
+    /// that say nothing to become old enough for that.
+    fn wait_max(&self, somebody_leaves: bool, now: Instant) -> Duration {
+        if somebody_leaves {
+            return ASKED_TO_LEAVE_MAX;
+        }
+        let mut table = self.table();
+        if table.next_standstill.is_some_and(|next| now < next) {
+            return Duration::ZERO;
+        }
+        table.next_standstill = Some(now + STANDSTILL_EVERY);
+        STANDSTILL_MAX
     }
 
     /// Resolves when nobody is here.
