@@ -112,8 +112,10 @@ impl Jobs {
             Place::Timed => self.timers.take_out(&mut self.table.entries, job),
             Place::Ready => {
                 self.queues.take_out(&mut self.table.entries, job, place);
-                let queue = &mut self.queues[self.table.entries[job].queue];
-                queue.is_open &= queue.ready.first().is_some();
+                let queue = self.table.entries[job].queue;
+                if self.queues[queue].ready.first().is_none() {
+                    self.close(queue);
+                }
             }
             Place::Behind => {
                 self.queues.take_out(&mut self.table.entries, job, place);
@@ -156,6 +158,15 @@ impl Jobs {
             wakes.push(record.key);
         }
         record.is_open = is_open;
+        if !is_open {
+            self.note_unread(queue);
+        }
+    }
+
+    /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
+    pub(crate) fn close(&mut self, queue: Handle<Queue>) {
+        self.queues[queue].is_open = false;
+        self.note_unread(queue);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked

@@ -258,7 +258,8 @@ impl Jobs {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
-        due.into_iter().chain(self.lot.next(self.wall_ahead_ms)).min()
+        let near = self.lot.next(self.wall_ahead_ms).map(|near| near.max(self.pause_ends()));
+        due.into_iter().chain(near).min()
     }
 
     /// A job, or a successor as the waiting job that it will be.

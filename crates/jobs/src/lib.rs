@@ -123,6 +123,7 @@ mod needs;
 mod parking;
 mod publish;
 mod queues;
+mod read_pause;
 mod reading;
 mod recurrence;
 mod rules;

@@ -145,11 +145,15 @@ impl Data {
         self.rows.iter().map(Rows::len).sum()
     }
 
-    /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of its table.
+    /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of its table. What is deleted of
+    /// jobs counts half, parked or not: the more of it is written together, the fewer pages are written for each.
     fn weight(&self) -> usize {
-        let rows = Table::ALL.iter().zip(&self.rows);
-        rows.map(|(table, rows)| table.weight_in_halves() * rows.memory_bytes() / 2).sum::<usize>()
-            + self.slices_bytes
+        let weight = |(table, rows): (&Table, &Rows)| {
+            let (there, deleted) = rows.memory_bytes();
+            let halves = table.weight_in_halves();
+            (halves * there + if halves == 2 { 2 } else { 1 } * deleted) / 2
+        };
+        Table::ALL.iter().zip(&self.rows).map(weight).sum::<usize>() + self.slices_bytes
     }
 
     /// Bytes of memory that readings take.

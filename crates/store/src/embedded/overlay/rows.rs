@@ -16,6 +16,8 @@ pub(crate) struct Rows {
     rows: BTreeMap<Key, RowVersions>,
     /// Memory of values.
     value_bytes: usize,
+    /// Rows of which a deletion is the latest.
+    deleted: usize,
 }
 
 /// Memory of a row besides its value: its place in a tree whose nodes are two thirds full, and what an allocation costs.
@@ -79,6 +81,10 @@ impl RowVersions {
         dropped
     }
 
+    fn is_deleted(&self) -> bool {
+        self.versions.last().is_some_and(|last| last.value.is_none())
+    }
+
     fn value_bytes(&self) -> usize {
         self.versions.iter().map(Version::bytes).sum()
     }
@@ -95,9 +101,10 @@ impl Version {
 }
 
 impl Rows {
-    /// About how much memory it takes.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.rows.len() * ROW_BYTES + self.value_bytes
+    /// About how much memory rows take that are there, and those that are deleted, older versions of either with the first.
+    pub(super) fn memory_bytes(&self) -> (usize, usize) {
+        let there = self.rows.len() - self.deleted;
+        (there * ROW_BYTES + self.value_bytes, self.deleted * ROW_BYTES)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -123,7 +130,11 @@ impl Rows {
     ) {
         self.value_bytes += value.len();
         match self.rows.entry(key) {
-            Entry::Occupied(mut row) => self.value_bytes -= row.get_mut().push(Some(value), versions),
+            Entry::Occupied(mut row) => {
+                let row = row.get_mut();
+                self.deleted -= usize::from(row.is_deleted());
+                self.value_bytes -= row.push(Some(value), versions);
+            }
             Entry::Vacant(place) => {
                 let is_born_here = is_born(place.key(), &value);
                 let version = Version { seq: versions.seq, value: Some(value) };
@@ -135,14 +146,21 @@ impl Rows {
     pub(super) fn delete(&mut self, key: Key, versions: &Versions, is_below: impl FnOnce(&Key) -> bool) {
         match self.rows.entry(key) {
             Entry::Occupied(row) if row.get().is_born_here && !versions.needs(row.get().first_seq()) => {
-                self.value_bytes -= row.remove().value_bytes();
+                let row = row.remove();
+                self.deleted -= usize::from(row.is_deleted());
+                self.value_bytes -= row.value_bytes();
             }
-            Entry::Occupied(mut row) => self.value_bytes -= row.get_mut().push(None, versions),
+            Entry::Occupied(mut row) => {
+                let row = row.get_mut();
+                self.deleted += usize::from(!row.is_deleted());
+                self.value_bytes -= row.push(None, versions);
+            }
             Entry::Vacant(place) => {
                 if is_below(place.key()) {
                     let version = Version { seq: versions.seq, value: None };
                     let versions = SmallVec::from_buf([version]);
                     place.insert(RowVersions { is_born_here: false, versions });
+                    self.deleted += 1;
                 }
             }
         }
