@@ -15,6 +15,7 @@ pub mod report_lines;
 pub mod reports;
 pub mod settings;
 pub mod stored;
+pub mod webhook_answers;
 
 /// The settings of the binary, which has no library that could be depended on.
 #[allow(dead_code, unused_imports, reason = "most of it is used by the rest of the binary")]
@@ -33,7 +34,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "cursors", run: cursors::run },
     Target { name: "import_lines", run: import_lines::run },
     Target { name: "log_recovery", run: log_recovery::run },
@@ -42,4 +43,5 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "reports", run: reports::run },
     Target { name: "settings", run: settings::run },
     Target { name: "stored", run: stored::run },
+    Target { name: "webhook_answers", run: webhook_answers::run },
 ];

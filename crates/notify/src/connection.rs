@@ -15,8 +15,8 @@ use std::task::Poll;
 use httparse::Status::{Complete, Partial};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-pub(crate) use response::Response;
-use response::{Malformed, Rest};
+use response::Rest;
+pub use response::{Malformed, Response};
 
 #[cfg(test)]
 mod tests;
@@ -35,11 +35,11 @@ const READ_BYTES: usize = 1_024;
 const IDLE_BYTES_MAX: usize = 4 * 1_024;
 
 /// What a connection runs on: TCP, or TLS over it.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A connection. Not usable for good once a call on it has failed or was dropped half-way.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: Box<dyn Stream>,
     /// What was read and is not understood yet.
     input: Vec<u8>,
@@ -49,11 +49,14 @@ pub(crate) struct Connection {
 
 /// Why there was no answer, or not all of it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
+pub enum Broken {
+    /// The connection failed, or ended too early.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// What came is no answer.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// The head is longer than is read.
     #[error("the head of the answer is longer than {ANSWER_HEAD_BYTES_MAX} bytes")]
     HeadTooLong,
 }
@@ -61,13 +64,21 @@ pub(crate) enum Broken {
 /// More follows than is read for the sake of a connection.
 struct TooLong;
 
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("is_between_posts", &self.is_between_posts).finish_non_exhaustive()
+    }
+}
+
 impl Connection {
-    pub(crate) fn new(stream: Box<dyn Stream>) -> Self {
+    /// A connection that nothing was sent on.
+    #[must_use]
+    pub fn new(stream: Box<dyn Stream>) -> Self {
         Self { stream, input: Vec::new(), is_between_posts: true }
     }
 
     /// Whether another request may be sent on it: the answer before it is read, and the receiver has not closed it since.
-    pub(crate) async fn is_usable(&mut self) -> bool {
+    pub async fn is_usable(&mut self) -> bool {
         if !self.is_between_posts || !self.input.is_empty() {
             return false;
         }
@@ -83,7 +94,10 @@ impl Connection {
     }
 
     /// Posts and waits for the head of the answer.
-    pub(crate) async fn post(&mut self, head: &[u8], body: &[u8]) -> Result<Response, Broken> {
+    ///
+    /// # Errors
+    /// When the connection ends before that, or something else comes.
+    pub async fn post(&mut self, head: &[u8], body: &[u8]) -> Result<Response, Broken> {
         self.is_between_posts = false;
         let mut parts = [IoSlice::new(head), IoSlice::new(body)];
         let mut parts = &mut parts[..];
@@ -124,7 +138,10 @@ impl Connection {
 
     /// Reads the rest of an answer. Where it is too long, or ends with the connection, the connection is not usable any more;
     /// nothing is read where the head says so already.
-    pub(crate) async fn finish(&mut self, response: &Response) -> Result<(), Broken> {
+    ///
+    /// # Errors
+    /// When the connection ends before that, or its chunks are no chunks.
+    pub async fn finish(&mut self, response: &Response) -> Result<(), Broken> {
         if !response.may_be_followed(ANSWER_BODY_BYTES_MAX) {
             return Ok(());
         }

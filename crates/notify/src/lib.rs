@@ -5,10 +5,10 @@
 //! ended.
 
 pub mod breaker;
+pub mod connection;
 pub mod lanes;
 
 mod body;
-mod connection;
 mod connector;
 mod driver;
 mod guard;

@@ -9,8 +9,9 @@ const HEADERS_MAX: usize = 100;
 
 /// An answer of which the head was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+pub struct Response {
+    /// The status code.
+    pub status: u16,
     /// `Retry-After`, of an answer that may ask for patience: 429 and 503.
     pub(crate) retry_after: Option<Box<str>>,
     /// How long the receiver says that it keeps an idle connection: `Keep-Alive: timeout=5`.
@@ -31,13 +32,17 @@ pub(super) enum Rest {
 
 /// Bytes that are no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub enum Malformed {
+    /// The head cannot be parsed.
     #[error("not HTTP: {0}")]
     Head(httparse::Error),
+    /// It cannot be told how long the body is.
     #[error("an unreadable Content-Length, or two that differ")]
     Length,
+    /// HTTP/1.0 knows no chunks.
     #[error("chunks in an answer of HTTP/1.0")]
     Encoding,
+    /// The size of a chunk, or what ends it, is missing.
     #[error("no chunk where one should begin")]
     Chunk,
 }
