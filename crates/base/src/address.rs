@@ -1,8 +1,10 @@
-//! Which network addresses are private: a webhook must not reach them unless the operator allows it.
+//! Which network addresses are private: a webhook must not reach them unless the operator allows
+//! it.
 //!
-//! "Private" is everything that is not plainly a public unicast address: loopback, link-local, site-local, shared,
-//! documentation, benchmarking, multicast, reserved and unspecified ranges (IANA special-purpose registries), public addresses
-//! under which a cloud's own platform answers its machines, and IPv6 forms that carry such an IPv4 address inside.
+//! "Private" is everything that is not plainly a public unicast address: loopback, link-local,
+//! site-local, shared, documentation, benchmarking, multicast, reserved and unspecified ranges
+//! (IANA special-purpose registries), public addresses under which a cloud's own platform answers
+//! its machines, and IPv6 forms that carry such an IPv4 address inside.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,8 +17,9 @@ pub fn is_private(address: IpAddr) -> bool {
     }
 }
 
-/// Public addresses under which platforms answer their own machines, metadata and credentials among it. Those of the others are
-/// link-local (169.254.169.254), shared (100.100.100.200) or reserved (192.0.0.192) anyway.
+/// Public addresses under which platforms answer their own machines, metadata and credentials among
+/// it. Those of the others are link-local (169.254.169.254), shared (100.100.100.200) or reserved
+/// (192.0.0.192) anyway.
 const PLATFORMS: [Ipv4Addr; 1] = [
     // Azure's WireServer, which also answers DHCP, DNS and health probes
     Ipv4Addr::new(168, 63, 129, 16),
@@ -77,8 +80,9 @@ fn local_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The IPv4 address inside a mapped (`::ffff:0:0/96`), translated (`64:ff9b::/96`) or 6to4 (`2002::/16`) address. A translator of
-/// one's own (`64:ff9b:1::/48`) is private whatever it carries.
+/// The IPv4 address inside a mapped (`::ffff:0:0/96`), translated (`64:ff9b::/96`) or 6to4
+/// (`2002::/16`) address. A translator of one's own (`64:ff9b:1::/48`) is private whatever it
+/// carries.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     match segments {

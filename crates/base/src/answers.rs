@@ -1,4 +1,5 @@
-//! What an answer of one crate tells the one that sends it, beside its bytes: kept with the answer, and never sent.
+//! What an answer of one crate tells the one that sends it, beside its bytes: kept with the answer,
+//! and never sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

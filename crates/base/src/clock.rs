@@ -1,7 +1,9 @@
-//! The two clocks: the engine clock that orders, schedules and stamps, and the wall clock of the outside world.
+//! The two clocks: the engine clock that orders, schedules and stamps, and the wall clock of the
+//! outside world.
 //!
-//! The engine clock never goes back and never jumps: it runs on `CLOCK_BOOTTIME` (time asleep counts) and is slewed by at most
-//! a tenth towards the wall clock, so that a wall clock set by an hour, either way, makes no false loss and no early retry.
+//! The engine clock never goes back and never jumps: it runs on `CLOCK_BOOTTIME` (time asleep
+//! counts) and is slewed by at most a tenth towards the wall clock, so that a wall clock set by an
+//! hour, either way, makes no false loss and no early retry.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -26,7 +28,8 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that starts at the later of the wall clock and `recorded`, the last time that was stored.
+    /// A clock that starts at the later of the wall clock and `recorded`, the last time that was
+    /// stored.
     #[must_use]
     pub fn start(recorded: Timestamp) -> Self {
         let start = Timestamp(wall_ms()).max(recorded);

@@ -1,7 +1,8 @@
 //! Being told when the machine's clocks step: the wall clock was set, or the machine has slept.
 //!
-//! The kernel ends a timer on the wall clock when either happens (`timerfd_create(2)`, `TFD_TIMER_CANCEL_ON_SET`), so nobody has
-//! to look. What the engine clock makes of a step is in [`crate::clock`].
+//! The kernel ends a timer on the wall clock when either happens (`timerfd_create(2)`,
+//! `TFD_TIMER_CANCEL_ON_SET`), so nobody has to look. What the engine clock makes of a step is in
+//! [`crate::clock`].
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -10,7 +11,8 @@ use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 /// The end of the time that the kernel counts, in seconds since 1970: 64 bits of nanoseconds.
 const NEVER_SECS: libc::time_t = libc::time_t::MAX / 1_000_000_000;
 
-/// Can be read when the clocks have stepped since they were last asked about. For [`ClockSteps::take`] only: nothing else is to read it.
+/// Can be read when the clocks have stepped since they were last asked about. For
+/// [`ClockSteps::take`] only: nothing else is to read it.
 #[derive(Debug)]
 pub struct ClockSteps {
     timer: File,
@@ -48,7 +50,8 @@ impl ClockSteps {
         let never = libc::timespec { tv_sec: NEVER_SECS, tv_nsec: 0 };
         let spec = libc::itimerspec { it_interval: zero, it_value: never };
         let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
-        // SAFETY: the descriptor is open, `spec` is valid for the whole call, and the old value may be null.
+        // SAFETY: the descriptor is open, `spec` is valid for the whole call, and the old value may
+        // be null.
         let armed = unsafe {
             libc::timerfd_settime(self.timer.as_raw_fd(), flags, &raw const spec, std::ptr::null_mut())
         };

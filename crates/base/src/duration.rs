@@ -1,7 +1,7 @@
 //! Durations as people write them: `250ms`, `30s`, `2m`, `1h`, `90d`.
 //!
-//! A duration is one or more whole numbers, each followed by a unit, largest unit first (`1h30m`). Zero needs a unit
-//! too (`0s`). Longest: ten years.
+//! A duration is one or more whole numbers, each followed by a unit, largest unit first (`1h30m`).
+//! Zero needs a unit too (`0s`). Longest: ten years.
 
 use std::time::Duration;
 

@@ -4,7 +4,8 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
 use crate::id::{DeviceId, PartitionId};
 
-/// The 64-bit hash of a device id, from which its partition and its place in hash tables are computed.
+/// The 64-bit hash of a device id, from which its partition and its place in hash tables are
+/// computed.
 #[must_use]
 pub fn device_hash(id: &str) -> u64 {
     xxh3_64(id.as_bytes())
@@ -16,7 +17,8 @@ pub fn routing_hash(device_hash: u64) -> u32 {
     (device_hash >> 32) as u32
 }
 
-/// The partition of a routing hash. Uses the high bits, so that tables keyed by the low bits stay even.
+/// The partition of a routing hash. Uses the high bits, so that tables keyed by the low bits stay
+/// even.
 #[must_use]
 pub fn partition_of(routing_hash: u32, partitions: u16) -> PartitionId {
     let scaled = (u64::from(routing_hash) * u64::from(partitions)) >> 32;
@@ -48,7 +50,8 @@ pub fn derived(seed: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
-/// The hash of a label, by which devices are found and counted: of its key, a byte that no key holds, and its value.
+/// The hash of a label, by which devices are found and counted: of its key, a byte that no key
+/// holds, and its value.
 #[must_use]
 pub fn label_hash(key: &str, value: &str) -> u64 {
     let mut bytes = Vec::with_capacity(key.len() + 1 + value.len());

@@ -1,8 +1,9 @@
-//! Names and numbers of things: devices, clients, kinds, partitions, incarnations, and the ids derived from them.
+//! Names and numbers of things: devices, clients, kinds, partitions, incarnations, and the ids
+//! derived from them.
 //!
-//! An id that has been given out is never given out again: devices and clients carry an [`Incarnation`] that is new at
-//! every registration, a data directory carries a [`Lineage`] that a restore renews, and both enter every
-//! [`EntityId`].
+//! An id that has been given out is never given out again: devices and clients carry an
+//! [`Incarnation`] that is new at every registration, a data directory carries a [`Lineage`] that a
+//! restore renews, and both enter every [`EntityId`].
 
 use std::fmt;
 
@@ -12,11 +13,12 @@ use crate::hash;
 use crate::limits::{CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, KIND_CHARS_MAX};
 use crate::time::Timestamp;
 
-/// A device's id: 1 to [`DEVICE_ID_CHARS_MAX`] ASCII letters, digits, `-`, `_`, `.` and `:`, case-sensitive, but not dots
-/// alone, which are steps along a path. It never holds what means something in a topic: `/`, `+`, `#`.
+/// A device's id: 1 to [`DEVICE_ID_CHARS_MAX`] ASCII letters, digits, `-`, `_`, `.` and `:`,
+/// case-sensitive, but not dots alone, which are steps along a path. It never holds what means
+/// something in a topic: `/`, `+`, `#`.
 ///
-/// A new id has to be of the [`DeviceIdForm`] that the settings allow; one that was registered under other settings stays
-/// an id.
+/// A new id has to be of the [`DeviceIdForm`] that the settings allow; one that was registered
+/// under other settings stays an id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(CompactString);
 
@@ -36,7 +38,8 @@ impl DeviceId {
     }
 }
 
-/// The ids that devices may be registered with: the settings `devices.id_max_len` and `devices.id_chars`.
+/// The ids that devices may be registered with: the settings `devices.id_max_len` and
+/// `devices.id_chars`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIdForm {
     /// Longest id, in characters.
@@ -116,7 +119,8 @@ impl Kind {
         (fits && starts && text.bytes().all(plain)).then(|| Self(CompactString::new(text)))
     }
 
-    /// The kind whose reports are the numbers 0 and 1 only; also the kind of a device registered without one.
+    /// The kind whose reports are the numbers 0 and 1 only; also the kind of a device registered
+    /// without one.
     #[must_use]
     pub fn lock() -> Self {
         Self(CompactString::const_new("lock"))
@@ -229,9 +233,10 @@ impl WayIn {
 
 /// The id of an event or a delivery: 20 bytes that say where it is kept and can never repeat.
 ///
-/// `routing` finds the partition; (`at`, `number`) is the key within it and the order of feeds; `tag` is derived from
-/// lineage, incarnations and cause, so that an older backup or a device registered again never repeats an id that a
-/// receiver has seen. Printed as a prefix and 32 lower-case base32 characters.
+/// `routing` finds the partition; (`at`, `number`) is the key within it and the order of feeds;
+/// `tag` is derived from lineage, incarnations and cause, so that an older backup or a device
+/// registered again never repeats an id that a receiver has seen. Printed as a prefix and 32
+/// lower-case base32 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
     /// The routing hash of the device it belongs to.
@@ -249,7 +254,8 @@ impl EntityId {
     pub const BYTES: usize = 20;
     const BITS_48: u64 = (1 << 48) - 1;
 
-    /// An id for something that happened to a device. `cause` distinguishes it from everything else of this incarnation.
+    /// An id for something that happened to a device. `cause` distinguishes it from everything else
+    /// of this incarnation.
     #[must_use]
     pub fn derive(
         lineage: Lineage,

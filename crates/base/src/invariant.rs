@@ -1,7 +1,7 @@
 //! What a broken invariant does: it stops the process, before a wrong answer can leave it.
 //!
-//! Everything acknowledged is durable, so stopping loses nothing; going on without a partition, or without the thread that
-//! commits, would.
+//! Everything acknowledged is durable, so stopping loses nothing; going on without a partition, or
+//! without the thread that commits, would.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

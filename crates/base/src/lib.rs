@@ -1,7 +1,9 @@
-//! What every crate may speak of: ids, time, values, limits, refusals, and the sources of time and chance.
+//! What every crate may speak of: ids, time, values, limits, refusals, and the sources of time and
+//! chance.
 //!
-//! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy; text forms that the
-//! outside sees (durations, times, ids) are parsed and printed here so that they read the same everywhere.
+//! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy; text
+//! forms that the outside sees (durations, times, ids) are parsed and printed here so that they
+//! read the same everywhere.
 
 pub mod address;
 pub mod answers;

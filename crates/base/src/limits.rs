@@ -30,7 +30,8 @@ pub const JSON_BODY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 pub const REPORT_ID_CHARS_MAX: usize = 64;
 /// How far ahead of the wall clock a report's `ts` may be, in milliseconds.
 pub const REPORT_TS_AHEAD_MS_MAX: i64 = 5 * 60 * 1_000;
-/// Most reports that cross to a partition in one slice; also the most records that one input may touch.
+/// Most reports that cross to a partition in one slice; also the most records that one input may
+/// touch.
 pub const SLICE_REPORTS_MAX: usize = 1_000;
 /// Most items in one page of a list.
 pub const PAGE_ITEMS_MAX: usize = 1_000;
@@ -52,7 +53,8 @@ pub const QUEUE_NAME_CHARS_MAX: usize = 255;
 pub const JOB_PAYLOAD_BYTES_MAX: usize = 1_024 * 1_024;
 /// Most jobs that one call publishes or consumes.
 pub const JOBS_PER_CALL_MAX: usize = 1_000;
-/// How long a consumer may wait for jobs in one call: longer than that, things between it and the server break the connection.
+/// How long a consumer may wait for jobs in one call: longer than that, things between it and the
+/// server break the connection.
 pub const CONSUME_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long a job is reserved when `ttr` is not given.
 pub const TTR_DEFAULT: Duration = Duration::from_secs(120);
@@ -60,7 +62,8 @@ pub const TTR_DEFAULT: Duration = Duration::from_secs(120);
 pub const JOB_NAME_BYTES_MAX: usize = 255;
 /// Longest error that a worker may give for a job, in bytes; a longer one is cut.
 pub const JOB_ERROR_BYTES_MAX: usize = 1_024;
-/// Dead letters that a queue keeps when its users set nothing: what nobody looks at has a bound too.
+/// Dead letters that a queue keeps when its users set nothing: what nobody looks at has a bound
+/// too.
 pub const DEAD_LETTERS_DEFAULT: u64 = 1_000_000;
 /// Most tries of a job.
 pub const JOB_TRIES_MAX: u32 = 1_000_000;

@@ -1,6 +1,7 @@
 //! A refusal that the caller can act on: what is wrong, with which field, and what would be right.
 //!
-//! Every edge turns it into its own wire form; the code is stable and listed in `docs/operations.md`.
+//! Every edge turns it into its own wire form; the code is stable and listed in
+//! `docs/operations.md`.
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
 //! Chance as an argument: what is drawn is given, so that a simulated run repeats.
 
-/// A small deterministic generator (SplitMix64): for jitter, simulation and load, never for secrets.
+/// A small deterministic generator (SplitMix64): for jitter, simulation and load, never for
+/// secrets.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -1,8 +1,8 @@
 //! Moments and attended time, in whole milliseconds.
 //!
-//! A [`Timestamp`] is a moment; whether it was read from the engine clock, the wall clock or a device is said where it
-//! is stored. An [`Attended`] reading is not a moment: it is how long a way in has been listening, and the two cannot
-//! be mixed up.
+//! A [`Timestamp`] is a moment; whether it was read from the engine clock, the wall clock or a
+//! device is said where it is stored. An [`Attended`] reading is not a moment: it is how long a way
+//! in has been listening, and the two cannot be mixed up.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,15 +39,16 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off. What is read can be written: the year
-    /// 0 is the beginning of the year 1.
+    /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off. What is
+    /// read can be written: the year 0 is the beginning of the year 1.
     ///
     /// # Errors
     /// When the text is not an RFC 3339 time with an offset.
     pub fn parse(text: &str) -> Result<Self, NotATime> {
         static PARSER: DateTimeParser = DateTimeParser::new();
         if text.starts_with(['+', '-']) {
-            // A year of six digits: beyond RFC 3339, and what is before our era could not be told again.
+            // A year of six digits: beyond RFC 3339, and what is before our era could not be told
+            // again.
             return Err(NotATime);
         }
         match PARSER.parse_timestamp(text) {
@@ -87,7 +88,8 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// A reading of an attended clock: milliseconds for which a way in has been listening since the data directory was made.
+/// A reading of an attended clock: milliseconds for which a way in has been listening since the
+/// data directory was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attended(pub i64);
 

@@ -1,7 +1,8 @@
 //! A device's value: one JSON value in canonical text, so that equal values have equal bytes.
 //!
-//! Canonical means: object keys sorted, no space between tokens, numbers as IEEE doubles in their shortest form
-//! (`1.0` is `1`). The edges parse and canonicalise; here a value is only kept, compared and given back.
+//! Canonical means: object keys sorted, no space between tokens, numbers as IEEE doubles in their
+//! shortest form (`1.0` is `1`). The edges parse and canonicalise; here a value is only kept,
+//! compared and given back.
 
 use std::fmt;
 use std::sync::Arc;

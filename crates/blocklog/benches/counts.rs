@@ -1,6 +1,8 @@
-//! Instructions of the frame path: appending frames and syncing them, on a disk that takes everything and keeps nothing.
+//! Instructions of the frame path: appending frames and syncing them, on a disk that takes
+//! everything and keeps nothing.
 //!
-//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same on a busy machine.
+//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same
+//! on a busy machine.
 #![allow(missing_docs, reason = "the harness makes items of its own")]
 
 use std::hint::black_box;

@@ -1,8 +1,10 @@
-//! What a sync costs while segments follow each other: with freed segments used again, and with freed ones removed.
+//! What a sync costs while segments follow each other: with freed segments used again, and with
+//! freed ones removed.
 //!
-//! `cargo bench -p blocklog --bench segments`. Both logs are written in turn in the directory `target` of the workspace, or below
-//! the one that is named as the argument: it must be on the disk that is meant. A log of some segments is kept as long as it is, as behind
-//! checkpoints: every full segment frees the oldest.
+//! `cargo bench -p blocklog --bench segments`. Both logs are written in turn in the directory
+//! `target` of the workspace, or below the one that is named as the argument: it must be on the
+//! disk that is meant. A log of some segments is kept as long as it is, as behind checkpoints:
+//! every full segment frees the oldest.
 
 use std::error::Error;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! How many bytes of frames lie behind a position, without remembering every frame.
 //!
-//! The answer is for pacing: it may be up to [`STEP_BYTES`] (or one frame, where that is longer) too high,
-//! never too low.
+//! The answer is for pacing: it may be up to [`STEP_BYTES`] (or one frame, where that is longer)
+//! too high, never too low.
 
 use std::collections::VecDeque;
 

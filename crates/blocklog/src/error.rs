@@ -1,7 +1,8 @@
 //! What can be wrong with a log, in words that an operator can act on.
 //!
-//! Every refusal names the file - and where there is one, the offset and position - so that a backup or a
-//! tool can be pointed at it. Nothing here decides whether to refuse; that is `recovery`.
+//! Every refusal names the file - and where there is one, the offset and position - so that a
+//! backup or a tool can be pointed at it. Nothing here decides whether to refuse; that is
+//! `recovery`.
 
 use std::error::Error;
 use std::io;
@@ -54,8 +55,8 @@ pub enum LogError {
         /// The position of the damaged frame.
         position: Position,
     },
-    /// The header of a segment is damaged. It was durable before the segment had its name, so that this is
-    /// never a torn tail.
+    /// The header of a segment is damaged. It was durable before the segment had its name, so that
+    /// this is never a torn tail.
     #[error("{file} is damaged at offset 0: its header does not verify; check the disk and restore a backup")]
     CorruptHeader {
         /// The segment file.

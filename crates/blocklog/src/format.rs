@@ -1,7 +1,8 @@
 //! The bytes of a segment file, format version 1.
 //!
-//! A segment is a header of 64 bytes and then frames, each 40 bytes of header and its payload, filled up
-//! with zeros to a multiple of 8. All numbers are little-endian, every checksum is CRC-32C:
+//! A segment is a header of 64 bytes and then frames, each 40 bytes of header and its payload,
+//! filled up with zeros to a multiple of 8. All numbers are little-endian, every checksum is
+//! CRC-32C:
 //!
 //! ```text
 //! segment header                         frame
@@ -16,20 +17,22 @@
 //! 60  4  checksum of 0..60
 //! ```
 //!
-//! A file may be used again for a later segment. Then up to so many of its bytes are what an earlier segment has
-//! left behind; beyond these, and behind the frames of a file that had no earlier life, there are zeros. The sequence under
-//! the checksum of a frame keeps an old one from ever being taken for a new one.
+//! A file may be used again for a later segment. Then up to so many of its bytes are what an
+//! earlier segment has left behind; beyond these, and behind the frames of a file that had no
+//! earlier life, there are zeros. The sequence under the checksum of a frame keeps an old one from
+//! ever being taken for a new one.
 //!
-//! To change this format: give it the next version, keep magic, version and checksum of the segment header
-//! where they are (an older build must still see that it is looking at a newer log, not at a damaged one),
-//! read the old version for as long as a server may have one, and keep a directory of it as a test fixture.
+//! To change this format: give it the next version, keep magic, version and checksum of the segment
+//! header where they are (an older build must still see that it is looking at a newer log, not at a
+//! damaged one), read the old version for as long as a server may have one, and keep a directory of
+//! it as a test fixture.
 
 use std::ops::RangeInclusive;
 
 use crate::position::{LogId, Position};
 
-/// The longest payload of a frame, in bytes. It bounds what opening a log reads at once, and keeps a damaged
-/// length from asking for more.
+/// The longest payload of a frame, in bytes. It bounds what opening a log reads at once, and keeps
+/// a damaged length from asking for more.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 
 /// The version of this format.
@@ -55,15 +58,17 @@ pub(crate) struct Place {
     pub sequence: u32,
 }
 
-/// The head of a segment file. Written and durable before the segment has its name, and only once everything
-/// before it is durable: a segment that exists is a claim for all frames before its first.
+/// The head of a segment file. Written and durable before the segment has its name, and only once
+/// everything before it is durable: a segment that exists is a claim for all frames before its
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub place: Place,
     pub first: Position,
     /// Where the frames of the segment before this one end; 0 when there was none.
     pub previous_bytes: u64,
-    /// The length that the file had when it was used again for this segment; 0 for one that was made for it.
+    /// The length that the file had when it was used again for this segment; 0 for one that was
+    /// made for it.
     pub earlier_bytes: u64,
 }
 
@@ -184,8 +189,9 @@ pub(crate) fn verify_frame(bytes: &[u8], place: Place) -> Option<Verified<'_>> {
     })
 }
 
-/// Where the bytes end that look as if they had been a frame of `place` at one of `positions`, once, at the start of
-/// `bytes`: at least two of log, segment and position are right. What an earlier segment left in the file has one of them.
+/// Where the bytes end that look as if they had been a frame of `place` at one of `positions`,
+/// once, at the start of `bytes`: at least two of log, segment and position are right. What an
+/// earlier segment left in the file has one of them.
 pub(crate) fn traces_of_frame(bytes: &[u8], place: Place, positions: &RangeInclusive<u64>) -> Option<usize> {
     let header = bytes.get(..FRAME_HEADER_BYTES)?;
     let right = [

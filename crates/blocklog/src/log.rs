@@ -1,7 +1,7 @@
 //! The log: appends, syncs, and frees what is no longer needed.
 //!
-//! Decides which segment a frame goes to and what it claims. The bytes are in `format`, the order of writes
-//! and syncs around a new file in `segment`, and everything about opening in `recovery`.
+//! Decides which segment a frame goes to and what it claims. The bytes are in `format`, the order
+//! of writes and syncs around a new file in `segment`, and everything about opening in `recovery`.
 
 mod pending;
 
@@ -21,18 +21,18 @@ use pending::Pending;
 
 const FIRST_SEQUENCE: u32 = 1;
 
-/// Segments that wait to be used again: as many as a log gives back when it shrinks from three times 64 MiB, where its
-/// caller lets nothing more in, to the 64 MiB that it has in between.
+/// Segments that wait to be used again: as many as a log gives back when it shrinks from three
+/// times 64 MiB, where its caller lets nothing more in, to the 64 MiB that it has in between.
 pub const SPARE_SEGMENTS_MAX: usize = 8;
 
 /// How a log lays out its files.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
-    /// A segment is followed by another before it would be longer than this, in bytes. A frame that is longer
-    /// alone gets a segment to itself.
+    /// A segment is followed by another before it would be longer than this, in bytes. A frame that
+    /// is longer alone gets a segment to itself.
     pub segment_bytes: u64,
-    /// How many zeros are written ahead of the frames at most, in bytes: a sync that does not change the
-    /// length of the file is about twice as fast.
+    /// How many zeros are written ahead of the frames at most, in bytes: a sync that does not
+    /// change the length of the file is about twice as fast.
     pub zeros_ahead_bytes: u64,
     /// Freed segments that are kept to be used again, at most; others are removed.
     pub spare_segments_max: usize,
@@ -60,26 +60,28 @@ pub struct Opened {
 /// An append-only sequence of frames in the segment files of one directory.
 ///
 /// # What is durable
-/// [`Log::append`] only takes a frame into memory. When [`Log::sync`] has returned `Ok(position)`, every frame up
-/// to `position` survives the loss of power, and every later opening hands it out, in order and bit for bit,
-/// or refuses. A frame that was appended and not synced may be there after a crash or not; when it is there,
-/// all before it are too, and once an opening has handed it out it is durable like any other. After an error of
-/// `sync` its frames are in that state: neither confirmed nor taken back.
+/// [`Log::append`] only takes a frame into memory. When [`Log::sync`] has returned `Ok(position)`,
+/// every frame up to `position` survives the loss of power, and every later opening hands it out,
+/// in order and bit for bit, or refuses. A frame that was appended and not synced may be there
+/// after a crash or not; when it is there, all before it are too, and once an opening has handed it
+/// out it is durable like any other. After an error of `sync` its frames are in that state: neither
+/// confirmed nor taken back.
 ///
-/// A caller may be content with less: when [`Log::write`] has returned `Ok(position)`, every frame up to `position` survives
-/// the death of the process, but not yet that of the machine.
+/// A caller may be content with less: when [`Log::write`] has returned `Ok(position)`, every frame
+/// up to `position` survives the death of the process, but not yet that of the machine.
 ///
 /// # After a failure
-/// The first write or sync that fails poisons the log: nothing that it does afterwards could be trusted, since the
-/// operating system may have dropped what it failed to write. Every later call that would write answers
-/// [`LogError::Poisoned`]; opening it again tells what is there.
+/// The first write or sync that fails poisons the log: nothing that it does afterwards could be
+/// trusted, since the operating system may have dropped what it failed to write. Every later call
+/// that would write answers [`LogError::Poisoned`]; opening it again tells what is there.
 ///
 /// # What an opening can tell apart
-/// Every frame carries `synced_through`, the position that was durable when it was appended. A bad frame that a
-/// later one knows to have been durable is damage, and the log is refused; one that none knows is a torn tail, and
-/// is cut. [`Log::append_claim`] moves that border up to the end.
+/// Every frame carries `synced_through`, the position that was durable when it was appended. A bad
+/// frame that a later one knows to have been durable is damage, and the log is refused; one that
+/// none knows is a torn tail, and is cut. [`Log::append_claim`] moves that border up to the end.
 ///
-/// One process at a time may have a log open; the caller holds the lock of the directory ([`Disk::lock`]).
+/// One process at a time may have a log open; the caller holds the lock of the directory
+/// ([`Disk::lock`]).
 pub struct Log {
     disk: Arc<dyn Disk>,
     options: LogOptions,
@@ -124,13 +126,13 @@ impl Log {
         Ok(Log::new(disk, options, Recovered::empty(id, active)))
     }
 
-    /// Opens the log of this directory: verifies every frame, calls `visit` with each one after `replay_after`
-    /// in order, cuts a torn tail, and makes what is left durable.
+    /// Opens the log of this directory: verifies every frame, calls `visit` with each one after
+    /// `replay_after` in order, cuts a torn tail, and makes what is left durable.
     ///
-    /// `recorded` is a position that the caller knows to have been durable; a log that ends below it, or below `replay_after`, is
-    /// refused: its new frames would get positions that are never handed out.
-    /// When the answer is an error, what `visit` was given is void. [`LogError::NotFound`] says that there is no
-    /// log and none was ever finished.
+    /// `recorded` is a position that the caller knows to have been durable; a log that ends below
+    /// it, or below `replay_after`, is refused: its new frames would get positions that are never
+    /// handed out. When the answer is an error, what `visit` was given is void.
+    /// [`LogError::NotFound`] says that there is no log and none was ever finished.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: LogOptions,
@@ -165,8 +167,8 @@ impl Log {
         }
     }
 
-    /// Takes a frame into memory, at the position in the answer. The payload has 1 to [`PAYLOAD_BYTES_MAX`]
-    /// bytes; how much may wait for a [`Log::sync`] is the caller's to bound.
+    /// Takes a frame into memory, at the position in the answer. The payload has 1 to
+    /// [`PAYLOAD_BYTES_MAX`] bytes; how much may wait for a [`Log::sync`] is the caller's to bound.
     pub fn append(&mut self, payload: &[u8]) -> Result<Position, LogError> {
         if payload.is_empty() {
             return Err(LogError::EmptyPayload);
@@ -190,8 +192,9 @@ impl Log {
         self.ends_with_claim = payload.is_empty();
     }
 
-    /// Makes every frame that was appended durable, and answers the last of them: one write for each segment
-    /// touched, and one sync; where a segment is full, two more syncs for each that follows.
+    /// Makes every frame that was appended durable, and answers the last of them: one write for
+    /// each segment touched, and one sync; where a segment is full, two more syncs for each that
+    /// follows.
     pub fn sync(&mut self) -> Result<Position, LogError> {
         self.write()?;
         if self.durable < self.written {
@@ -202,8 +205,9 @@ impl Log {
         Ok(self.durable)
     }
 
-    /// Hands every frame that was appended to the operating system, and answers the last of them: one write for each segment
-    /// touched. Where a segment is full it is synced too, and so is the next: no other may have a torn tail than the last.
+    /// Hands every frame that was appended to the operating system, and answers the last of them:
+    /// one write for each segment touched. Where a segment is full it is synced too, and so is the
+    /// next: no other may have a torn tail than the last.
     pub fn write(&mut self) -> Result<Position, LogError> {
         self.check_not_poisoned()?;
         if self.written < self.end {
@@ -243,8 +247,9 @@ impl Log {
         Ok(())
     }
 
-    /// Writes and syncs an empty frame that claims all before it, after syncing these; for when the log is idle
-    /// and at a clean stop. Without effect on an empty log and where the last frame is such a claim.
+    /// Writes and syncs an empty frame that claims all before it, after syncing these; for when the
+    /// log is idle and at a clean stop. Without effect on an empty log and where the last frame is
+    /// such a claim.
     ///
     /// From then on, damage to any frame before it is told from a torn tail.
     pub fn append_claim(&mut self) -> Result<(), LogError> {
@@ -271,7 +276,8 @@ impl Log {
         self.end
     }
 
-    /// The bytes of the frames after `position`, as far as these are kept; up to 64 KiB, or one frame, too many.
+    /// The bytes of the frames after `position`, as far as these are kept; up to 64 KiB, or one
+    /// frame, too many.
     pub fn bytes_since(&self, position: Position) -> u64 {
         self.distance.since(position)
     }
@@ -281,8 +287,8 @@ impl Log {
         self.id
     }
 
-    /// Frames up to and with `position` are needed no more: the segments that hold no others are kept to be used again, some
-    /// of them, or removed. The segment that is written to stays.
+    /// Frames up to and with `position` are needed no more: the segments that hold no others are
+    /// kept to be used again, some of them, or removed. The segment that is written to stays.
     ///
     /// From now on the log must be opened with a `replay_after` of at least `position`.
     pub fn free_through(&mut self, position: Position) -> Result<(), LogError> {

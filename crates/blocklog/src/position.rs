@@ -2,15 +2,16 @@
 
 use std::fmt;
 
-/// The random id of a log. Every frame carries it, so that a frame of another log is never taken for one
-/// of this.
+/// The random id of a log. Every frame carries it, so that a frame of another log is never taken
+/// for one of this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogId(pub u64);
 
 /// The place of a frame in its log: frames are counted from 1, and 0 stands before the first.
 ///
-/// The position of a frame that was durable, or was handed out by an opening, never names another frame.
-/// Only that of a frame which was never confirmed, and was cut with a torn tail, is given again.
+/// The position of a frame that was durable, or was handed out by an opening, never names another
+/// frame. Only that of a frame which was never confirmed, and was cut with a torn tail, is given
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Position(pub u64);
 

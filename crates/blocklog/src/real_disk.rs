@@ -1,7 +1,7 @@
 //! The port over a directory of the operating system.
 //!
-//! Knows nothing of logs: it maps each call to one call of `std::fs`. Files are private to the user that
-//! runs the server, as they hold what its clients own.
+//! Knows nothing of logs: it maps each call to one call of `std::fs`. Files are private to the user
+//! that runs the server, as they hold what its clients own.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -21,8 +21,8 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Opens the directory `path`; with `create` it is made, with its parents, when it does not exist, and
-    /// its name is made durable.
+    /// Opens the directory `path`; with `create` it is made, with its parents, when it does not
+    /// exist, and its name is made durable.
     pub fn open_dir(path: impl AsRef<Path>, create: bool) -> io::Result<RealDisk> {
         let path = path.as_ref();
         if create && !path.is_dir() {

@@ -1,12 +1,12 @@
 //! Opening a log: what of it is good, what is a torn tail, and what is damage.
 //!
-//! Only the last segment can have a tail, since a segment is durable before the next one exists, which says where its
-//! frames end. A frame
-//! that does not verify is damage when anything knows it to have been durable: a later segment, the caller's
-//! recorded position, or a later frame whose `synced_through` reaches it. Otherwise all from it on was never
-//! confirmed, and is cut. Nothing here writes, but for the cut and for the frames above the last claim, which
-//! are written and synced again: an earlier process may have failed to sync them, and then they are only in
-//! the memory of the operating system, where they look durable.
+//! Only the last segment can have a tail, since a segment is durable before the next one exists,
+//! which says where its frames end. A frame that does not verify is damage when anything knows it
+//! to have been durable: a later segment, the caller's recorded position, or a later frame whose
+//! `synced_through` reaches it. Otherwise all from it on was never confirmed, and is cut. Nothing
+//! here writes, but for the cut and for the frames above the last claim, which are written and
+//! synced again: an earlier process may have failed to sync them, and then they are only in the
+//! memory of the operating system, where they look durable.
 
 mod survey;
 
@@ -84,7 +84,8 @@ impl Recovered {
     }
 }
 
-/// Verifies every frame, hands out those that are asked for, cuts a torn tail, and makes what is left durable.
+/// Verifies every frame, hands out those that are asked for, cuts a torn tail, and makes what is
+/// left durable.
 pub(crate) fn recover<'a>(disk: &'a dyn Disk, request: Request<'a>) -> Result<Recovered, LogError> {
     let (segments, last) = survey::segments(disk, request.replay_after)?;
     let first = segments.first().unwrap_or(&last).header.first;
@@ -195,8 +196,8 @@ impl<'v> Replay<'v> {
     }
 }
 
-/// Decides what the bytes of the last segment from `end` on are, where the frame at `next` should be: nothing,
-/// a torn tail, or damage.
+/// Decides what the bytes of the last segment from `end` on are, where the frame at `next` should
+/// be: nothing, a torn tail, or damage.
 fn judge_rest(
     disk: &dyn Disk,
     last: &Segment,
@@ -215,8 +216,9 @@ fn judge_rest(
     Ok(Some(Tail { cut_bytes, file: file_of(disk, &last.name), offset: end as u64 }))
 }
 
-/// Up to where something of this segment was written behind `end`. What is left of an earlier segment in the same file
-/// is none of it, and stays: nothing in it can be taken for a frame of this one.
+/// Up to where something of this segment was written behind `end`. What is left of an earlier
+/// segment in the same file is none of it, and stays: nothing in it can be taken for a frame of
+/// this one.
 fn used_through(bytes: &[u8], end: usize, header: &SegmentHeader, next: Position) -> Option<usize> {
     let fresh = usize::try_from(header.earlier_bytes).unwrap_or(usize::MAX).clamp(end, bytes.len());
     let last_used = bytes[fresh..].iter().rposition(|byte| *byte != 0).map(|last| fresh + last + 1);
@@ -235,7 +237,8 @@ fn is_claimed(bytes: &[u8], header: &SegmentHeader, position: Position) -> bool 
         .any(|frame| frame.synced_through >= position)
 }
 
-/// Cuts the tail, writes again what is above the last claim, and makes the files and their names durable.
+/// Cuts the tail, writes again what is above the last claim, and makes the files and their names
+/// durable.
 fn settle(
     disk: &dyn Disk,
     last: &Segment,

@@ -1,8 +1,9 @@
 //! The file that is being written, and how one file follows another.
 //!
-//! The order here is what recovery relies on: a segment is whole and durable before the next one has its
-//! name, and the next one is durable - header, first frames and name - before anything in it is called so.
-//! Which frames go into which segment is decided in `log`, which file is used again in `spare`.
+//! The order here is what recovery relies on: a segment is whole and durable before the next one
+//! has its name, and the next one is durable - header, first frames and name - before anything in
+//! it is called so. Which frames go into which segment is decided in `log`, which file is used
+//! again in `spare`.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(crate) fn sequence_of(name: &str) -> Option<u32> {
     (segment_name(sequence) == name).then_some(sequence)
 }
 
-/// Whether this is a segment that was never finished, or one that waited to be used again: no part of a log.
+/// Whether this is a segment that was never finished, or one that waited to be used again: no part
+/// of a log.
 pub(crate) fn is_left_over(name: &str) -> bool {
     let segment = name.strip_suffix(UNFINISHED_SUFFIX).or_else(|| spared(name));
     segment.is_some_and(|segment| sequence_of(segment).is_some())
@@ -38,15 +40,18 @@ pub(crate) struct ActiveSegment {
     pub sequence: u32,
     /// The bytes that hold the header and frames.
     pub written: u64,
-    /// The length of the file; what is beyond `written` is zeros, or the remains of an earlier segment.
+    /// The length of the file; what is beyond `written` is zeros, or the remains of an earlier
+    /// segment.
     pub length: u64,
     pub file: Arc<dyn DiskFile>,
 }
 
 impl ActiveSegment {
-    /// Makes the segment `sequence` of `bytes`, its header and first frames; it is durable on return.
+    /// Makes the segment `sequence` of `bytes`, its header and first frames; it is durable on
+    /// return.
     ///
-    /// It is made under another name first, so that a file with the name of a segment always has a header.
+    /// It is made under another name first, so that a file with the name of a segment always has a
+    /// header.
     pub(crate) fn create(
         disk: &dyn Disk,
         sequence: u32,
@@ -110,8 +115,9 @@ impl ActiveSegment {
 
 /// How far the file is filled with zeros ahead of the frames.
 ///
-/// A sync that changes the length of a file costs about twice one that does not (measured on ext4 with writes of
-/// 4 KB: 150 to 240 us against 100 us); with some zeros written along now and then, few syncs do.
+/// A sync that changes the length of a file costs about twice one that does not (measured on ext4
+/// with writes of 4 KB: 150 to 240 us against 100 us); with some zeros written along now and then,
+/// few syncs do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZerosAhead {
     pub bytes: u64,
@@ -120,8 +126,8 @@ pub(crate) struct ZerosAhead {
 }
 
 impl ZerosAhead {
-    /// How many to add to a write of `written` bytes that ends at `end`. None to a large write: each of these
-    /// would change the length anyway.
+    /// How many to add to a write of `written` bytes that ends at `end`. None to a large write:
+    /// each of these would change the length anyway.
     fn after(self, written: usize, end: u64) -> usize {
         if written as u64 >= self.bytes {
             return 0;

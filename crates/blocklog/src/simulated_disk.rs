@@ -1,21 +1,23 @@
 //! A directory of files in memory, deterministic from a seed, that does to them what real disks do.
 //!
 //! # Faults
-//! - **Loss of power** ([`SimulatedDisk::crash`]). What was synced stays. Of what was not, each file takes one of
-//!   these fates at random: all is lost; all is kept; the writes up to some moment are kept, the last of them torn;
-//!   each write is kept or lost on its own, so that later ones survive earlier ones; each sector of 512 bytes
-//!   is kept as some write left it, so that every write may be torn anywhere. The length of the file is that after
-//!   any of its changes; a sector inside it that was never written reads as zeros. Created, renamed and
-//!   removed names that were not synced survive up to some moment: file systems with a journal keep their order.
+//! - **Loss of power** ([`SimulatedDisk::crash`]). What was synced stays. Of what was not, each
+//!   file takes one of these fates at random: all is lost; all is kept; the writes up to some
+//!   moment are kept, the last of them torn; each write is kept or lost on its own, so that later
+//!   ones survive earlier ones; each sector of 512 bytes is kept as some write left it, so that
+//!   every write may be torn anywhere. The length of the file is that after any of its changes; a
+//!   sector inside it that was never written reads as zeros. Created, renamed and removed names
+//!   that were not synced survive up to some moment: file systems with a journal keep their order.
 //!   All locks are free, and open handles fail from then on.
-//! - **Death of the process** ([`SimulatedDisk::kill`]). Locks and handles go; everything written is still
-//!   there to read, and as little durable as before.
-//! - **Failing reads, writes and syncs** ([`SimulatedDisk::fail_read`], [`fail_write`](SimulatedDisk::fail_write),
-//!   [`fail_sync`](SimulatedDisk::fail_sync)): once, with EIO. A failing write has written some of its bytes. After
-//!   a failing sync the system takes what it did not write for clean, as Linux does: it can be read, a later sync that
-//!   succeeds does not make it durable, and only writing it again does.
-//! - **Full disk** ([`SimulatedDisk::set_capacity`]): the write that exceeds it has written what had room, and
-//!   fails with ENOSPC.
+//! - **Death of the process** ([`SimulatedDisk::kill`]). Locks and handles go; everything written
+//!   is still there to read, and as little durable as before.
+//! - **Failing reads, writes and syncs** ([`SimulatedDisk::fail_read`],
+//!   [`fail_write`](SimulatedDisk::fail_write), [`fail_sync`](SimulatedDisk::fail_sync)): once,
+//!   with EIO. A failing write has written some of its bytes. After a failing sync the system takes
+//!   what it did not write for clean, as Linux does: it can be read, a later sync that succeeds
+//!   does not make it durable, and only writing it again does.
+//! - **Full disk** ([`SimulatedDisk::set_capacity`]): the write that exceeds it has written what
+//!   had room, and fails with ENOSPC.
 //! - **Rot** ([`SimulatedDisk::corrupt`]): a byte changes by itself.
 //!
 //! A sync that returns `Ok` does not lie. The simulation knows nothing of time.
@@ -102,7 +104,8 @@ impl SimulatedDisk {
         SimulatedDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Another disk with the files that this one would have after a crash that loses all that was not synced.
+    /// Another disk with the files that this one would have after a crash that loses all that was
+    /// not synced.
     pub fn copy_of_durable(&self, seed: u64) -> SimulatedDisk {
         let files = self.state().durable_names.clone();
         Self::with_files(
@@ -178,7 +181,8 @@ impl SimulatedDisk {
         self.state().faults.capacity_bytes = bytes;
     }
 
-    /// Changes the bits `xor` of the byte at `offset`, for readers and durably. Panics where there is no such byte.
+    /// Changes the bits `xor` of the byte at `offset`, for readers and durably. Panics where there
+    /// is no such byte.
     pub fn corrupt(&self, name: &str, offset: u64, xor: u8) {
         let state = self.state();
         let file = state.names.get(name).unwrap_or_else(|| panic!("there is no file {name} to corrupt"));
@@ -190,7 +194,8 @@ impl SimulatedDisk {
         self.state().names.get(name).map(|file| content(file).current().len() as u64)
     }
 
-    /// What a file holds after a crash that loses all that was not synced; `None` when it is not there then.
+    /// What a file holds after a crash that loses all that was not synced; `None` when it is not
+    /// there then.
     pub fn durable(&self, name: &str) -> Option<Vec<u8>> {
         self.state().durable_names.get(name).map(|file| content(file).durable().to_vec())
     }

@@ -1,4 +1,5 @@
-//! What a log promises, checked on the simulated disk and, where no crash is needed, on the real one too.
+//! What a log promises, checked on the simulated disk and, where no crash is needed, on the real
+//! one too.
 
 mod behaviour;
 mod damage;

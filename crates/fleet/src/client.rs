@@ -37,7 +37,8 @@ impl fmt::Debug for NewClient {
     }
 }
 
-/// What takes the place of what was left out: made anew for every registration, from an unguessable source.
+/// What takes the place of what was left out: made anew for every registration, from an unguessable
+/// source.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Made {
     /// From which an id is made.
@@ -56,7 +57,8 @@ impl fmt::Debug for Made {
 const _: () = assert!(SECRET_BYTES_MIN <= 32 && 32 <= SECRET_BYTES_MAX, "a made secret is a good one");
 
 impl NewClient {
-    /// The client, enabled, if it may be registered. Whether its id is free is for the caller to see.
+    /// The client, enabled, if it may be registered. Whether its id is free is for the caller to
+    /// see.
     ///
     /// # Errors
     /// `invalid_id`, `too_long`, `invalid_url`, `private_address` or `invalid_secret`.
@@ -115,7 +117,8 @@ impl ClientPatch {
     /// The client after the change. Equal to `present` when there is nothing to change.
     ///
     /// # Errors
-    /// `cannot_change`, `cannot_clear`, `too_long`, `invalid_url` or `private_address`; then nothing changes.
+    /// `cannot_change`, `cannot_clear`, `too_long`, `invalid_url` or `private_address`; then
+    /// nothing changes.
     pub fn merged(self, rules: &Rules, present: &Client) -> Result<Client, Problem> {
         check_stays("id", &self.id, present.id.as_str())?;
         let mut client = present.clone();

@@ -26,7 +26,8 @@ impl NewDevice {
     /// The device, if it may be registered.
     ///
     /// # Errors
-    /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels` or `invalid_interval`.
+    /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels` or
+    /// `invalid_interval`.
     pub fn check(self, rules: &Rules) -> Result<CheckedDevice, Problem> {
         let id = id::device_id(&self.id, rules.device_ids)?;
         self.check_but_id(id)
@@ -130,7 +131,8 @@ impl DevicePatch {
     /// The profile after the change. Equal to `present` when there is nothing to change.
     ///
     /// # Errors
-    /// `cannot_change`, `too_long`, `invalid_label`, `too_many_labels` or `invalid_interval`; then nothing changes.
+    /// `cannot_change`, `too_long`, `invalid_label`, `too_many_labels` or `invalid_interval`; then
+    /// nothing changes.
     pub fn merged(self, present: &DeviceProfile) -> Result<DeviceProfile, Problem> {
         check_stays("id", &self.id, present.id.as_str())?;
         check_stays("kind", &self.kind, present.kind.as_str())?;

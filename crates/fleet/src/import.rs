@@ -1,6 +1,7 @@
 //! Importing: one line describes a device, whether it is registered or not.
 //!
-//! What a line names is set, what it leaves out stays; labels and clients that it names are exactly those.
+//! What a line names is set, what it leaves out stays; labels and clients that it names are exactly
+//! those.
 
 use base::limits::CLIENTS_PER_DEVICE_MAX;
 use base::{Attended, ClientId, DeviceId, Incarnation, Kind, Problem, Timestamp};
@@ -24,12 +25,13 @@ impl ImportDevice {
     /// The line, if its device may be registered.
     ///
     /// # Errors
-    /// As [`NewDevice::check`], but for the form that the settings ask of a new id: see [`crate::device_id`]; `invalid_id` for a
-    /// client's id; `too_many_links`.
+    /// As [`NewDevice::check`], but for the form that the settings ask of a new id: see
+    /// [`crate::device_id`]; `invalid_id` for a client's id; `too_many_links`.
     pub fn check(self, rules: &Rules) -> Result<CheckedImport, Problem> {
         let names_kind = self.device.kind.is_some();
         let clients = self.clients.map(|ids| checked_clients(&ids)).transpose()?;
-        // A device that is registered may have an id of before the settings; who imports a new one checks that it has none.
+        // A device that is registered may have an id of before the settings; who imports a new one
+        // checks that it has none.
         let id = match DeviceId::new(&self.device.id) {
             Some(id) => id,
             None => id::device_id(&self.device.id, rules.device_ids)?,
@@ -83,7 +85,8 @@ impl CheckedImport {
         self.clients.as_deref()
     }
 
-    /// The reading of the clock of devices never seen from which this one is missed: `now` is `every` on that clock.
+    /// The reading of the clock of devices never seen from which this one is missed: `now` is
+    /// `every` on that clock.
     #[must_use]
     pub fn expected_from(&self, now: Timestamp, every: Attended) -> Option<Attended> {
         let ms = |from: Timestamp| from.0.saturating_sub(now.0);
@@ -96,7 +99,8 @@ impl CheckedImport {
         DeviceProfile { clients, ..self.device.register(registration) }
     }
 
-    /// The profile of a registered device after the line. `clients` are the ones it names, `expected_from` where it is missed from.
+    /// The profile of a registered device after the line. `clients` are the ones it names,
+    /// `expected_from` where it is missed from.
     ///
     /// # Errors
     /// `cannot_change` for another kind.

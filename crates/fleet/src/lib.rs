@@ -1,7 +1,8 @@
-//! The rules of the registry: what may be registered, changed and linked, and which values a device may report.
+//! The rules of the registry: what may be registered, changed and linked, and which values a device
+//! may report.
 //!
-//! Pure functions from what a caller asks for to records, or to a refusal that says what would be right. Looking things
-//! up, keeping them and reading wire forms happens elsewhere.
+//! Pure functions from what a caller asks for to records, or to a refusal that says what would be
+//! right. Looking things up, keeping them and reading wire forms happens elsewhere.
 
 mod client;
 mod device;

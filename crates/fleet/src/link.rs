@@ -1,4 +1,5 @@
-//! Links between devices and clients. A device keeps the incarnations of its clients, in the order of linking.
+//! Links between devices and clients. A device keeps the incarnations of its clients, in the order
+//! of linking.
 
 use base::limits::CLIENTS_PER_DEVICE_MAX;
 use base::{Incarnation, Problem};
@@ -17,7 +18,8 @@ pub enum Linked {
 
 /// Links a client to a device.
 ///
-/// Links to clients that are gone count until they are swept, so [`sweep`] a device that is full before refusing.
+/// Links to clients that are gone count until they are swept, so [`sweep`] a device that is full
+/// before refusing.
 ///
 /// # Errors
 /// `too_many_links` when the device has as many clients as it may have.

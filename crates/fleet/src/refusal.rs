@@ -1,6 +1,8 @@
-//! Every reason for which the registry refuses, in one place: its stable code, its status and its meaning.
+//! Every reason for which the registry refuses, in one place: its stable code, its status and its
+//! meaning.
 //!
-//! A code, once released, keeps its name and meaning; `docs/operations.md` lists them for the people who meet them.
+//! A code, once released, keeps its name and meaning; `docs/operations.md` lists them for the
+//! people who meet them.
 
 use base::Problem;
 
@@ -77,7 +79,8 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status that says the same: 409 where the rest of the registry stands in the way, else 422.
+    /// The HTTP status that says the same: 409 where the rest of the registry stands in the way,
+    /// else 422.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {

@@ -5,7 +5,8 @@ use base::{Kind, Problem, Value};
 
 use crate::Refusal;
 
-/// Whether a device of `kind` may have `value`: a lock the numbers 0 and 1, every other kind what is not too large.
+/// Whether a device of `kind` may have `value`: a lock the numbers 0 and 1, every other kind what
+/// is not too large.
 ///
 /// # Errors
 /// `value_not_allowed` or `value_too_large`.

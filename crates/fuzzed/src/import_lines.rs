@@ -1,7 +1,7 @@
 //! A body of devices to import.
 //!
-//! Each line that is not blank is created, updated or rejected once, under its own number. The same body again, cut elsewhere,
-//! creates nothing, and rejects the same lines for the same reasons.
+//! Each line that is not blank is created, updated or rejected once, under its own number. The same
+//! body again, cut elsewhere, creates nothing, and rejects the same lines for the same reasons.
 
 use base::limits::REJECTIONS_LISTED_MAX;
 

@@ -1,8 +1,10 @@
-//! What fuzzing asks of every reader of foreign bytes: one function for each target, which panics where an answer is wrong.
+//! What fuzzing asks of every reader of foreign bytes: one function for each target, which panics
+//! where an answer is wrong.
 //!
-//! Each asks for more than "no panic": a round trip, a second way to the same result, a place within the text, a bound. The
-//! targets of `fuzz/` hand them what libFuzzer makes up; `tests/corpora.rs` hands them the corpora and mutations of these, on a
-//! stable toolchain. Nothing here is part of the server.
+//! Each asks for more than "no panic": a round trip, a second way to the same result, a place
+//! within the text, a bound. The targets of `fuzz/` hand them what libFuzzer makes up;
+//! `tests/corpora.rs` hands them the corpora and mutations of these, on a stable toolchain. Nothing
+//! here is part of the server.
 
 #![allow(clippy::missing_panics_doc, reason = "panicking is how a target tells")]
 

@@ -1,8 +1,9 @@
 //! The segment files of a log whose bytes were changed behind its back, as opening finds them.
 //!
-//! The input is a list of changes to a log that was written here: bytes overwritten, zeroed, copied and cut, files removed,
-//! swapped and replaced. Opening answers with a refusal that names a file, or with frames: never with one that was not
-//! appended, in another order, or with a gap. What was opened opens again as it is, and takes new frames.
+//! The input is a list of changes to a log that was written here: bytes overwritten, zeroed, copied
+//! and cut, files removed, swapped and replaced. Opening answers with a refusal that names a file,
+//! or with frames: never with one that was not appended, in another order, or with a gap. What was
+//! opened opens again as it is, and takes new frames.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

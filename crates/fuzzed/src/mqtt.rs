@@ -1,9 +1,11 @@
-//! What a client of the MQTT listener says, from its CONNECT on: packets of both versions, right or wrong.
+//! What a client of the MQTT listener says, from its CONNECT on: packets of both versions, right or
+//! wrong.
 //!
-//! The input is what the client sends, cut into pieces at places that follow from it, twice: the second connection may go on
-//! with the session of the first. A reader of its own (the codec, which the listener does not read publishes with) says which
-//! answers are owed. Each answer must come once and in order, the answers together must be bounded, nothing may be counted
-//! as there when it is gone, and a client that behaves must be served afterwards as before.
+//! The input is what the client sends, cut into pieces at places that follow from it, twice: the
+//! second connection may go on with the session of the first. A reader of its own (the codec, which
+//! the listener does not read publishes with) says which answers are owed. Each answer must come
+//! once and in order, the answers together must be bounded, nothing may be counted as there when it
+//! is gone, and a client that behaves must be served afterwards as before.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,10 +25,11 @@ use crate::server::{LOCK, Server, with_server};
 
 /// How long a session waits for its client at most, so that its end is seen as well.
 const SESSION_EXPIRY_MAX: Duration = Duration::from_secs(4);
-/// What both sides may have on their way, in bytes: little, so that either waits for the other at times.
+/// What both sides may have on their way, in bytes: little, so that either waits for the other at
+/// times.
 const UNDER_WAY_BYTES_MAX: usize = 4_096;
-/// Answers may take this many bytes, and as many more for each byte that was sent: the shortest publish is refused with a
-/// reason string.
+/// Answers may take this many bytes, and as many more for each byte that was sent: the shortest
+/// publish is refused with a reason string.
 const ANSWER_BYTES: (usize, usize) = (2_048, 40);
 const PIECES_MAX: u64 = 64;
 /// The second connection's bytes are cut elsewhere.
@@ -185,7 +188,8 @@ fn answers_in(bytes: &[u8]) -> Vec<Answer> {
     answers
 }
 
-/// The answers that a client's packets are owed, as the codec reads them: packet ids by type of answer.
+/// The answers that a client's packets are owed, as the codec reads them: packet ids by type of
+/// answer.
 struct Owed {
     answers: [(u8, Vec<u16>); 6],
     /// Every byte was read, up to a goodbye or the end.

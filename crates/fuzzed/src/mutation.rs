@@ -1,4 +1,5 @@
-//! Small changes to a seed, drawn from a number: what a stable toolchain does in place of a fuzzer that sees coverage.
+//! Small changes to a seed, drawn from a number: what a stable toolchain does in place of a fuzzer
+//! that sees coverage.
 //!
 //! The same seed, corpus and number give the same bytes on every machine.
 

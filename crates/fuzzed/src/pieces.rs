@@ -1,4 +1,5 @@
-//! Where bytes are cut that come over a network: at places that follow from the bytes themselves, so that an input repeats.
+//! Where bytes are cut that come over a network: at places that follow from the bytes themselves,
+//! so that an input repeats.
 
 use base::hash;
 use base::random::Random;

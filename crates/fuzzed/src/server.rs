@@ -1,6 +1,8 @@
-//! An engine with a few devices and everything in front of it, in one thread, without a socket and on a clock of its own.
+//! An engine with a few devices and everything in front of it, in one thread, without a socket and
+//! on a clock of its own.
 //!
-//! Each input has a server of its own, so that what an input finds does not depend on those before it.
+//! Each input has a server of its own, so that what an input finds does not depend on those before
+//! it.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -30,7 +32,8 @@ pub(crate) const BEGIN: Timestamp = Timestamp(1_795_219_200_000);
 pub(crate) const LOCK: &str = "0xA";
 pub(crate) const METER: &str = "m1";
 
-/// The runtime's virtual time, and a millisecond more whenever it is read: so feeds are never late for long.
+/// The runtime's virtual time, and a millisecond more whenever it is read: so feeds are never late
+/// for long.
 #[derive(Debug)]
 struct VirtualClock {
     start: Instant,

@@ -1,13 +1,14 @@
 //! Bytes that claim to be what the store wrote: the batch in a frame, and a blob of readings.
 //!
-//! A checksum keeps most damage from these readers; here they get it without one. What they read must be what they write again,
-//! and may not be out of proportion to the bytes it was read from.
+//! A checksum keeps most damage from these readers; here they get it without one. What they read
+//! must be what they write again, and may not be out of proportion to the bytes it was read from.
 
 use records::Reading;
 use store::codec::{decode_batch, encode_batch};
 use store::sealed;
 
-/// Readings for each byte of a blob, at most, and some more: a run says "the same again" of many at once.
+/// Readings for each byte of a blob, at most, and some more: a run says "the same again" of many at
+/// once.
 const READINGS_PER_BYTE: usize = 256;
 /// What a batch takes in memory for each byte of its frame, at most.
 const WEIGHT_PER_BYTE: usize = 512;

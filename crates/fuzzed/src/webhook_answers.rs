@@ -1,7 +1,8 @@
 //! What a receiver sends where the answer to a webhook should come.
 //!
-//! A post ends whatever comes, as it does when that comes in other pieces; and an answer that leaves its
-//! connection usable was read to its end: the next post gets the answer that was sent for it.
+//! A post ends whatever comes, as it does when that comes in other pieces; and an answer that
+//! leaves its connection usable was read to its end: the next post gets the answer that was sent
+//! for it.
 
 use std::cell::RefCell;
 
@@ -32,7 +33,8 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// The status of the answer that is made of these pieces, if they make one before the connection ends.
+/// The status of the answer that is made of these pieces, if they make one before the connection
+/// ends.
 async fn post(pieces: &[&[u8]]) -> Option<u16> {
     let (near, far) = tokio::io::duplex(BUFFER_BYTES);
     let receiving = async {

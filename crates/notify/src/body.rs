@@ -1,7 +1,8 @@
 //! A notification's body: the JSON that a client receives.
 //!
-//! Written by hand, because the order of its keys is part of the contract and device values are already JSON text. The
-//! engine calls [`render`] once for each notification and keeps the bytes, so that every attempt sends the same.
+//! Written by hand, because the order of its keys is part of the contract and device values are
+//! already JSON text. The engine calls [`render`] once for each notification and keeps the bytes,
+//! so that every attempt sends the same.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,8 @@ use base::{Timestamp, Value};
 use engine::records::EventKind;
 use engine::settings::Picture;
 
-/// Room for the body of a lock with a short address, so that most bodies are written without growing.
+/// Room for the body of a lock with a short address, so that most bodies are written without
+/// growing.
 const TYPICAL_BYTES: usize = 448;
 
 /// The body that shows `picture`.

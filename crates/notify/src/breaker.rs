@@ -1,11 +1,14 @@
-//! The circuit breaker: how steadily the receiver of a client fails, and when the next notification may be tried at it.
+//! The circuit breaker: how steadily the receiver of a client fails, and when the next notification
+//! may be tried at it.
 //!
-//! The rule alone, without clock, task or socket; [`crate::lanes`] asks it before each lease and tells it of each attempt that ended.
-//! A breaker opens after [`FAILED_IN_A_ROW`] failed attempts in a row over at least [`FAILED_NOTIFICATIONS`] notifications, lets one
-//! notification at a time through while it is open, each some while after the one before, and closes with the first success. It
-//! belongs to one version of the client: who changes its URL, its secret or anything else, or enables it, begins anew. It holds
-//! nothing that is due and counts no attempt of it: what it holds back waits in its lane. It is in memory only, and only for
-//! clients whose latest attempt failed.
+//! The rule alone, without clock, task or socket; [`crate::lanes`] asks it before each lease and
+//! tells it of each attempt that ended. A breaker opens after [`FAILED_IN_A_ROW`] failed attempts
+//! in a row over at least [`FAILED_NOTIFICATIONS`] notifications, lets one notification at a time
+//! through while it is open, each some while after the one before, and closes with the first
+//! success. It belongs to one version of the client: who changes its URL, its secret or anything
+//! else, or enables it, begins anew. It holds nothing that is due and counts no attempt of it: what
+//! it holds back waits in its lane. It is in memory only, and only for clients whose latest attempt
+//! failed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +23,8 @@ mod tests;
 
 /// Failed attempts in a row that open a breaker,
 pub const FAILED_IN_A_ROW: u32 = 20;
-/// if they were at so many notifications: of fewer, the notifications themselves may be what the receiver does not take.
+/// if they were at so many notifications: of fewer, the notifications themselves may be what the
+/// receiver does not take.
 pub const FAILED_NOTIFICATIONS: usize = 5;
 
 /// An attempt that was made, as far as it tells of the receiver.

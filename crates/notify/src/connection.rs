@@ -1,9 +1,10 @@
 //! One HTTP/1.1 connection, driven by whoever uses it.
 //!
-//! A post is one write, and reads until the answer has come. There is no task behind a connection: what the receiver sent or closed
-//! between two posts is found when the connection is asked whether it is [usable](Connection::is_usable). So a post
-//! costs no hand-over between tasks, an idle connection costs only its buffer, and dropping a post closes it. (It is our own
-//! because a post is all it has to do; with hyper's, an attempt cost a tenth more in all.)
+//! A post is one write, and reads until the answer has come. There is no task behind a connection:
+//! what the receiver sent or closed between two posts is found when the connection is asked whether
+//! it is [usable](Connection::is_usable). So a post costs no hand-over between tasks, an idle
+//! connection costs only its buffer, and dropping a post closes it. (It is our own because a post
+//! is all it has to do; with hyper's, an attempt cost a tenth more in all.)
 
 mod response;
 
@@ -77,7 +78,8 @@ impl Connection {
         Self { stream, input: Vec::new(), is_between_posts: true }
     }
 
-    /// Whether another request may be sent on it: the answer before it is read, and the receiver has not closed it since.
+    /// Whether another request may be sent on it: the answer before it is read, and the receiver
+    /// has not closed it since.
     pub async fn is_usable(&mut self) -> bool {
         if !self.is_between_posts || !self.input.is_empty() {
             return false;
@@ -136,8 +138,8 @@ impl Connection {
         }
     }
 
-    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the connection is not usable any more;
-    /// nothing is read where the head says so already.
+    /// Reads the rest of an answer. Where it is too long, or ends with the connection, the
+    /// connection is not usable any more; nothing is read where the head says so already.
     ///
     /// # Errors
     /// When the connection ends before that, or its chunks are no chunks.
@@ -179,7 +181,8 @@ impl Connection {
                     if size == 0 {
                         return self.skip_trailer().await;
                     }
-                    // Lines count like what they frame: their extensions may be as long as the rest.
+                    // Lines count like what they frame: their extensions may be as long as the
+                    // rest.
                     let Some(rest) = left.checked_sub((line + LINE_END_BYTES) as u64) else {
                         return Ok(Err(TooLong));
                     };

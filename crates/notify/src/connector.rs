@@ -1,6 +1,7 @@
 //! Makes the connections that notifications go out on: look-up, address check, TCP, TLS.
 //!
-//! There is no other way to a connection, so whatever is kept for reuse has passed the [`Guard`] too.
+//! There is no other way to a connection, so whatever is kept for reuse has passed the [`Guard`]
+//! too.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,9 +21,11 @@ use crate::guard::{Guard, Refused};
 use crate::resolver::{Resolver, Unresolved};
 use crate::target::Origin;
 
-/// Longest that TCP and TLS may take together; the attempt's timeout may end it sooner. Two lost SYNs fit in.
+/// Longest that TCP and TLS may take together; the attempt's timeout may end it sooner. Two lost
+/// SYNs fit in.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// After this long without an answer the next address is tried beside the first (RFC 8305, "Connection Attempt Delay").
+/// After this long without an answer the next address is tried beside the first (RFC 8305,
+/// "Connection Attempt Delay").
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -53,7 +56,8 @@ impl From<&ConnectError> for AttemptError {
     }
 }
 
-/// What TLS found wrong with a receiver. What the library refuses comes wrapped into an error of the stream.
+/// What TLS found wrong with a receiver. What the library refuses comes wrapped into an error of
+/// the stream.
 fn tls_cause(error: &io::Error) -> AttemptError {
     let found = error.get_ref().and_then(|wrapped| wrapped.downcast_ref::<rustls::Error>());
     match found {
@@ -140,7 +144,8 @@ fn server_name(host: &Host<String>) -> io::Result<ServerName<'static>> {
     })
 }
 
-/// Connects to the addresses in order, each beside those before it that have not answered yet, and takes the first that does.
+/// Connects to the addresses in order, each beside those before it that have not answered yet, and
+/// takes the first that does.
 async fn first_to_answer<T, F>(addresses: &[IpAddr], connect: impl Fn(IpAddr) -> F) -> io::Result<T>
 where
     T: Send + 'static,

@@ -32,7 +32,8 @@ mod tests;
 use exchanges::Exchanges;
 use sends::{Finished, Shared, see_through};
 
-/// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off is repeated after the next start.
+/// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off
+/// is repeated after the next start.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 /// How often connections and clients that are no longer used are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -48,8 +49,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Most notifications of one client in flight.
     pub per_client_in_flight: usize,
-    /// Most notifications in flight, at most [`IN_FLIGHT_MAX`]; as many connections are kept idle, so that a steady load never has to
-    /// connect anew.
+    /// Most notifications in flight, at most [`IN_FLIGHT_MAX`]; as many connections are kept idle,
+    /// so that a steady load never has to connect anew.
     pub in_flight: usize,
     /// Between the beginnings of two attempts at a client whose breaker is open.
     pub breaker_pause: Duration,
@@ -88,7 +89,8 @@ impl Webhooks {
         Tester::new(Arc::clone(&self.sender), Arc::clone(self.engine.clock()))
     }
 
-    /// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts under way end, for 15 s at most.
+    /// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts
+    /// under way end, for 15 s at most.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
         run(self, shutdown).await;
     }
@@ -96,7 +98,8 @@ impl Webhooks {
 
 async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
     let engine = webhooks.engine.clone();
-    // A message tells of at least one send, which holds a place until it is taken in: there is always room.
+    // A message tells of at least one send, which holds a place until it is taken in: there is
+    // always room.
     let (tell, mut told) = mpsc::channel(IN_FLIGHT_MAX);
     let mut batch = Vec::with_capacity(PROGRESS_AT_ONCE_MAX);
     let mut driver = Driver::new(webhooks, tell);

@@ -1,10 +1,11 @@
 //! Whose notifications are leased next: the rule, without clock, task or socket.
 //!
-//! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and how many sends each client
-//! has in flight; it goes round the clients, one lease at a time, and keeps two limits: sends in flight for each client, and for
-//! all. It never sees a notification. Its driver asks for the [`Lease`]s, carries them out and tells how they went; the
-//! simulation drives it the same way. A client without due work and with nothing in flight is forgotten, but for the failures that its
-//! [breaker](crate::breaker) counts.
+//! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and
+//! how many sends each client has in flight; it goes round the clients, one lease at a time, and
+//! keeps two limits: sends in flight for each client, and for all. It never sees a notification.
+//! Its driver asks for the [`Lease`]s, carries them out and tells how they went; the simulation
+//! drives it the same way. A client without due work and with nothing in flight is forgotten, but
+//! for the failures that its [breaker](crate::breaker) counts.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,7 +45,8 @@ pub enum Standing {
     Gone,
 }
 
-/// A decision: lease up to `max` notifications of this lane. It holds `max` places in flight until [`Lanes::leased`] takes it back.
+/// A decision: lease up to `max` notifications of this lane. It holds `max` places in flight until
+/// [`Lanes::leased`] takes it back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a lease that is not given back holds its places for ever"]
 pub struct Lease {
@@ -95,7 +97,8 @@ struct Leasing {
 /// Where a client waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Nowhere: it has no ready lane, or as many sends in flight as it may have; one of them will end.
+    /// Nowhere: it has no ready lane, or as many sends in flight as it may have; one of them will
+    /// end.
     #[default]
     Resting,
     /// In `round`.
@@ -148,8 +151,8 @@ impl Lanes {
         }
     }
 
-    /// The next lease, or `None` until something changes, or [`Lanes::next_wakeup`]. Asks `standing` of each client just before it
-    /// is chosen.
+    /// The next lease, or `None` until something changes, or [`Lanes::next_wakeup`]. Asks
+    /// `standing` of each client just before it is chosen.
     pub fn next(
         &mut self,
         now: Timestamp,
@@ -184,8 +187,8 @@ impl Lanes {
         self.held.first().map(|(at, _)| *at)
     }
 
-    /// The lease was carried out and gave `got` notifications; each of them is in flight until [`Lanes::finished`]. Fewer than
-    /// asked for: the lane is empty until it is named again.
+    /// The lease was carried out and gave `got` notifications; each of them is in flight until
+    /// [`Lanes::finished`]. Fewer than asked for: the lane is empty until it is named again.
     #[expect(clippy::needless_pass_by_value, reason = "a lease is given back once")]
     pub fn leased(&mut self, lease: Lease, got: usize) {
         let Lease { partition, client, max } = lease;
@@ -203,8 +206,9 @@ impl Lanes {
         self.settle(client);
     }
 
-    /// One of the client's notifications in flight has ended; nothing was `tried` if none was sent. What an attempt tells of another
-    /// version of the client than the present one is of no use any more.
+    /// One of the client's notifications in flight has ended; nothing was `tried` if none was sent.
+    /// What an attempt tells of another version of the client than the present one is of no use any
+    /// more.
     pub fn finished(
         &mut self,
         client: Incarnation,
@@ -223,7 +227,8 @@ impl Lanes {
         self.settle(client);
     }
 
-    /// Forgets the breakers of clients that have changed, whether anything is due for them or not. For now and then.
+    /// Forgets the breakers of clients that have changed, whether anything is due for them or not.
+    /// For now and then.
     pub fn sweep(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) {
         for client in self.breakers.clients() {
             self.know(client, standing(client));
@@ -273,8 +278,9 @@ impl Lanes {
         standing
     }
 
-    /// A lease of the client's first lane, if the client may have more in flight. What it may have is spread over its ready lanes, so
-    /// that they are leased side by side; each lease is a commit away.
+    /// A lease of the client's first lane, if the client may have more in flight. What it may have
+    /// is spread over its ready lanes, so that they are leased side by side; each lease is a commit
+    /// away.
     fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<Lease> {
         let client = known.incarnation;
         let share = match self.breakers.gate(known) {
@@ -302,8 +308,9 @@ impl Lanes {
         Some(Lease { partition, client, max })
     }
 
-    /// How many one client may have in flight now: all that the limit allows while little is in flight, and less as places grow scarce, but
-    /// always one. So clients whose receivers hang share an ever smaller rest, and one that comes new finds room.
+    /// How many one client may have in flight now: all that the limit allows while little is in
+    /// flight, and less as places grow scarce, but always one. So clients whose receivers hang
+    /// share an ever smaller rest, and one that comes new finds room.
     fn share(&self) -> usize {
         let Limits { per_client, total, .. } = self.limits;
         let free = total - self.in_flight;
@@ -316,7 +323,8 @@ impl Lanes {
         self.settle(client);
     }
 
-    /// Puts the client back into the round if it has anything to lease. Whether it may is asked when its turn comes.
+    /// Puts the client back into the round if it has anything to lease. Whether it may is asked
+    /// when its turn comes.
     fn ask_again(&mut self, client: Incarnation) {
         let known = self.at(client);
         if known.place == Place::Resting && !known.ready.is_empty() {

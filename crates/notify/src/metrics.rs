@@ -1,4 +1,5 @@
-//! What the sender tells `/metrics`: attempts by result, their duration, what is in flight, what waits.
+//! What the sender tells `/metrics`: attempts by result, their duration, what is in flight, what
+//! waits.
 
 use std::time::Duration;
 

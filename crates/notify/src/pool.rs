@@ -1,8 +1,9 @@
 //! Connections between two notifications, kept for the next one to the same origin.
 //!
-//! The newest of an origin is taken first, so that those a busy hour left behind grow old and are closed. All origins share
-//! one limit, at which the oldest connection of all makes room: a thousand quiet receivers cost no more than a busy one. (That
-//! is why it is our own: hyper-util's pool has a limit for each origin, and none for all.)
+//! The newest of an origin is taken first, so that those a busy hour left behind grow old and are
+//! closed. All origins share one limit, at which the oldest connection of all makes room: a
+//! thousand quiet receivers cost no more than a busy one. (That is why it is our own: hyper-util's
+//! pool has a limit for each origin, and none for all.)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use crate::target::Origin;
 
-/// How long a connection is kept. Less than the minute that many receivers and middleboxes give an idle connection.
+/// How long a connection is kept. Less than the minute that many receivers and middleboxes give an
+/// idle connection.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
-/// How much earlier than the receiver would close a connection we do: a notification sent into a closing connection is lost.
+/// How much earlier than the receiver would close a connection we do: a notification sent into a
+/// closing connection is lost.
 const CLOSE_BEFORE: Duration = Duration::from_secs(1);
 
 /// The kept connections; `C` is a connection.
@@ -58,7 +61,8 @@ impl<C> Pool<C> {
         None
     }
 
-    /// Keeps a connection until it is taken, crowded out, or not taken for as long as the receiver and we want to keep it.
+    /// Keeps a connection until it is taken, crowded out, or not taken for as long as the receiver
+    /// and we want to keep it.
     pub(crate) fn keep(
         &self,
         origin: &Origin,
@@ -75,7 +79,8 @@ impl<C> Pool<C> {
         drop(crowded_out);
     }
 
-    /// Closes those whose time is over, but for one that was kept after another that has more time left.
+    /// Closes those whose time is over, but for one that was kept after another that has more time
+    /// left.
     pub(crate) fn sweep(&self, now: Instant) {
         while let Some(over) = self.idle().remove_oldest_if(|kept| kept.until <= now) {
             drop(over);

@@ -1,7 +1,9 @@
-//! What of a client is the same at every attempt, worked out once: its URL taken apart and its signing key.
+//! What of a client is the same at every attempt, worked out once: its URL taken apart and its
+//! signing key.
 //!
-//! An entry belongs to one version of a client - the very record in the directory - so that a changed URL or secret is seen at
-//! the next attempt. What no attempt has used between two sweeps is dropped, deleted clients with it.
+//! An entry belongs to one version of a client - the very record in the directory - so that a
+//! changed URL or secret is seen at the next attempt. What no attempt has used between two sweeps
+//! is dropped, deleted clients with it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,7 +45,8 @@ impl Prepared {
         })
     }
 
-    /// The value of `webhook-signature`: one signature for each secret that holds at `now`, the newest first.
+    /// The value of `webhook-signature`: one signature for each secret that holds at `now`, the
+    /// newest first.
     pub(crate) fn sign(&self, now: Timestamp, id: &str, seconds: &str, body: &[u8]) -> String {
         let mut signatures = self.key.sign(id, seconds, body);
         if let Some((previous, _)) = self.previous.as_ref().filter(|(_, until)| now < *until) {

@@ -1,4 +1,5 @@
-//! Receivers on loopback: one that behaves and counts, and one that answers with whatever bytes a test wants.
+//! Receivers on loopback: one that behaves and counts, and one that answers with whatever bytes a
+//! test wants.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -120,8 +121,8 @@ pub(crate) enum Then {
     Repeat,
 }
 
-/// A receiver that reads one request of each connection, writes `answer`, and goes on as told. Tells of each connection it has
-/// closed.
+/// A receiver that reads one request of each connection, writes `answer`, and goes on as told.
+/// Tells of each connection it has closed.
 pub(crate) async fn raw(answer: impl Into<Vec<u8>>, then: Then) -> (u16, mpsc::UnboundedReceiver<()>) {
     let (listener, port) = listen().await;
     let (tell, closed) = mpsc::unbounded_channel();

@@ -1,7 +1,8 @@
 //! Looks names up, with the operating system's resolver.
 //!
-//! Whoever asks for a name that is being looked up waits for the same answer: a client's first notifications, or thousands of
-//! clients of one host, cost one look-up. Nothing is kept once it is answered; the kept connections make look-ups rare.
+//! Whoever asks for a name that is being looked up waits for the same answer: a client's first
+//! notifications, or thousands of clients of one host, cost one look-up. Nothing is kept once it is
+//! answered; the kept connections make look-ups rare.
 
 use std::collections::HashMap;
 use std::io;
@@ -80,7 +81,8 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// Waits for its turn. The thread is none of the runtime's, which could not end before the name server has answered.
+    /// Waits for its turn. The thread is none of the runtime's, which could not end before the name
+    /// server has answered.
     async fn begin(self) {
         let permit = Arc::clone(&self.shared.threads).acquire_owned().await.expect("never closed");
         let name = self.name.clone();

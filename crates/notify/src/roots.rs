@@ -1,14 +1,15 @@
 //! Whom TLS believes: the certificate authorities of the system, as its operator has set them up.
 //!
-//! `SSL_CERT_FILE` and `SSL_CERT_DIR` take their place, so that receivers behind a private authority can be reached without
-//! rebuilding anything.
+//! `SSL_CERT_FILE` and `SSL_CERT_DIR` take their place, so that receivers behind a private
+//! authority can be reached without rebuilding anything.
 
 use std::sync::Arc;
 
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
-/// The settings of TLS with the system's roots. Without any, https is still tried and fails, as an attempt that says so.
+/// The settings of TLS with the system's roots. Without any, https is still tried and fails, as an
+/// attempt that says so.
 pub(crate) fn system_tls() -> Arc<ClientConfig> {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {

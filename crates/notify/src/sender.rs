@@ -1,7 +1,9 @@
-//! One attempt at a notification: signed, posted, and its answer judged no further than it has to be.
+//! One attempt at a notification: signed, posted, and its answer judged no further than it has to
+//! be.
 //!
-//! Redirects are not followed: they are an answer like any other. Whether an answer is a success, and what comes next, is the
-//! engine's rule; here an attempt has a status or an error, a beginning and a duration.
+//! Redirects are not followed: they are an answer like any other. Whether an answer is a success,
+//! and what comes next, is the engine's rule; here an attempt has a status or an error, a beginning
+//! and a duration.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -102,7 +104,8 @@ impl Sender {
         Ok((answer, Open { client, connection, response }))
     }
 
-    /// Posts on a kept connection, or on a new one. Kept ones that turn out to be closed before anything was sent do not count.
+    /// Posts on a kept connection, or on a new one. Kept ones that turn out to be closed before
+    /// anything was sent do not count.
     async fn post(
         &self,
         client: &Prepared,
@@ -115,13 +118,15 @@ impl Sender {
                 return Ok((connection, response));
             }
         }
-        // Rare, and far larger than the rest of an attempt: kept apart, so that a waiting attempt stays small.
+        // Rare, and far larger than the rest of an attempt: kept apart, so that a waiting attempt
+        // stays small.
         let mut connection = Box::new(Box::pin(self.connector.connect(&client.target.origin)).await?);
         let response = connection.post(head.as_bytes(), body).await?;
         Ok((connection, response))
     }
 
-    /// Waits a little for the rest of the answer, and keeps the connection if it is good for another.
+    /// Waits a little for the rest of the answer, and keeps the connection if it is good for
+    /// another.
     async fn finish(&self, open: Open) {
         let Open { client, mut connection, response } = open;
         let is_finished = tokio::time::timeout(REST_OF_ANSWER, connection.finish(&response)).await;

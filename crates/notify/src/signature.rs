@@ -1,6 +1,7 @@
 //! The signature of an attempt, as Standard Webhooks defines it: an HMAC over id, time and body.
 //!
-//! A key is prepared once for each version of a client; signing clones its state and never sees the secret again.
+//! A key is prepared once for each version of a client; signing clones its state and never sees the
+//! secret again.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! One `client.test`, sent when somebody asks whether a client can be reached: not stored, not repeated.
+//! One `client.test`, sent when somebody asks whether a client can be reached: not stored, not
+//! repeated.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ pub struct Sentence {
     pub words: Vec<String>,
 }
 
-/// The lines of a Rust file that are comments, as they stand in the file, with their numbers from 1.
+/// The lines of a Rust file that are comments, as they stand in the file, with their numbers
+/// from 1.
 pub fn comment_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line)).filter(|(_, line)| is_comment(line))
 }
@@ -20,7 +21,8 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("//")
 }
 
-/// The sentences of the comments of a Rust file. Tables, lists of links and examples are no sentences.
+/// The sentences of the comments of a Rust file. Tables, lists of links and examples are no
+/// sentences.
 #[must_use]
 pub fn sentences_of_comments(text: &str) -> Vec<Sentence> {
     let mut paragraphs = Paragraphs::default();

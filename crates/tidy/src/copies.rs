@@ -17,8 +17,8 @@ pub struct Pair {
     pub other: PathBuf,
 }
 
-/// Every pair of files of different crates that share six lines in a row. Lines that say little - imports, comments, attributes,
-/// brackets - are passed over.
+/// Every pair of files of different crates that share six lines in a row. Lines that say little -
+/// imports, comments, attributes, brackets - are passed over.
 #[must_use]
 pub fn copies(sources: &[Source]) -> BTreeMap<Pair, usize> {
     let mut places: BTreeMap<Vec<&str>, Vec<(usize, usize)>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Markdown, as far as the rules need it: tables, headings, links and code spans, outside of fenced code.
+//! Markdown, as far as the rules need it: tables, headings, links and code spans, outside of fenced
+//! code.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Rust files, parsed: which modules they declare, which functions they have, what those call.
 //!
-//! This is syntax alone: names are not resolved. Rules that are built on it say what they take a name for.
+//! This is syntax alone: names are not resolved. Rules that are built on it say what they take a
+//! name for.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ pub struct Source {
     pub text: String,
     /// Its syntax.
     pub syntax: syn::File,
-    /// Whether it is compiled for tests only: by where it lies, or because the module that declares it is.
+    /// Whether it is compiled for tests only: by where it lies, or because the module that declares
+    /// it is.
     pub is_test_code: bool,
 }
 
@@ -75,9 +77,11 @@ pub struct Function {
     pub attributes: BTreeSet<String>,
     /// Whether it is compiled for tests only.
     pub in_test_code: bool,
-    /// The last part of the name of everything it calls: functions, methods and macros (`assert_eq!`).
+    /// The last part of the name of everything it calls: functions, methods and macros
+    /// (`assert_eq!`).
     pub calls: BTreeSet<String>,
-    /// Whether something in it fails a test: an assertion macro, in its own body or in a macro's tokens.
+    /// Whether something in it fails a test: an assertion macro, in its own body or in a macro's
+    /// tokens.
     pub asserts: bool,
 }
 
@@ -171,7 +175,8 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// `assert!`, `assert_eq!`, `prop_assert!`, `debug_assert!` ..., and what ends a test on a wrong turn.
+/// `assert!`, `assert_eq!`, `prop_assert!`, `debug_assert!` ..., and what ends a test on a wrong
+/// turn.
 fn is_assertion(name: &str) -> bool {
     let name = name.strip_prefix("prop_").or_else(|| name.strip_prefix("debug_")).unwrap_or(name);
     name.starts_with("assert") || matches!(name, "panic" | "unreachable")
@@ -205,7 +210,8 @@ pub fn names_in(tokens: &proc_macro2::TokenStream) -> BTreeSet<String> {
     names
 }
 
-/// The functions of a `proptest!` block, whose arguments are not Rust's: `fn name(x in 0..9) { body }`.
+/// The functions of a `proptest!` block, whose arguments are not Rust's:
+/// `fn name(x in 0..9) { body }`.
 fn functions_of_proptest(tokens: &proc_macro2::TokenStream) -> Vec<Function> {
     let tokens: Vec<_> = tokens.clone().into_iter().collect();
     let mut found = Vec::new();

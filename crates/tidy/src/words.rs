@@ -1,8 +1,10 @@
-//! The words that users see and that must not change unnoticed: codes of refusals, names of metrics.
+//! The words that users see and that must not change unnoticed: codes of refusals, names of
+//! metrics.
 //!
-//! They are found by how the code writes them, so a new way of writing one needs a line here. A code is the text given to
-//! a constructor of `Problem` (or the constant given there), follows `"code"` in a macro, or stands in a function `code`. A
-//! metric is any text that begins with the program's name, with a `*` for what is formatted into it.
+//! They are found by how the code writes them, so a new way of writing one needs a line here. A
+//! code is the text given to a constructor of `Problem` (or the constant given there), follows
+//! `"code"` in a macro, or stands in a function `code`. A metric is any text that begins with the
+//! program's name, with a `*` for what is formatted into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +22,8 @@ const REFUSAL: &str = "Problem";
 pub struct Words {
     /// Codes of refusals.
     pub codes: BTreeSet<String>,
-    /// Names of metrics, as the code gives them: without what the exporter adds, `*` for what is formatted in.
+    /// Names of metrics, as the code gives them: without what the exporter adds, `*` for what is
+    /// formatted in.
     pub metrics: BTreeSet<String>,
 }
 
@@ -145,7 +148,8 @@ fn metric(text: &str) -> Option<String> {
     (pattern.starts_with(METRIC_PREFIX) && is_code(&pattern.replace('*', "x"))).then_some(pattern)
 }
 
-/// Whether a name is one that a metric of the code may have once it is exported: with `_total` or a unit added.
+/// Whether a name is one that a metric of the code may have once it is exported: with `_total` or a
+/// unit added.
 #[must_use]
 pub fn is_exported_as(metric: &str, name: &str) -> bool {
     let Some((before, after)) = metric.split_once('*') else {

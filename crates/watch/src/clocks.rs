@@ -1,7 +1,8 @@
 //! Attended clocks: for how long each way in has been listening.
 //!
-//! They run with the engine clock or stand still, never jump, and never make up for time in which nobody listened:
-//! the restart grace, a way that is down, and a gap between two calls that is longer than [`crate::GAP_MAX`].
+//! They run with the engine clock or stand still, never jump, and never make up for time in which
+//! nobody listened: the restart grace, a way that is down, and a gap between two calls that is
+//! longer than [`crate::GAP_MAX`].
 
 use base::time::millis;
 use base::{Attended, Timestamp, WayIn};
@@ -9,7 +10,8 @@ use records::AttendedReadings;
 
 use crate::{GAP_MAX, Settings};
 
-/// Which clock: a way's own, or for `None` the one that stands still while any configured way is unattended.
+/// Which clock: a way's own, or for `None` the one that stands still while any configured way is
+/// unattended.
 pub(crate) type ClockOf = Option<WayIn>;
 
 /// How many clocks there are.
@@ -84,18 +86,21 @@ impl Clocks {
         self.at >= self.still_until && self.is_attended(of)
     }
 
-    /// When a clock will have moved on by `attended_ms`, if it goes on as it does; `None` while nobody listens.
+    /// When a clock will have moved on by `attended_ms`, if it goes on as it does; `None` while
+    /// nobody listens.
     pub(crate) fn moment_after(&self, of: ClockOf, attended_ms: i64) -> Option<Timestamp> {
         let from = self.at.max(self.still_until);
         self.is_attended(of).then(|| Timestamp(from.0.saturating_add(attended_ms.max(0))))
     }
 
-    /// The latest moment at which the next call must come so that it is not taken for the end of a standstill.
+    /// The latest moment at which the next call must come so that it is not taken for the end of a
+    /// standstill.
     pub(crate) fn next_pulse(&self) -> Timestamp {
         self.at.max(self.still_until).after(crate::PULSE)
     }
 
-    /// A device whose way is no longer configured is expected by one that is: its clock runs as the one of all ways does.
+    /// A device whose way is no longer configured is expected by one that is: its clock runs as the
+    /// one of all ways does.
     fn is_attended(&self, of: ClockOf) -> bool {
         match of {
             Some(way) if self.configured[way.index()] => self.attended[way.index()],

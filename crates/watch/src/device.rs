@@ -1,7 +1,7 @@
 //! What is kept in memory of one device, and the rules of a report.
 //!
-//! A million of these are resident, so they are packed: what can be absent is kept without a flag where a value is to
-//! spare. Memory and store agree: the record made here is what a restart loads.
+//! A million of these are resident, so they are packed: what can be absent is kept without a flag
+//! where a value is to spare. Memory and store agree: the record made here is what a restart loads.
 
 use std::num::NonZeroU64;
 
@@ -20,7 +20,8 @@ pub(crate) struct Device {
     sequence: u64,
     /// Meaningless while `way` is `None`.
     seen_at: Timestamp,
-    /// What its clock showed at its latest sign of life; for a device never seen, from where it is expected.
+    /// What its clock showed at its latest sign of life; for a device never seen, from where it is
+    /// expected.
     silent_from: Attended,
     report_interval_ms: Option<NonZeroU64>,
     readings: u32,
@@ -128,7 +129,8 @@ impl Device {
         self.notice(slot, EventKind::Lost, self.value.clone())
     }
 
-    /// A report is kept, and becomes the device's value unless it is older than what is known. Also whether it changed.
+    /// A report is kept, and becomes the device's value unless it is older than what is known. Also
+    /// whether it changed.
     pub(crate) fn take_report(
         &mut self,
         slot: DeviceSlot,
@@ -156,7 +158,8 @@ impl Device {
     }
 }
 
-/// A moment or nothing, in the 8 bytes of a moment: the earliest of all, which no text can say, is nothing.
+/// A moment or nothing, in the 8 bytes of a moment: the earliest of all, which no text can say, is
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MaybeTime(i64);
 

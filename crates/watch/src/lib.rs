@@ -1,8 +1,9 @@
 //! Reports and silence become changes, losses and restorations.
 //!
-//! One [`Watch`] holds what is known of the devices of one partition. A sign of life or the passing of time goes in;
-//! changes of records are added to the step's batch, and what happened to devices is listed as [`Noticed`]. Who is told
-//! of it, and how, is not known here. Time is an argument: nothing here reads a clock.
+//! One [`Watch`] holds what is known of the devices of one partition. A sign of life or the passing
+//! of time goes in; changes of records are added to the step's batch, and what happened to devices
+//! is listed as [`Noticed`]. Who is told of it, and how, is not known here. Time is an argument:
+//! nothing here reads a clock.
 
 mod clocks;
 mod connections;
@@ -27,7 +28,8 @@ pub use connections::Connections;
 
 /// Longest time between two calls that counts as attended; of a longer one only this much does.
 ///
-/// A machine that slept, or a process that stood still, was not listening: what it slept through must not lose a device.
+/// A machine that slept, or a process that stood still, was not listening: what it slept through
+/// must not lose a device.
 pub const GAP_MAX: Duration = Duration::from_secs(5);
 
 /// Longest time until [`Watch::next_wakeup`] while any device waits in a running clock.
@@ -35,7 +37,8 @@ pub const PULSE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(2 * PULSE.as_millis() < GAP_MAX.as_millis(), "a pulse that comes late is no gap");
 
-/// How late a loss is noticed, at most, when [`Watch::advance`] is called at every [`Watch::next_wakeup`].
+/// How late a loss is noticed, at most, when [`Watch::advance`] is called at every
+/// [`Watch::next_wakeup`].
 pub const TICK: Duration = Duration::from_millis(100);
 
 /// The settings that silence is judged by.
@@ -92,9 +95,9 @@ pub enum Progress {
 
 /// What is known of the devices of one partition.
 ///
-/// All methods that take `now` take the engine clock, which never goes back. Within one batch `now` must be the one of
-/// the batch's head, and the head's attended readings must be [`Watch::readings_of_clocks`] at it: a stored sign of
-/// life has no other time than its batch's.
+/// All methods that take `now` take the engine clock, which never goes back. Within one batch `now`
+/// must be the one of the batch's head, and the head's attended readings must be
+/// [`Watch::readings_of_clocks`] at it: a stored sign of life has no other time than its batch's.
 #[derive(Debug)]
 pub struct Watch {
     clocks: Clocks,
@@ -104,8 +107,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch without devices. `attended` are the clocks as they were recovered with the partition; they stand still until
-    /// `restart_grace` after `now`, and each until its way is attended.
+    /// A watch without devices. `attended` are the clocks as they were recovered with the
+    /// partition; they stand still until `restart_grace` after `now`, and each until its way is
+    /// attended.
     #[must_use]
     pub fn new(settings: Settings, attended: AttendedReadings, now: Timestamp) -> Self {
         Self {
@@ -128,13 +132,15 @@ impl Watch {
         self.load(profile, DeviceState::default(), None);
     }
 
-    /// A device is expected to report this often from now on; `None` is the setting. Without effect on one that is lost.
+    /// A device is expected to report this often from now on; `None` is the setting. Without effect
+    /// on one that is lost.
     pub fn set_interval(&mut self, slot: DeviceSlot, report_interval_ms: Option<u64>) {
         self.roster.known_mut(slot).set_interval(report_interval_ms);
         self.silence.await_sign(&mut self.roster, slot);
     }
 
-    /// A device is missed from this reading of the clock of devices never seen. Without effect on one that was seen, or is lost.
+    /// A device is missed from this reading of the clock of devices never seen. Without effect on
+    /// one that was seen, or is lost.
     pub fn expect_from(&mut self, slot: DeviceSlot, expected_from: Attended) {
         self.roster.known_mut(slot).expect_from(expected_from);
         self.silence.await_sign(&mut self.roster, slot);
@@ -187,7 +193,8 @@ impl Watch {
 
     /// Notices silence: looks at no more than `limit` devices, which must not be 0.
     ///
-    /// Nobody is lost in a clock that stands still. A sign that comes late, but before its silence was noticed, is a sign in time.
+    /// Nobody is lost in a clock that stands still. A sign that comes late, but before its silence
+    /// was noticed, is a sign in time.
     pub fn advance(
         &mut self,
         now: Timestamp,
@@ -211,8 +218,9 @@ impl Watch {
         if self.silence.is_anybody_due(&self.clocks) { Progress::More } else { Progress::Done }
     }
 
-    /// When [`Watch::advance`] should be called next if nothing else happens; `None` while no device waits in a clock that
-    /// runs or will run by itself. Often early, so that a longer time between calls tells of a standstill.
+    /// When [`Watch::advance`] should be called next if nothing else happens; `None` while no
+    /// device waits in a clock that runs or will run by itself. Often early, so that a longer time
+    /// between calls tells of a standstill.
     #[must_use]
     pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         self.silence.next_wakeup(&self.clocks, now)

@@ -1,7 +1,8 @@
 //! Who waits for a sign of life, until when, in which clock.
 //!
-//! A device that is not lost waits in the wheel of its clock, filed no later than its deadline. A report moves the
-//! deadline without touching the wheel; only another way in moves the device to another wheel.
+//! A device that is not lost waits in the wheel of its clock, filed no later than its deadline. A
+//! report moves the deadline without touching the wheel; only another way in moves the device to
+//! another wheel.
 
 use base::Timestamp;
 use base::time::millis;
@@ -93,7 +94,8 @@ impl Silence {
         ALL_CLOCKS.into_iter().any(|of| self.due(of, clocks).is_some())
     }
 
-    /// When somebody is due, and no later than the next pulse; `None` while nobody waits for a clock that runs.
+    /// When somebody is due, and no later than the next pulse; `None` while nobody waits for a
+    /// clock that runs.
     pub(crate) fn next_wakeup(&self, clocks: &Clocks, now: Timestamp) -> Option<Timestamp> {
         let due = ALL_CLOCKS.into_iter().filter_map(|of| {
             let bucket = self.wheels[clock_index(of)].first()?;

@@ -1,9 +1,10 @@
 //! A hierarchical timing wheel over the devices that wait in one attended clock.
 //!
-//! Ten levels of 64 buckets; a bucket of level n spans 64^n ticks, which covers every reading. Devices are linked
-//! through themselves, so filing, leaving and taking cost the same however many wait. A bucket comes due at its first
-//! tick; whoever takes a device from it judges it, and files it again if its time has not come. Filing too early is
-//! therefore always right, and that is why a report files nothing.
+//! Ten levels of 64 buckets; a bucket of level n spans 64^n ticks, which covers every reading.
+//! Devices are linked through themselves, so filing, leaving and taking cost the same however many
+//! wait. A bucket comes due at its first tick; whoever takes a device from it judges it, and files
+//! it again if its time has not come. Filing too early is therefore always right, and that is why a
+//! report files nothing.
 
 use records::DeviceSlot;
 
@@ -19,8 +20,8 @@ const NOWHERE: u16 = u16::MAX;
 const _: () =
     assert!(LEVELS as u32 * SLOT_BITS >= 57, "63 bits of milliseconds are fewer than 57 bits of ticks");
 
-/// Where a device waits: its neighbours in a bucket, and which bucket of which wheel. Packed, because padding would
-/// cost 8 bytes of every device.
+/// Where a device waits: its neighbours in a bucket, and which bucket of which wheel. Packed,
+/// because padding would cost 8 bytes of every device.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(2))]
 pub(crate) struct Place {
@@ -69,7 +70,8 @@ impl Wheel {
         Self { number, elapsed, heads: Box::new([NOBODY; BUCKETS]), occupied: [0; LEVELS] }
     }
 
-    /// Files a device, which must wait nowhere, to be taken at `tick` or earlier; a tick that has passed is due at once.
+    /// Files a device, which must wait nowhere, to be taken at `tick` or earlier; a tick that has
+    /// passed is due at once.
     pub(crate) fn file(&mut self, roster: &mut Roster, slot: DeviceSlot, tick: u64) {
         let index = self.bucket_of(tick.max(self.elapsed));
         let after = std::mem::replace(&mut self.heads[index], slot.0);
@@ -112,7 +114,8 @@ impl Wheel {
         slot
     }
 
-    /// Nothing is due up to `tick`: from now on devices are filed as seen from there, and so need not be filed again so often.
+    /// Nothing is due up to `tick`: from now on devices are filed as seen from there, and so need
+    /// not be filed again so often.
     pub(crate) fn pass(&mut self, tick: u64) {
         self.elapsed = self.elapsed.max(tick);
     }
@@ -124,7 +127,8 @@ impl Wheel {
         level * SLOTS + slot_at(tick, level)
     }
 
-    /// Buckets before the present one are empty: what is filed differs from now upwards in its level's bits only.
+    /// Buckets before the present one are empty: what is filed differs from now upwards in its
+    /// level's bits only.
     fn first_of(&self, level: usize) -> Option<Bucket> {
         let present = slot_at(self.elapsed, level);
         let ahead = self.occupied[level] & (u64::MAX << present);
@@ -150,7 +154,8 @@ mod tests {
     use super::*;
     use base::random::Random;
 
-    /// Takes everything that is due at `now`, filing early ones again as the caller of a wheel must.
+    /// Takes everything that is due at `now`, filing early ones again as the caller of a wheel
+    /// must.
     fn take_due(wheel: &mut Wheel, roster: &mut Roster, now: u64, due: &mut BTreeMap<u32, u64>) -> Vec<u32> {
         let mut taken = Vec::new();
         while let Some(bucket) = wheel.first().filter(|bucket| bucket.tick <= now) {

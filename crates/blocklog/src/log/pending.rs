@@ -1,7 +1,7 @@
 //! Frames that wait in memory for the next sync, by the segment they will be in.
 //!
-//! A frame names its segment under its checksum, so that where it goes is settled when it is appended. Writes
-//! nothing itself.
+//! A frame names its segment under its checksum, so that where it goes is settled when it is
+//! appended. Writes nothing itself.
 
 use std::collections::VecDeque;
 

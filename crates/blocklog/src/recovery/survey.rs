@@ -1,7 +1,7 @@
 //! Which segment files there are, and whether their headers make one log.
 //!
-//! Removes what a crash may leave lying about: segments that were never finished, those that waited to be used again, and
-//! freed ones that got their names back. Looks at no frame.
+//! Removes what a crash may leave lying about: segments that were never finished, those that waited
+//! to be used again, and freed ones that got their names back. Looks at no frame.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub(crate) fn segments(disk: &dyn Disk, replay_after: Position) -> Result<(Vec<S
     Ok((segments, last))
 }
 
-/// The names of the segment files by sequence. What is no part of the log is removed: nothing in it was confirmed, or it
-/// was freed.
+/// The names of the segment files by sequence. What is no part of the log is removed: nothing in it
+/// was confirmed, or it was freed.
 fn names(disk: &dyn Disk) -> Result<Vec<(u32, String)>, LogError> {
     let mut names = Vec::new();
     for name in disk.list().map_err(LogError::io("list the files of", disk, ""))? {
@@ -84,8 +84,8 @@ fn check_one_log(disk: &dyn Disk, segments: &[Segment]) -> Result<(), LogError> 
     }
 }
 
-/// Freeing takes the oldest segments their names, and a crash may undo this for some and not for others: what lies
-/// before a gap and is not needed for the replay goes too.
+/// Freeing takes the oldest segments their names, and a crash may undo this for some and not for
+/// others: what lies before a gap and is not needed for the replay goes too.
 fn remove_freed(
     disk: &dyn Disk,
     segments: &mut Vec<Segment>,

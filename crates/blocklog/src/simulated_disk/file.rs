@@ -1,6 +1,7 @@
 //! One file of the simulated disk: what a reader sees, what is durable, and what lies between.
 //!
-//! Between two syncs every changed sector keeps all its versions, so that a crash can choose among them.
+//! Between two syncs every changed sector keeps all its versions, so that a crash can choose among
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! Damage to the files: refused with file and offset where the bytes were known to be durable, else cut.
+//! Damage to the files: refused with file and offset where the bytes were known to be durable, else
+//! cut.
 
 use proptest::prelude::*;
 

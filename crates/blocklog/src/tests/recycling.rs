@@ -1,4 +1,5 @@
-//! Segment files that are used again: how many are kept, and that nothing of their earlier lives is ever taken for the log.
+//! Segment files that are used again: how many are kept, and that nothing of their earlier lives is
+//! ever taken for the log.
 
 use super::*;
 use crate::Tail;
@@ -37,7 +38,8 @@ fn freed_segments_wait_to_be_used_again_up_to_a_limit() {
     });
 }
 
-/// The files are those of the beginning, under other names: nothing is given back to the file system or asked of it.
+/// The files are those of the beginning, under other names: nothing is given back to the file
+/// system or asked of it.
 #[test]
 fn a_log_that_stays_as_long_as_it_is_makes_and_removes_no_file() {
     let path = tempfile::tempdir().unwrap();
@@ -79,7 +81,8 @@ fn an_opening_removes_the_spares_that_it_finds() {
     });
 }
 
-/// A log whose last segment was used before, with `kept` frames in it; nothing claims the last of them.
+/// A log whose last segment was used before, with `kept` frames in it; nothing claims the last of
+/// them.
 fn used_again(kept: u64) -> (SimulatedDisk, Vec<Position>, u64) {
     let simulated = SimulatedDisk::new(7);
     let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
@@ -145,7 +148,8 @@ fn every_changed_byte_of_a_file_used_again_is_refused_or_cut_and_told() {
     }
 }
 
-/// What was torn off is gone from the file: the frames that follow it in the same place may be as long as those before.
+/// What was torn off is gone from the file: the frames that follow it in the same place may be as
+/// long as those before.
 #[test]
 fn a_frame_behind_a_torn_one_never_comes_back() {
     let (simulated, positions, end) = used_again(4);
@@ -153,7 +157,8 @@ fn a_frame_behind_a_torn_one_never_comes_back() {
     let last = *positions.last().unwrap();
     let after = Position(last.0 - 4);
     let disk: Arc<dyn Disk> = Arc::new(simulated.copy_of_durable(1));
-    // the last frame but one is gone, and what claims it, but the last is not: as if written out of order
+    // the last frame but one is gone, and what claims it, but the last is not: as if written out of
+    // order
     let bytes = simulated.durable(&name).unwrap();
     let file = disk.open(&name, false).unwrap();
     let torn = (end - 112) as usize;
@@ -174,8 +179,9 @@ fn a_frame_behind_a_torn_one_never_comes_back() {
     assert_eq!(frames.last().unwrap(), &(last.previous(), vec![0xcd; 16]));
 }
 
-/// Every write and sync of a log that frees as fast as it can is the last before the crash, in all orders of what was not synced:
-/// of a segment's new name, of its new header, and of the name that it goes by next.
+/// Every write and sync of a log that frees as fast as it can is the last before the crash, in all
+/// orders of what was not synced: of a segment's new name, of its new header, and of the name that
+/// it goes by next.
 #[test]
 fn a_crash_at_any_moment_of_using_a_segment_again_loses_nothing() {
     let mut used_again = 0;

@@ -69,7 +69,8 @@ impl Response {
         Ok(Some((parsed, bytes)))
     }
 
-    /// Whether its connection may carry another post, if no more than so many bytes of a body are read.
+    /// Whether its connection may carry another post, if no more than so many bytes of a body are
+    /// read.
     pub(super) fn may_be_followed(&self, body_bytes_max: u64) -> bool {
         let is_read = match self.rest {
             Rest::Bytes(bytes) => bytes <= body_bytes_max,

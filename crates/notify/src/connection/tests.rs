@@ -5,7 +5,8 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-/// What becomes of a post that is answered with these bytes: the status, and whether the connection is usable afterwards.
+/// What becomes of a post that is answered with these bytes: the status, and whether the connection
+/// is usable afterwards.
 type Outcome = Option<(u16, bool)>;
 
 /// Answers with `pieces`, and closes or waits.

@@ -1,4 +1,5 @@
-//! The sends of one task, side by side: each looks its client up, makes the attempt and says how it ended.
+//! The sends of one task, side by side: each looks its client up, makes the attempt and says how it
+//! ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +54,8 @@ impl Shared {
         }
     }
 
-    /// Sends one notification, if its client is still there and enabled and the lease outlasts the attempt.
+    /// Sends one notification, if its client is still there and enabled and the lease outlasts the
+    /// attempt.
     pub(super) async fn send(&self, due: AttemptDue) -> Finished {
         let now = self.engine.clock().now();
         let holds = now.after(self.timeout) <= due.until;

@@ -15,7 +15,8 @@ const CLIENTS: u64 = 4;
 const PARTITIONS: u16 = 3;
 const A: Incarnation = Incarnation(0);
 
-/// Everything outside the lanes: how much is due where, who is enabled, and what the receivers answer.
+/// Everything outside the lanes: how much is due where, who is enabled, and what the receivers
+/// answer.
 struct World {
     lanes: Lanes,
     limits: Limits,
@@ -25,7 +26,8 @@ struct World {
     leases: Vec<Lease>,
     sending: BTreeMap<Incarnation, usize>,
     sent: usize,
-    /// When each attempt at a client began that failed since one got through, or since the client was changed.
+    /// When each attempt at a client began that failed since one got through, or since the client
+    /// was changed.
     failures: BTreeMap<Incarnation, Vec<Timestamp>>,
     opened: usize,
 }
@@ -96,7 +98,8 @@ impl World {
         true
     }
 
-    /// While a breaker is open one notification is sent at a time, each some while after the one before.
+    /// While a breaker is open one notification is sent at a time, each some while after the one
+    /// before.
     fn check_breaker(&self, lease: &Lease) {
         let failures = self.failures.get(&lease.client).map_or(&[][..], Vec::as_slice);
         if failures.len() >= breaker::FAILED_IN_A_ROW as usize {

@@ -1,6 +1,7 @@
 //! What comes in with a dependency: its licence and its source, by the rules of `deny.toml`.
 //!
-//! `make deny` asks more: advisories, which it has to fetch. Here is what can be said without a network.
+//! `make deny` asks more: advisories, which it has to fetch. Here is what can be said without a
+//! network.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! `docs/operations.md` against the code: every code of a refusal and every metric is told there, and nothing else is.
+//! `docs/operations.md` against the code: every code of a refusal and every metric is told there,
+//! and nothing else is.
 
 use std::collections::BTreeSet;
 

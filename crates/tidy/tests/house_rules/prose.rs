@@ -1,4 +1,5 @@
-//! Prose that rots unless it is checked: links, `make` targets, and words that only make sense on one machine.
+//! Prose that rots unless it is checked: links, `make` targets, and words that only make sense on
+//! one machine.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
-//! Faults that the house still has, counted for each crate: no count rises, and one that falls is recorded.
+//! Faults that the house still has, counted for each crate: no count rises, and one that falls is
+//! recorded.
 //!
-//! The counts stand in `crates/tidy/ratchets.toml`. `RECORD=1 cargo test --package tidy ratchets` lowers
-//! them to what there is, and begins those of a new measure. It raises none.
+//! The counts stand in `crates/tidy/ratchets.toml`. `RECORD=1 cargo test --package tidy ratchets`
+//! lowers them to what there is, and begins those of a new measure. It raises none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

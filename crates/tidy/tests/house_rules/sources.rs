@@ -1,5 +1,5 @@
-//! What every Rust file keeps to, and what single crates do: documentation, length, no dead files, and the boundaries that
-//! `Cargo.toml` cannot draw.
+//! What every Rust file keeps to, and what single crates do: documentation, length, no dead files,
+//! and the boundaries that `Cargo.toml` cannot draw.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -97,7 +97,8 @@ fn the_table_engine_is_known_to_one_module() {
     );
 }
 
-/// Crate and module of a file, two levels deep, so that `store/embedded/tables.rs` and `store/embedded/tables/x.rs` are one.
+/// Crate and module of a file, two levels deep, so that `store/embedded/tables.rs` and
+/// `store/embedded/tables/x.rs` are one.
 fn top_module(source: &Source) -> String {
     let below_src = source.path.iter().skip(3).take(2).map(|part| part.to_string_lossy());
     let module: Vec<_> = below_src.map(|part| part.trim_end_matches(".rs").to_owned()).collect();

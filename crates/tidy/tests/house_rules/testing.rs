@@ -52,8 +52,8 @@ fn no_test_sleeps() {
     assert_none("a test waits for a signal or a condition", &offences);
 }
 
-/// A test asserts by itself, or calls by name a function of test code, or one named `check...` or `assert...`, that does.
-/// One that only shows that nothing panics has to say so in its name.
+/// A test asserts by itself, or calls by name a function of test code, or one named `check...` or
+/// `assert...`, that does. One that only shows that nothing panics has to say so in its name.
 #[test]
 fn every_test_can_fail() {
     let all = all();
@@ -77,7 +77,8 @@ fn can_fail(function: &Function, asserting: &BTreeSet<String>) -> bool {
         || !function.calls.is_disjoint(asserting)
 }
 
-/// The names of what a test of a crate may rely on to fail it, found by going on until nothing is added.
+/// The names of what a test of a crate may rely on to fail it, found by going on until nothing is
+/// added.
 fn asserting_functions(all: &[(Source, Vec<Function>)], crate_name: &str) -> BTreeSet<String> {
     let mut asserting = BTreeSet::new();
     loop {

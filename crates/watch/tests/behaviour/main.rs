@@ -1,4 +1,5 @@
-//! How a watch behaves, seen through its public face: scenes, row by row, and random lives against a naive model.
+//! How a watch behaves, seen through its public face: scenes, row by row, and random lives against
+//! a naive model.
 
 mod kept;
 mod model;

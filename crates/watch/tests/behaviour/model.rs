@@ -1,5 +1,5 @@
-//! A naive model of a watch: it keeps every stretch of counted time, and adds them up whenever it wants to know how
-//! long somebody has been silent. No clock readings, no deadlines, no wheel.
+//! A naive model of a watch: it keeps every stretch of counted time, and adds them up whenever it
+//! wants to know how long somebody has been silent. No clock readings, no deadlines, no wheel.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,8 @@ impl Model {
         assert_eq!(*noticed, expect);
     }
 
-    /// Devices that are to be lost by now, and how many milliseconds ago they were; nobody is lost while nobody listens.
+    /// Devices that are to be lost by now, and how many milliseconds ago they were; nobody is lost
+    /// while nobody listens.
     pub(crate) fn overdue(&self) -> BTreeMap<DeviceSlot, i64> {
         let mut overdue = self.silent_too_long();
         overdue.retain(|slot, _| self.can_be_lost(*slot));

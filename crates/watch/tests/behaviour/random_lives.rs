@@ -1,7 +1,7 @@
 //! Random lives of a few devices, led by a watch and by the naive model side by side.
 //!
-//! After every step both must agree on what was noticed and on what each device is like; a crash leaves the watch with
-//! nothing but what its batches said.
+//! After every step both must agree on what was noticed and on what each device is like; a crash
+//! leaves the watch with nothing but what its batches said.
 
 use std::time::Duration;
 
@@ -223,7 +223,8 @@ impl Lives {
         self.slots[device] = self.register(interval_ms);
     }
 
-    /// Lets silence be noticed, in steps of `limit`. Who was lost, and by how many milliseconds too late.
+    /// Lets silence be noticed, in steps of `limit`. Who was lost, and by how many milliseconds too
+    /// late.
     fn advance(&mut self, limit: usize) -> Vec<(DeviceSlot, i64)> {
         self.model.pass(self.now);
         let overdue = self.model.overdue();
