@@ -3,8 +3,8 @@
 //!
 //! "Private" is everything that is not plainly a public unicast address: loopback, link-local,
 //! site-local, shared, documentation, benchmarking, multicast, reserved and unspecified ranges
-//! (IANA special-purpose registries), public addresses under which a cloud's own platform answers
-//! its machines, and IPv6 forms that carry such an IPv4 address inside.
+//! (IANA special-purpose registries). So are public addresses under which a cloud's own platform
+//! answers its machines, and IPv6 forms that carry such an IPv4 address inside.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

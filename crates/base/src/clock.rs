@@ -2,8 +2,8 @@
 //! outside world.
 //!
 //! The engine clock never goes back and never jumps: it runs on `CLOCK_BOOTTIME` (time asleep
-//! counts) and is slewed by at most a tenth towards the wall clock, so that a wall clock set by an
-//! hour, either way, makes no false loss and no early retry.
+//! counts) and is slewed by at most a tenth towards the wall clock. So a wall clock set by an hour,
+//! either way, makes no false loss and no early retry.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -22,10 +22,10 @@
 //! earlier life, there are zeros. The sequence under the checksum of a frame keeps an old one from
 //! ever being taken for a new one.
 //!
-//! To change this format: give it the next version, keep magic, version and checksum of the segment
-//! header where they are (an older build must still see that it is looking at a newer log, not at a
-//! damaged one), read the old version for as long as a server may have one, and keep a directory of
-//! it as a test fixture.
+//! To change this format: give it the next version. Keep magic, version and checksum of the segment
+//! header where they are: an older build must still see that it is looking at a newer log, not at a
+//! damaged one. Read the old version for as long as a server may have one. Keep a directory of it
+//! as a test fixture.
 
 use std::ops::RangeInclusive;
 

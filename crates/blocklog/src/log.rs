@@ -22,7 +22,8 @@ use pending::Pending;
 const FIRST_SEQUENCE: u32 = 1;
 
 /// Segments that wait to be used again: as many as a log gives back when it shrinks from three
-/// times 64 MiB, where its caller lets nothing more in, to the 64 MiB that it has in between.
+/// times 64 MiB to 64 MiB. At the first its caller lets nothing more in; the second is what it has
+/// in between.
 pub const SPARE_SEGMENTS_MAX: usize = 8;
 
 /// How a log lays out its files.

@@ -1,9 +1,9 @@
 //! The file that is being written, and how one file follows another.
 //!
 //! The order here is what recovery relies on: a segment is whole and durable before the next one
-//! has its name, and the next one is durable - header, first frames and name - before anything in
-//! it is called so. Which frames go into which segment is decided in `log`, which file is used
-//! again in `spare`.
+//! has its name. The next one is durable - header, first frames and name - before anything in it is
+//! called so. Which frames go into which segment is decided in `log`, which file is used again in
+//! `spare`.
 
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@
 //! Nothing is written to a spare before its new name is durable, as it is by the next segment that
 //! is begun: a crash could bring the old name back, over a header that is no longer its own. A
 //! spare is used once in one life of the process, or not at all: an opening removes those that it
-//! finds, since one of them may hold frames that were meant for a segment which never came to be,
-//! and whose positions will be given again.
+//! finds. One of them may hold frames that were meant for a segment which never came to be, and
+//! their positions will be given again.
 
 use std::collections::VecDeque;
 

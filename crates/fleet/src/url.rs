@@ -1,9 +1,8 @@
 //! The URL of a client: where notifications are posted.
 //!
 //! It is kept as it was given. What it means is what the WHATWG parser says, here and wherever it
-//! is used, so that an odd spelling of an address (`127.1`, `0x7f.1`, `2130706433`) is the same
-//! address to everyone. A name is not looked up here: what it stands for is checked at every
-//! attempt.
+//! is used. So an odd spelling of an address (`127.1`, `0x7f.1`, `2130706433`) is the same address
+//! to everyone. A name is not looked up here: what it stands for is checked at every attempt.
 
 use std::net::IpAddr;
 

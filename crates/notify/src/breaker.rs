@@ -3,8 +3,8 @@
 //!
 //! The rule alone, without clock, task or socket; [`crate::lanes`] asks it before each lease and
 //! tells it of each attempt that ended. A breaker opens after [`FAILED_IN_A_ROW`] failed attempts
-//! in a row over at least [`FAILED_NOTIFICATIONS`] notifications, lets one notification at a time
-//! through while it is open, each some while after the one before, and closes with the first
+//! in a row over at least [`FAILED_NOTIFICATIONS`] notifications. While it is open it lets one
+//! notification at a time through, each some while after the one before. It closes with the first
 //! success. It belongs to one version of the client: who changes its URL, its secret or anything
 //! else, or enables it, begins anew. It holds nothing that is due and counts no attempt of it: what
 //! it holds back waits in its lane. It is in memory only, and only for clients whose latest attempt

@@ -1,9 +1,9 @@
 //! Webhooks: what is due is leased, signed, posted, and the result reported.
 //!
 //! [`lanes`] decides whose notification goes next, a [`breaker`] when that of a client whose
-//! receiver fails, [`Webhooks`] carries that out over the network, and [`render`] gives the engine
-//! a notification's body. Knows no storage and no rule of retries: the engine leases what is due
-//! and is told how each attempt ended.
+//! receiver fails. [`Webhooks`] carries that out over the network. [`render`] gives the engine a
+//! notification's body. Knows no storage and no rule of retries: the engine leases what is due and
+//! is told how each attempt ended.
 
 pub mod breaker;
 pub mod connection;
