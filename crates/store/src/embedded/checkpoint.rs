@@ -22,11 +22,11 @@ use blocklog::Position;
 use records::{KeptFrom, Pair, PartitionHead};
 
 use super::directory::Covered;
+use super::existence_filter::{Filter, Marks, Presence};
 use super::key_range::KeyRange;
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
-use super::presence::{Filter, Marks, Presence};
 use super::tables::{Snapshot, Table, Writer};
 use super::view::damaged_row;
 use super::{EmbeddedStore, Progress, position};

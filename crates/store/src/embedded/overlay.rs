@@ -18,9 +18,9 @@ use blocklog::Position;
 use records::{DeviceSlot, PartitionHead};
 
 use super::change::{Change, Prepared, SlotSign};
+use super::existence_filter::Presence;
 use super::key_range::KeyRange;
 use super::locks::{locked, reading, writing};
-use super::presence::Presence;
 use super::tables::Table;
 use crate::codec::key::{self, Key};
 pub(super) use rows::{Final, Found, Rows};

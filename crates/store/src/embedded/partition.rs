@@ -11,9 +11,9 @@ use blocklog::Position;
 use records::PartitionHead;
 
 use super::change::Prepared;
+use super::existence_filter::Presence;
 use super::locks::locked;
 use super::overlay::{Below, Data, Final, Overlay, OverlayMemory};
-use super::presence::Presence;
 use super::tables::Snapshot;
 
 /// One partition.

@@ -5,7 +5,7 @@ use base::{Value, WayIn};
 use records::{Reading, Seen};
 
 use super::*;
-use crate::embedded::presence::Filter;
+use crate::embedded::existence_filter::Filter;
 use base::Attended;
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@
 //! After the first failed write, sync or checkpoint nothing more is accepted: every commit and every view is refused,
 //! and only [`Store::failure`] and [`Store::figures`] still answer.
 
+mod backpressure;
 mod backup;
 mod blobs;
 mod change;
@@ -18,7 +19,8 @@ mod checkpoint;
 mod commit;
 mod directory;
 mod driver;
-mod figures;
+mod existence_filter;
+mod fault_injection;
 mod health;
 mod inbox;
 mod key_range;
@@ -26,12 +28,10 @@ mod load;
 mod locks;
 mod open;
 mod overlay;
-mod pacing;
 mod pages;
 mod partition;
-mod presence;
 mod restore;
-mod sabotage;
+mod stats;
 mod table;
 mod tables;
 mod view;
@@ -50,12 +50,12 @@ use change::Prepared;
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;
-use figures::Counters;
+use fault_injection::Sabotage;
 use health::Health;
 use inbox::{Inbox, Waiting};
 use overlay::OverlayMemory;
 use partition::Partition;
-use sabotage::Sabotage;
+use stats::Counters;
 use tables::Tables;
 use view::EmbeddedView;
 
@@ -270,7 +270,7 @@ impl Store for EmbeddedStore {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        figures::figures(self)
+        stats::figures(self)
     }
 }
 
