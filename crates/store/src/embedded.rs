@@ -50,7 +50,7 @@ use change::Prepared;
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;
-use fault_injection::Sabotage;
+use fault_injection::FaultInjection;
 use health::Health;
 use inbox::{Inbox, Waiting};
 use overlay::OverlayMemory;
@@ -165,7 +165,7 @@ pub struct EmbeddedStore {
     /// Bytes of the log after it.
     log_bytes: AtomicU64,
     overlay_memory: Arc<OverlayMemory>,
-    sabotage: Sabotage,
+    fault_injection: FaultInjection,
     /// Released last.
     _lock: Box<dyn Send + Sync>,
 }

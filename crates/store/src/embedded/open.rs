@@ -14,10 +14,10 @@ use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 use records::KeptFrom;
 
 use super::change::Prepared;
-use super::checkpoint::{Checkpointer, Merging, presence_of};
+use super::checkpoint::{Checkpointer, Merging, existence_filter_of};
 use super::commit::Committer;
 use super::directory::{Covered, Directory};
-use super::fault_injection::Sabotage;
+use super::fault_injection::FaultInjection;
 use super::health::Health;
 use super::inbox::Inbox;
 use super::key_range::KeyRange;
@@ -86,7 +86,7 @@ impl EmbeddedStore {
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
             overlay_memory,
-            sabotage: Sabotage::default(),
+            fault_injection: FaultInjection::default(),
             _lock: lock,
         };
         store.free_log()?;
@@ -214,9 +214,9 @@ fn partitions(
     memory: &Arc<OverlayMemory>,
 ) -> Result<Vec<Partition>, StoreError> {
     let open = |(id, covered): &(PartitionId, Covered)| {
-        let presence = presence_of(snapshot, *id, &covered.head)?;
+        let existence = existence_filter_of(snapshot, *id, &covered.head)?;
         let head = covered.head.clone();
-        Ok(Partition::new(*id, Arc::clone(snapshot), head, presence, Arc::clone(memory)))
+        Ok(Partition::new(*id, Arc::clone(snapshot), head, existence, Arc::clone(memory)))
     };
     covered.iter().map(open).collect()
 }
