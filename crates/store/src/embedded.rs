@@ -13,7 +13,6 @@
 mod backpressure;
 mod backup;
 mod blobs;
-mod change;
 mod check;
 mod checkpoint;
 mod commit;
@@ -23,7 +22,6 @@ mod existence_filter;
 mod fault_injection;
 mod health;
 mod inbox;
-mod key_range;
 mod load;
 mod locks;
 mod open;
@@ -32,7 +30,6 @@ mod pages;
 mod partition;
 mod restore;
 mod stats;
-mod table;
 mod tables;
 mod view;
 
@@ -45,8 +42,8 @@ use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{LogId, LogOptions, Position};
 use records::{Batch, PartitionHead};
 
+use crate::change::Prepared;
 use crate::port::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
-use change::Prepared;
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;

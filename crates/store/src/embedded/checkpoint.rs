@@ -23,7 +23,6 @@ use records::{KeptFrom, Pair, PartitionHead};
 
 use super::directory::Covered;
 use super::existence_filter::{BloomFilter, ExistenceFilter, Marks};
-use super::key_range::KeyRange;
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
@@ -31,6 +30,7 @@ use super::tables::{Snapshot, Table, Writer};
 use super::view::damaged_row;
 use super::{EmbeddedStore, Progress, position};
 use crate::codec::{Stored, key};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 pub(super) use merge::{MergeCounters, Merging};
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use blocklog::{Log, Position};
 
 use super::backpressure;
-use super::change::Prepared;
 use super::inbox::Waiting;
 use super::locks::locked;
 use super::tables::Writer;
 use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, Progress, SyncMode, log_failure, position};
+use crate::change::Prepared;
 use crate::port::{CommitDone, CommitOutcome, StoreError};
 
 /// The log, and what is in it.

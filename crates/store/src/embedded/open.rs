@@ -13,21 +13,21 @@ use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 use records::KeptFrom;
 
-use super::change::Prepared;
 use super::checkpoint::{Checkpointer, Merging, existence_filter_of};
 use super::commit::Committer;
 use super::directory::{Covered, Directory};
 use super::fault_injection::FaultInjection;
 use super::health::Health;
 use super::inbox::Inbox;
-use super::key_range::KeyRange;
 use super::overlay::OverlayMemory;
 use super::partition::Partition;
 use super::stats::Counters;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
 use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_ids, partition_index};
+use crate::change::Prepared;
 use crate::codec::{CodecError, Stored, decode_batch};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// The file that is locked while a server has the directory open.

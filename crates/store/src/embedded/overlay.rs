@@ -17,12 +17,12 @@ use base::Timestamp;
 use blocklog::Position;
 use records::{DeviceSlot, PartitionHead};
 
-use super::change::{Change, Prepared, SlotSign};
 use super::existence_filter::ExistenceFilter;
-use super::key_range::KeyRange;
 use super::locks::{locked, reading, writing};
 use super::tables::Table;
+use crate::change::{Change, Prepared, SlotSign};
 use crate::codec::key::{self, Key};
+use crate::key_range::KeyRange;
 pub(super) use rows::{Final, Found, Rows};
 pub(super) use slice::{SeenChange, SliceOverlay};
 pub(super) use views::{OpenViews, Versions};

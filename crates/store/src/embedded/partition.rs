@@ -10,11 +10,11 @@ use base::{PartitionId, Timestamp};
 use blocklog::Position;
 use records::PartitionHead;
 
-use super::change::Prepared;
 use super::existence_filter::ExistenceFilter;
 use super::locks::locked;
 use super::overlay::{Below, Data, Final, Overlay, OverlayMemory};
 use super::tables::Snapshot;
+use crate::change::Prepared;
 
 /// One partition.
 #[derive(Debug)]

@@ -18,12 +18,12 @@ use records::{
 };
 
 use super::health::Health;
-use super::key_range::KeyRange;
 use super::overlay::{Found, SeenChange};
 use super::partition::Moment;
 use super::tables::Table;
 use crate::codec::key::{self, Key};
 use crate::codec::{CodecError, SeenSlice, Stored, decode_seen_slice};
+use crate::key_range::KeyRange;
 use crate::port::{Page, ParkedTimes, ReadingKey, StoreError, StoredJob, View, Whose};
 use feed::Feed;
 use merged::Merged;

@@ -12,8 +12,8 @@ use records::{
 };
 
 use super::rows::{RowCheck, Within, Wrong, same_key};
+use crate::change::places;
 use crate::codec::key::{self, Key, TimedKey};
-use crate::embedded::change::places;
 use crate::embedded::tables::Table;
 
 /// Tables that only partitions of queues have rows in.

@@ -13,9 +13,9 @@ use records::{
 
 use super::queues::OF_QUEUES;
 use super::rows::{RowCheck, Within, Wrong, same_key, slot_in};
+use crate::change::indexed;
 use crate::codec::key::{self, Key, Moment};
 use crate::codec::{Stored, decode_seen_slice};
-use crate::embedded::change::indexed;
 use crate::embedded::tables::Table;
 
 /// The indexes over profiles, and what stands before the device's id in their keys.

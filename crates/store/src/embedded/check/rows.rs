@@ -12,8 +12,8 @@ use super::Telling;
 use crate::codec::Stored;
 use crate::codec::key::{self, Key};
 use crate::embedded::directory::Covered;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Snapshot, Table};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// What is wrong with a row, for people.

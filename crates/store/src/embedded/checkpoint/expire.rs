@@ -11,10 +11,10 @@ use records::{CountsKey, Delivery, DeliveryKey, Event, KeptFrom};
 use crate::codec::Stored;
 use crate::codec::key::{self, BlobKey, Key, Moment};
 use crate::embedded::blobs::{BlobWriter, of_days};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{BlobIndex, day_of};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// Most rows removed from a table at once.

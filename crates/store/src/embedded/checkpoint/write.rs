@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use base::PartitionId;
 use records::{DeviceProfile, DeviceSlot};
 
+use crate::change::indexed;
 use crate::codec::key::{self, BlobKey, Key};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
 use crate::embedded::blobs::BlobWriter;
-use crate::embedded::change::indexed;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
 use crate::embedded::tables::{Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Sealed, day_of, seal};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// Tables whose rows are written as the overlay has them.

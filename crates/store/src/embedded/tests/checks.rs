@@ -18,9 +18,9 @@ mod telling;
 use super::*;
 use crate::codec::key;
 use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::open::TABLES;
 use crate::embedded::tables::{Table, Tables, Writer};
+use crate::key_range::KeyRange;
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(1);

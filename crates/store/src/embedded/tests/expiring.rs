@@ -7,8 +7,8 @@ use records::{
 
 use super::*;
 use crate::conformance::{all, delivery, event, sign};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
+use crate::key_range::KeyRange;
 
 const PARTITION: PartitionId = PartitionId(0);
 const DAY_MS: i64 = 86_400_000;

@@ -6,8 +6,8 @@ use super::EmbeddedView;
 use super::merged::Merged;
 use crate::codec::Stored;
 use crate::codec::key::{Key, Moment};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
+use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError};
 use std::ops::Bound;
 

@@ -5,10 +5,10 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use crate::codec::key::Key;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::Overlay;
 use crate::embedded::partition::Moment;
 use crate::embedded::tables::{Row, Rows, Table};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// A key, and its row unless that is gone.

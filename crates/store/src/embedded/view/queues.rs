@@ -11,8 +11,8 @@ use super::EmbeddedView;
 use super::merged::Merged;
 use crate::codec::Stored;
 use crate::codec::key::{self, Key, TimedKey};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
+use crate::key_range::KeyRange;
 use crate::port::{ParkedTimes, StoreError, StoredJob};
 
 impl EmbeddedView {

@@ -5,8 +5,8 @@ use records::{AnswerKey, DeadJob, JobId, KeptAnswer, ParkedJob, ParkedKey, Queue
 
 use super::{Change, delete, mark, put};
 use crate::codec::key::{self, Key, TimedKey};
-use crate::embedded::tables::Table;
 use crate::port::{parked_lines, parked_time};
+use crate::table::Table;
 
 pub(super) fn park(job: &ParkedJob, out: &mut Vec<Change>) {
     let (key, id) = (job.key(), job.head.id);
@@ -24,7 +24,7 @@ pub(super) fn unpark(key: &ParkedKey, out: &mut Vec<Change>) {
 }
 
 /// The rows by which a parked job is found, besides that by its id.
-pub(in crate::embedded) fn places(job: &ParkedKey) -> impl Iterator<Item = (Table, Key)> + '_ {
+pub(crate) fn places(job: &ParkedKey) -> impl Iterator<Item = (Table, Key)> + '_ {
     let id = job.id;
     let time = parked_time(job).map(|(clock, at)| TimedKey { clock, at, id }.to_key());
     let place = (job.visible_at, job.number);

@@ -1,9 +1,9 @@
 //! The tables by name. Which there are is part of the format of a data directory: a new one is a new version of
-//! [`Directory`](super::directory::Directory). How rows are kept is not known here.
+//! `Directory`. How rows are kept is not known here.
 
 /// What a table holds. The names in the file are fixed: they are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Table {
+pub(crate) enum Table {
     /// What the data directory is; one row, and the only table whose key has no partition.
     Directory,
     /// partition -> the position in the log that its rows cover, and its head.
@@ -78,7 +78,7 @@ pub(super) enum Table {
 
 impl Table {
     /// Every table, in order of declaration.
-    pub(super) const ALL: [Self; 35] = [
+    pub(crate) const ALL: [Self; 35] = [
         Self::Directory,
         Self::Heads,
         Self::Devices,
@@ -118,7 +118,7 @@ impl Table {
 
     /// How many halves of a row's memory count for when checkpoints are due. A job that is resident may be done before a checkpoint
     /// has to write it, and take it out again with the next; one that is parked is not needed for a while.
-    pub(super) fn weight_in_halves(self) -> usize {
+    pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
@@ -127,7 +127,7 @@ impl Table {
     }
 
     /// Its name in the file, and in a backup.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Directory => "directory",
             Self::Heads => "heads",

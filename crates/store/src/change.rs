@@ -10,22 +10,22 @@ use records::{
     PartitionHead, QuarantineKey, Reading, Seen, Sign,
 };
 
-use super::tables::Table;
 use crate::codec::key::{self, Key, Moment};
 use crate::codec::{Stored, encode_batch};
-pub(super) use queues::places;
+use crate::table::Table;
+pub(crate) use queues::places;
 
 /// A batch on its way to the log and the overlay.
 #[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) head: PartitionHead,
+pub(crate) struct Prepared {
+    pub(crate) head: PartitionHead,
     /// In order.
-    pub(super) changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
 }
 
 /// One change, as an overlay takes it.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Sign(SlotSign),
     Put {
         table: Table,
@@ -42,21 +42,21 @@ pub(super) enum Change {
 
 /// A sign of life with everything known that it says.
 #[derive(Debug)]
-pub(super) struct SlotSign {
-    pub(super) slot: DeviceSlot,
-    pub(super) seen: Seen,
-    pub(super) reading: Option<Reading>,
+pub(crate) struct SlotSign {
+    pub(crate) slot: DeviceSlot,
+    pub(crate) seen: Seen,
+    pub(crate) reading: Option<Reading>,
 }
 
 impl Prepared {
     /// The changes of a batch, and its frame.
-    pub(super) fn with_frame(batch: Batch) -> (Self, Vec<u8>) {
+    pub(crate) fn with_frame(batch: Batch) -> (Self, Vec<u8>) {
         let frame = encode_batch(&batch);
         (Self::of(batch), frame)
     }
 
     /// The changes of a batch.
-    pub(super) fn of(batch: Batch) -> Self {
+    pub(crate) fn of(batch: Batch) -> Self {
         let Batch { partition: _, head, ops } = batch;
         let mut changes = Vec::with_capacity(ops.len());
         for op in ops {
@@ -150,7 +150,7 @@ fn put_device(device: &DeviceProfile, out: &mut Vec<Change>) {
 }
 
 /// The rows of the indexes by client, label and kind that a device has.
-pub(super) fn indexed(device: &DeviceProfile) -> impl Iterator<Item = (Table, Key)> {
+pub(crate) fn indexed(device: &DeviceProfile) -> impl Iterator<Item = (Table, Key)> {
     let id = device.id.as_str().as_bytes();
     let clients = device.clients.iter().map(|client| (Table::DevicesByClient, key::link(*client, id)));
     let labels = device
