@@ -1,21 +1,22 @@
 //! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so that the one committer
 //! neither encodes nor decodes.
-
-mod queues;
+//!
+//! Which rows a record has follows from its declaration ([`Record`]). An arm of [`changes_of`] only says which record
+//! is put or deleted.
 
 use std::sync::Arc;
 
 use records::{
-    Batch, Delivery, DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSlot, Event, JobId, Op,
-    PartitionHead, QuarantineKey, Reading, Seen, Sign,
+    Batch, Counts, DeadJob, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, KeptAnswer, Op, Pair,
+    ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign,
 };
 
-use crate::codec::key::{self, Key, Moment};
-use crate::codec::{Stored, encode_batch};
+use crate::codec::encode_batch;
+use crate::codec::key::{self, Key};
+use crate::record::{Placed, Record, index_rows};
 use crate::table::Table;
-pub(crate) use queues::places;
 
-/// A batch on its way to the log and the overlay.
+/// A batch on its way to the log and the tables.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) head: PartitionHead,
@@ -23,7 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) changes: Vec<Change>,
 }
 
-/// One change, as an overlay takes it.
+/// One change, as a store takes it.
 #[derive(Debug)]
 pub(crate) enum Change {
     Sign(SlotSign),
@@ -66,67 +67,71 @@ impl Prepared {
     }
 }
 
-fn put(table: Table, key: Key, record: &impl Stored) -> Change {
-    Change::Put { table, key, value: record.to_boxed_row() }
+/// A record under the place that it says itself.
+fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
+    put_at::<R>(&record.place(), record, out);
 }
 
-/// A row that is all key.
-fn mark(table: Table, key: Key) -> Change {
-    Change::Put { table, key, value: Box::default() }
+fn put_at<R: Record>(place: &R::Place, record: &R, out: &mut Vec<Change>) {
+    out.push(Change::Put { table: R::TABLE, key: R::key(place), value: record.to_boxed_row() });
+    index_rows::<R>(place, |table, key, value| out.push(Change::Put { table, key, value: Box::from(value) }));
 }
 
-fn delete(table: Table, key: Key) -> Change {
-    Change::Delete { table, key }
+fn delete<R: Record>(place: &R::Place, out: &mut Vec<Change>) {
+    out.push(Change::Delete { table: R::TABLE, key: R::key(place) });
+    index_rows::<R>(place, |table, key, _| out.push(Change::Delete { table, key }));
 }
 
 fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
     match op {
         Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
-        Op::PutState(slot, state) => out.push(put(Table::States, key::slot(slot), &state)),
-        Op::PutDevice(device) => put_device(&device, out),
+        Op::PutState(slot, state) => put_at(&slot, &state, out),
+        Op::PutDevice(device) => put(&*device, out),
         Op::DeleteDevice(id, slot) => {
-            out.push(delete(Table::Devices, key::device(&id)));
-            out.push(delete(Table::States, key::slot(slot)));
-            out.push(delete(Table::ReportIds, key::slot(slot)));
-            out.push(mark(Table::Deleted, key::slot(slot)));
+            out.push(Change::Delete { table: Table::Devices, key: key::device(&id) });
+            delete::<DeviceState>(&slot, out);
+            delete::<ReportIds>(&slot, out);
+            out.push(Change::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
             out.push(Change::DropDevice(slot));
         }
-        Op::PutReportIds(slot, ids) => out.push(put(Table::ReportIds, key::slot(slot), &*ids)),
-        Op::PutCounts(of, counts) => out.push(put(Table::Counts, key::counts(of), &*counts)),
-        Op::PutQuarantined(report) => {
-            let key = key::moment(QuarantineKey::from(report.id));
-            out.push(put(Table::Quarantine, key, &*report));
+        Op::PutReportIds(slot, ids) => put_at(&slot, &*ids, out),
+        Op::PutCounts(of, counts) => put_at::<Counts>(&of, &counts, out),
+        Op::PutQuarantined(report) => put(&*report, out),
+        Op::DeleteQuarantined(key) => delete::<Quarantined>(&key, out),
+        Op::PutEvent(event) => put(&*event, out),
+        Op::PutPair(pair) => put(&*pair, out),
+        Op::DeletePair(slot, client) => delete::<Pair>(&(slot, client), out),
+        Op::PutDelivery(delivery) => {
+            put_at::<DeliveryProgress>(&delivery.id.into(), &delivery.progress, out);
+            put(&*delivery, out);
         }
-        Op::DeleteQuarantined(key) => out.push(delete(Table::Quarantine, key::moment(key))),
-        Op::PutEvent(event) => put_event(&event, out),
-        Op::PutPair(pair) => out.push(put(Table::Pairs, key::pair(pair.slot, pair.client), &*pair)),
-        Op::DeletePair(slot, client) => out.push(delete(Table::Pairs, key::pair(slot, client))),
-        Op::PutDelivery(delivery) => put_delivery(&delivery, out),
-        Op::PutProgress(delivery, progress) => out.push(put_progress(delivery, &progress)),
-        Op::PutAttempt(attempt) => {
-            out.push(put(Table::Attempts, key::attempt(attempt.delivery, attempt.number), &attempt));
-        }
-        Op::PutJob(job) => out.push(put(Table::JobHeads, key::job(job.id), &*job)),
+        Op::PutProgress(delivery, progress) => put_at(&delivery, &progress, out),
+        Op::PutAttempt(attempt) => put(&attempt, out),
+        Op::PutJob(job) => put(&*job, out),
         Op::DeleteJob(id) => {
-            out.push(delete(Table::JobHeads, key::job(id)));
-            out.push(delete(Table::JobBodies, key::job(id)));
+            delete::<JobHead>(&id, out);
+            out.push(delete_body(id));
         }
-        Op::DeleteJobHead(id) => out.push(delete(Table::JobHeads, key::job(id))),
-        Op::DeleteJobBody(id) => out.push(delete(Table::JobBodies, key::job(id))),
+        Op::DeleteJobHead(id) => delete::<JobHead>(&id, out),
+        Op::DeleteJobBody(id) => out.push(delete_body(id)),
         Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
-        Op::ParkJob(job) => queues::park(&job, out),
-        Op::UnparkJob(key) => queues::unpark(&key, out),
-        Op::PutQueue(queue) => out.push(put(Table::Queues, key::queue(queue.key), &*queue)),
-        Op::DeleteQueue(queue) => queues::delete_queue(queue, out),
-        Op::PutQueueCounts(queue, counts) => {
-            out.push(put(Table::QueueCounts, key::queue(queue), &counts));
+        Op::ParkJob(job) => {
+            delete::<JobHead>(&job.head.id, out);
+            put(&*job, out);
         }
-        Op::PutDead(dead) => queues::put_dead(&dead, out),
-        Op::DeleteDead(queue, number, id) => queues::delete_dead(queue, number, id, out),
-        Op::PutAnswer(answer) => queues::put_answer(&answer, out),
-        Op::DeleteAnswer(key, at) => queues::delete_answer(key, at, out),
-        Op::PutClient(client) => out.push(put(Table::Clients, key::client(&client.id), &*client)),
-        Op::DeleteClient(id) => out.push(delete(Table::Clients, key::client(&id))),
+        Op::UnparkJob(key) => delete::<ParkedJob>(&key, out),
+        Op::PutQueue(queue) => put(&*queue, out),
+        Op::DeleteQueue(queue) => {
+            delete::<Queue>(&queue, out);
+            delete::<QueueCounts>(&queue, out);
+        }
+        Op::PutQueueCounts(queue, counts) => put_at(&queue, &counts, out),
+        Op::PutDead(dead) => put(&*dead, out),
+        Op::DeleteDead(queue, number, id) => delete::<DeadJob>(&(queue, number, id), out),
+        Op::PutAnswer(answer) => put(&*answer, out),
+        Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
+        Op::PutClient(client) => put(&*client, out),
+        Op::DeleteClient(id) => delete::<records::Client>(&id, out),
     }
 }
 
@@ -142,44 +147,11 @@ fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {
     SlotSign { slot, seen, reading }
 }
 
-/// The indexes here only add: what they say is looked up in the profile, and a checkpoint writes the difference of the
-/// profiles.
-fn put_device(device: &DeviceProfile, out: &mut Vec<Change>) {
-    out.extend(indexed(device).map(|(table, key)| mark(table, key)));
-    out.push(put(Table::Devices, key::device(&device.id), device));
-}
-
-/// The rows of the indexes by client, label and kind that a device has.
-pub(crate) fn indexed(device: &DeviceProfile) -> impl Iterator<Item = (Table, Key)> {
-    let id = device.id.as_str().as_bytes();
-    let clients = device.clients.iter().map(|client| (Table::DevicesByClient, key::link(*client, id)));
-    let labels = device
-        .labels
-        .iter()
-        .map(|(name, value)| (Table::DevicesByLabel, key::label(base::hash::label_hash(name, value), id)));
-    let kind = (Table::DevicesByKind, key::kind(&device.kind, id));
-    clients.chain(labels).chain(std::iter::once(kind))
-}
-
-fn put_event(event: &Event, out: &mut Vec<Change>) {
-    let moment = Moment { at: event.id.at, number: event.id.number };
-    out.push(put(Table::Events, moment.below(&[]), event));
-    out.push(mark(Table::EventsByDevice, moment.below(&key::slot(event.slot))));
-}
-
-fn put_delivery(delivery: &Delivery, out: &mut Vec<Change>) {
-    let moment = Moment { at: delivery.id.at, number: delivery.id.number };
-    out.push(put(Table::Deliveries, moment.below(&[]), delivery));
-    out.push(put_progress(delivery.id.into(), &delivery.progress));
-    out.push(mark(Table::DeliveriesByClient, moment.below(&key::incarnation(delivery.client))));
-    out.push(mark(Table::DeliveriesByDevice, moment.below(&key::slot(delivery.slot))));
-}
-
-fn put_progress(delivery: DeliveryKey, progress: &DeliveryProgress) -> Change {
-    put(Table::Progress, key::moment(delivery), progress)
-}
-
 /// Bytes as they were given: what a job carries has no form that could change.
 fn put_body(id: JobId, body: &Arc<[u8]>) -> Change {
     Change::Put { table: Table::JobBodies, key: key::job(id), value: Box::from(&**body) }
+}
+
+fn delete_body(id: JobId) -> Change {
+    Change::Delete { table: Table::JobBodies, key: key::job(id) }
 }

@@ -22,7 +22,6 @@ mod existence_filter;
 mod fault_injection;
 mod health;
 mod inbox;
-mod load;
 mod locks;
 mod open;
 mod overlay;
@@ -40,10 +39,10 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{LogId, LogOptions, Position};
-use records::{Batch, PartitionHead};
+use records::Batch;
 
 use crate::change::Prepared;
-use crate::port::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
+use crate::port::{CommitDone, CommitOutcome, Figure, Store, StoreError, View};
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;
@@ -183,12 +182,6 @@ impl EmbeddedStore {
         let told = self.health.fail(error);
         debug_assert!(matches!(told, StoreError::Poisoned(_)), "a failure is noted");
     }
-
-    fn moment(&self, partition: PartitionId) -> Result<EmbeddedView, StoreError> {
-        let partition = self.partition(partition);
-        self.health.check()?;
-        Ok(EmbeddedView::new(partition.moment(), Arc::clone(&self.health)))
-    }
 }
 
 /// Every partition, in order of its place.
@@ -223,16 +216,6 @@ impl Store for EmbeddedStore {
         Timestamp(self.recorded_now.load(Ordering::Acquire))
     }
 
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        let view = self.moment(partition)?;
-        let loaded = load::load(&view, resident);
-        loaded.map_err(|error| self.health.fail(error)).map(|()| view.head().clone())
-    }
-
     /// Encodes on the caller's thread. How many batches wait is bounded by the callers: an engine has no more than a few
     /// of each partition under way.
     fn commit(&self, batch: Batch, done: CommitDone) {
@@ -259,7 +242,9 @@ impl Store for EmbeddedStore {
     }
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
-        Ok(Box::new(self.moment(partition)?))
+        let partition = self.partition(partition);
+        self.health.check()?;
+        Ok(Box::new(EmbeddedView::new(partition.moment(), Arc::clone(&self.health))))
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {

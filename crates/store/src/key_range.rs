@@ -8,7 +8,7 @@ use crate::codec::key::{self, Key};
 
 /// Keys between two bounds, without the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeyRange {
+pub struct KeyRange {
     pub(crate) low: Bound<Key>,
     pub(crate) high: Bound<Key>,
 }

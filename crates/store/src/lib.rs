@@ -11,6 +11,8 @@ mod history;
 mod key_range;
 mod memory;
 pub mod port;
+mod queries;
+mod record;
 pub mod sealed;
 mod table;
 

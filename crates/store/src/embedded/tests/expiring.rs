@@ -2,7 +2,7 @@
 
 use records::{
     Attempt, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, KeptFrom, Metric,
-    Op,
+    Op, PartitionHead,
 };
 
 use super::*;
