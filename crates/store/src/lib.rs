@@ -2,14 +2,19 @@
 //!
 //! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
 
+mod change;
 pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod embedded;
 mod history;
+mod key_range;
 mod memory;
 pub mod port;
+mod queries;
+mod record;
 pub mod sealed;
+mod table;
 
 pub use embedded::{
     Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, SyncMode,

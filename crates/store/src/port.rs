@@ -1,22 +1,25 @@
 //! The storage port: what everything above it may ask, the same for every implementation.
 //!
-//! A partition loads what must be resident, fetches the rest by key, and commits batches. Lists and history read a
-//! [`View`]: one partition at one moment, with every durable batch and nothing else. The conformance suite
-//! (`conformance.rs`) is the second half of this file's meaning.
+//! It is tables: a partition loads what must be resident, and commits batches, whose changes are rows. Everything else
+//! reads a [`View`]: one partition at one moment, with every durable batch and nothing else, by key or in order of key.
+//! Typed queries stand once above it (`queries.rs`). The conformance suite (`conformance.rs`) is the second half of
+//! this file's meaning.
 
 mod parked;
 
 use std::fmt;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
+use base::{Incarnation, Lineage, PartitionId, Timestamp};
 use records::{
-    AliasKey, AnswerKey, Attempt, Batch, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey,
-    DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, GroupKey, JobClock, JobHead, JobId, KeptAnswer,
-    Pair, ParkedJob, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, Reading,
-    ReportIds, Seen,
+    Batch, Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, PartitionHead, QuarantineKey,
+    Queue, QueueCounts, Reading, ReportIds, Seen,
 };
 
+use crate::codec::key::Key;
+
+pub use crate::key_range::KeyRange;
+pub use crate::table::Table;
 pub(crate) use parked::parked_lines;
 pub use parked::{PARKED_SPAN_MS, ParkedTimes, StoredJob, parked_span, parked_time};
 
@@ -69,6 +72,14 @@ pub enum StoreError {
     Poisoned(String),
 }
 
+impl StoreError {
+    /// A row of a file makes no sense.
+    pub(crate) fn damaged_row(file: &str, table: Table, key: &[u8], what: String) -> Self {
+        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self::Damaged { file: file.to_owned(), at: format!("{table:?} {key}"), what }
+    }
+}
+
 /// Where batches are kept.
 pub trait Store: Send + Sync + 'static {
     /// The data directory's lineage.
@@ -87,7 +98,11 @@ pub trait Store: Send + Sync + 'static {
         &self,
         partition: PartitionId,
         resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError>;
+    ) -> Result<PartitionHead, StoreError> {
+        let view = self.view(partition)?;
+        view.residents(resident)?;
+        Ok(view.head().clone())
+    }
 
     /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without gaps; a repeated
     /// `seq` is acknowledged and ignored.
@@ -183,47 +198,38 @@ pub struct Whose {
     pub client: Option<Incarnation>,
 }
 
-/// One partition at one moment. Cheap to open, short-lived: one page of a list each. What is older than the head's
-/// [`records::KeptFrom`] is not shown; a reading is as old as the later of its `ts` and its receipt, and may be shown for some days more.
+/// Rows in order of key. A key without a row was looked at, but its row is gone: whoever bounds work counts it too.
+pub type RowsInOrder<'a> = Box<dyn Iterator<Item = Result<(Key, Option<Vec<u8>>), StoreError>> + 'a>;
+
+/// Signs of life of the devices of a slice, by [`DeviceSlot::within_slice`].
+pub type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];
+
+/// One partition at one moment: the tables, and readings, which are kept in columns. Cheap to open, short-lived: one
+/// page of a list each.
+///
+/// Callers read records by the typed queries of `dyn View`, which are written once above `get` and `range`. These leave
+/// out what is older than the head's [`records::KeptFrom`]. A reading is as old as the later of its `ts` and its receipt,
+/// and may be shown for some days more.
 pub trait View: Send {
     /// The head of the partition's latest durable batch; a default one if nothing was ever committed.
     fn head(&self) -> &PartitionHead;
-    /// A device's profile.
+    /// The row under a key.
     ///
     /// # Errors
     /// When the data cannot be read; the same for every method here.
-    fn device(&self, id: &DeviceId) -> Result<Option<DeviceProfile>, StoreError>;
-    /// A device's state; the default for one that never had any.
-    fn state(&self, slot: DeviceSlot) -> Result<DeviceState, StoreError>;
-    /// A device's latest sign of life.
-    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError>;
-    /// Devices in order of id.
-    fn devices(&self, after: Option<&DeviceId>, limit: usize) -> Result<Vec<DeviceProfile>, StoreError>;
-    /// Devices with a label, in order of id.
-    fn devices_with(
-        &self,
-        label: (&str, &str),
-        after: Option<&DeviceId>,
-        limit: usize,
-    ) -> Result<Vec<DeviceProfile>, StoreError>;
-    /// Devices of a kind, in order of id.
-    fn devices_of_kind(
-        &self,
-        kind: &Kind,
-        after: Option<&DeviceId>,
-        limit: usize,
-    ) -> Result<Vec<DeviceProfile>, StoreError>;
-    /// Devices linked to a client, in order of id.
-    fn devices_of(
-        &self,
-        client: Incarnation,
-        after: Option<&DeviceId>,
-        limit: usize,
-    ) -> Result<Vec<DeviceProfile>, StoreError>;
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+    /// The rows of a range in order of key, from its front or its back.
+    fn range(&self, table: Table, range: &KeyRange, ascending: bool) -> Result<RowsInOrder<'_>, StoreError>;
+    /// The latest signs of life of a slice of devices.
+    fn seen_slice(&self, slice: u32) -> Result<Box<SeenSlice>, StoreError>;
+    /// A device's latest sign of life. An implementation that need not read the whole slice for it overrides this.
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+        Ok(self.seen_slice(slot.slice())?[usize::from(slot.within_slice())])
+    }
     /// A device's readings, ordered by [`ReadingKey`].
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError>;
-    /// Hands out the `ts` of each of a device's readings from `from` until before `to`, in any order: for counting, without
-    /// what was read.
+    /// Hands out the `ts` of each of a device's readings from `from` until before `to`, in any order: for counting,
+    /// without the values.
     fn reading_times(
         &self,
         slot: DeviceSlot,
@@ -231,83 +237,8 @@ pub trait View: Send {
         to: Timestamp,
         each: &mut dyn FnMut(Timestamp),
     ) -> Result<(), StoreError>;
-    /// Events, ordered by [`EventKey`]; `keep` drops items before they count towards the limit.
-    fn events(
-        &self,
-        whose: Whose,
-        page: Page<EventKey>,
-        keep: &dyn Fn(&Event) -> bool,
-    ) -> Result<Vec<Event>, StoreError>;
-    /// Deliveries, ordered by [`DeliveryKey`]; `keep` drops items before they count towards the limit.
-    fn deliveries(
-        &self,
-        whose: Whose,
-        page: Page<DeliveryKey>,
-        keep: &dyn Fn(&Delivery) -> bool,
-    ) -> Result<Vec<Delivery>, StoreError>;
-    /// One delivery.
-    fn delivery(&self, key: DeliveryKey) -> Result<Option<Delivery>, StoreError>;
-    /// A delivery's attempts, oldest first.
-    fn attempts(&self, key: DeliveryKey) -> Result<Vec<Attempt>, StoreError>;
-    /// Refused reports, ordered by [`QuarantineKey`].
-    fn quarantined(&self, page: Page<QuarantineKey>) -> Result<Vec<Quarantined>, StoreError>;
-    /// One refused report.
-    fn quarantined_one(&self, key: QuarantineKey) -> Result<Option<Quarantined>, StoreError>;
-    /// What was counted on a day.
-    fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError>;
-    /// What a job carries.
-    fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError>;
-    /// A job, wherever it is.
-    fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError>;
-    /// The parked job of a queue that has this alias.
-    fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError>;
-    /// Parked jobs that are found by a time of `clock`: those of a span before those of later ones ([`parked_span`]), within a span in
-    /// an order of the store's own. `after` is exclusive, in that order. Looks at `scan_max` keys at most; some may be of jobs that
-    /// are not parked any more.
-    fn parked_times(
-        &self,
-        clock: JobClock,
-        after: (Timestamp, JobId),
-        scan_max: usize,
-    ) -> Result<ParkedTimes, StoreError>;
-    /// Parked jobs that wait for a worker, without a group - the heads of groups are among them - or of one, in the order of their lines: `visible_at`, then the publish
-    /// number; from the back in the reverse order. `after` is exclusive and in the direction of reading: what went since the last checkpoint
-    /// lies at a line's front, and is not looked through again by who says how far it has come.
-    fn parked_line(
-        &self,
-        queue: QueueKey,
-        group: Option<GroupKey>,
-        after: Option<(Timestamp, u64)>,
-        from_back: bool,
-        limit: usize,
-    ) -> Result<Vec<ParkedJob>, StoreError>;
-    /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their own. Looks at no more than `scan_max`
-    /// jobs of the partition; answers also from where to go on, `None` at the end. `keep` drops jobs before they count towards
-    /// the limit.
-    fn jobs_of(
-        &self,
-        queue: QueueKey,
-        after: Option<JobId>,
-        scan_max: usize,
-        limit: usize,
-        keep: &dyn Fn(&JobHead) -> bool,
-    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError>;
-    /// Dead letters of a queue in order of their numbers; `after` is exclusive and in the direction of reading.
-    fn dead(
-        &self,
-        queue: QueueKey,
-        after: Option<u64>,
-        ascending: bool,
-        limit: usize,
-    ) -> Result<Vec<DeadJob>, StoreError>;
-    /// One dead letter.
-    fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Result<Option<DeadJob>, StoreError>;
-    /// What a repeated request is answered. A key has one answer at a time: the one before it was deleted.
-    fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError>;
-    /// Answers given before `at`, oldest first.
-    fn answers_before(&self, at: Timestamp, limit: usize) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError>;
-    /// Clients in order of id; registry partition only.
-    fn clients(&self, after: Option<&ClientId>, limit: usize) -> Result<Vec<Client>, StoreError>;
+    /// Notes that a row makes no sense, and answers what a caller is told of it.
+    fn damaged(&self, table: Table, key: &[u8], what: String) -> StoreError;
 }
 
 impl fmt::Display for CommitOutcome {

@@ -1,12 +1,16 @@
 //! The stored form of an answer that a repeat gets.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base::Timestamp;
 use records::{AnswerKey, KeptAnswer};
 
 use super::bytes::{Reader, put_bytes, put_i64};
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 /// Version 1: the fields in order.
 impl Stored for KeptAnswer {
@@ -27,5 +31,25 @@ impl Stored for KeptAnswer {
             body: u128::from_le_bytes(reader.array("a hash")?),
             answer: Arc::from(reader.bytes("an answer")?),
         })
+    }
+}
+
+impl Record for KeptAnswer {
+    const TABLE: Table = Table::Answers;
+    type Place = (AnswerKey, Timestamp);
+    const INDEXES: &'static [Index<Self::Place>] = &[Index {
+        table: Table::AnswersByTime,
+        rows: |(answer, at), row| row(key::answer_at(*at, *answer), &[]),
+        names: |row, _| key::answer_from_key(row).map(|(_, answer)| key::answer(answer)),
+    }];
+
+    fn key((answer, _): &Self::Place) -> Key {
+        key::answer(*answer)
+    }
+}
+
+impl Placed for KeptAnswer {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.key, self.at))
     }
 }

@@ -1,10 +1,15 @@
 //! The stored form of a client.
 
+use std::borrow::Cow;
+
 use base::{ClientId, Incarnation, Timestamp};
 use records::{Client, PreviousSecret};
 
 use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::{Placed, Record};
+use crate::table::Table;
 
 /// Version 1: the fields in order.
 impl Stored for Client {
@@ -41,5 +46,20 @@ impl Stored for Client {
             enabled: reader.bool("a flag")?,
             created_at: Timestamp(reader.i64("a time")?),
         })
+    }
+}
+
+impl Record for Client {
+    const TABLE: Table = Table::Clients;
+    type Place = ClientId;
+
+    fn key(id: &Self::Place) -> Key {
+        key::client(id)
+    }
+}
+
+impl Placed for Client {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Borrowed(&self.id)
     }
 }

@@ -4,7 +4,10 @@ use base::Incarnation;
 use records::{CountedOf, Counts, CountsKey, Metric};
 
 use super::bytes::{Reader, put_u64};
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::Record;
+use crate::table::Table;
 
 /// The metrics in the order of their bytes.
 pub(super) const METRICS: [Metric; 4] =
@@ -74,4 +77,13 @@ pub(super) fn get_counts_key(reader: &mut Reader<'_>) -> Result<CountsKey, Codec
         _ => return Err(reader.invalid("whose counts")),
     };
     Ok(CountsKey { day, of, metric: reader.choice("a metric", &METRICS)? })
+}
+
+impl Record for Counts {
+    const TABLE: Table = Table::Counts;
+    type Place = CountsKey;
+
+    fn key(of: &Self::Place) -> Key {
+        key::counts(*of)
+    }
 }

@@ -1,5 +1,7 @@
 //! Stored forms of a pair, a delivery, its progress and its attempts.
 
+use std::borrow::Cow;
+
 use base::{ClientId, DeviceId, Incarnation, Timestamp};
 use records::{
     Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Pair,
@@ -8,8 +10,11 @@ use records::{
 
 use super::bytes::{Reader, put_bytes, put_i64, put_list, put_option, put_u64};
 use super::event::{get_entity, get_kind, put_entity, put_kind};
+use super::key::{self, Key, Moment};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 /// Version 1: the fields in order.
 impl Stored for Pair {
@@ -183,5 +188,71 @@ impl Stored for Attempt {
             error: reader
                 .option("an error", |reader| reader.choice("an error", &AttemptError::ALL[..known]))?,
         })
+    }
+}
+
+impl Record for Pair {
+    const TABLE: Table = Table::Pairs;
+    type Place = (DeviceSlot, Incarnation);
+
+    fn key((slot, client): &Self::Place) -> Key {
+        key::pair(*slot, *client)
+    }
+}
+
+impl Placed for Pair {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.slot, self.client))
+    }
+}
+
+impl Record for Delivery {
+    const TABLE: Table = Table::Deliveries;
+    type Place = (DeliveryKey, Incarnation, DeviceSlot);
+    const INDEXES: &'static [Index<Self::Place>] = &[
+        Index {
+            table: Table::DeliveriesByClient,
+            rows: |(at, client, _), row| row(Moment::from(*at).below(&key::incarnation(*client)), &[]),
+            names: |row, _| Moment::at_end_of(row).map(key::moment),
+        },
+        Index {
+            table: Table::DeliveriesByDevice,
+            rows: |(at, _, slot), row| row(Moment::from(*at).below(&key::slot(*slot)), &[]),
+            names: |row, _| Moment::at_end_of(row).map(key::moment),
+        },
+    ];
+
+    fn key((at, ..): &Self::Place) -> Key {
+        key::moment(*at)
+    }
+}
+
+impl Placed for Delivery {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.id.into(), self.client, self.slot))
+    }
+}
+
+impl Record for DeliveryProgress {
+    const TABLE: Table = Table::Progress;
+    type Place = DeliveryKey;
+
+    fn key(delivery: &Self::Place) -> Key {
+        key::moment(*delivery)
+    }
+}
+
+impl Record for Attempt {
+    const TABLE: Table = Table::Attempts;
+    type Place = (DeliveryKey, u32);
+
+    fn key((delivery, number): &Self::Place) -> Key {
+        key::attempt(*delivery, *number)
+    }
+}
+
+impl Placed for Attempt {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.delivery, self.number))
     }
 }

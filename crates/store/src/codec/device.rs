@@ -1,11 +1,17 @@
 //! Stored forms of a device's profile and state.
 
+use std::borrow::Cow;
+
+use base::hash::label_hash;
 use base::{Attended, DeviceId, Incarnation, Kind, Timestamp, Value};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState};
 
 use super::bytes::{Reader, put_bytes, put_i64, put_list, put_option, put_u64};
+use super::key::{self, Key};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 /// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version 1 is the same, with ids of
 /// letters and digits only.
@@ -102,4 +108,64 @@ fn present<T>(
     get: impl FnOnce(&mut Reader<'_>) -> Result<T, CodecError>,
 ) -> Result<Option<T>, CodecError> {
     if flags & flag == 0 { Ok(None) } else { get(reader).map(Some) }
+}
+
+/// Its indexes only add between two checkpoints: what a row of them says is looked up in the profile, and a checkpoint
+/// writes the difference of the profiles.
+impl Record for DeviceProfile {
+    const TABLE: Table = Table::Devices;
+    type Place = Self;
+    const INDEXES: &'static [Index<Self>] = &[
+        Index {
+            table: Table::DevicesByClient,
+            rows: |device, row| {
+                let key = |client: &Incarnation| key::link(*client, device.id.as_str().as_bytes());
+                device.clients.iter().for_each(|client| row(key(client), &[]));
+            },
+            names: |row, _| behind_number(row),
+        },
+        Index {
+            table: Table::DevicesByLabel,
+            rows: |device, row| {
+                for (name, value) in &device.labels {
+                    row(key::label(label_hash(name, value), device.id.as_str().as_bytes()), &[]);
+                }
+            },
+            names: |row, _| behind_number(row),
+        },
+        Index {
+            table: Table::DevicesByKind,
+            rows: |device, row| row(key::kind(&device.kind, device.id.as_str().as_bytes()), &[]),
+            names: |row, _| match row.iter().position(|byte| *byte == 0) {
+                Some(zero) => Ok(Key::from_slice(&row[zero + 1..])),
+                None => Err(CodecError::Truncated { what: "the key of a kind", at: row.len() }),
+            },
+        },
+    ];
+
+    fn key(device: &Self) -> Key {
+        key::device(&device.id)
+    }
+}
+
+impl Placed for DeviceProfile {
+    fn place(&self) -> Cow<'_, Self> {
+        Cow::Borrowed(self)
+    }
+}
+
+/// The id of a device behind the number of a client or the hash of a label.
+fn behind_number(row: &[u8]) -> Result<Key, CodecError> {
+    let id = row.get(size_of::<u64>()..).filter(|id| !id.is_empty());
+    let short = CodecError::Truncated { what: "the key of a device", at: row.len() };
+    id.map(Key::from_slice).ok_or(short)
+}
+
+impl Record for DeviceState {
+    const TABLE: Table = Table::States;
+    type Place = DeviceSlot;
+
+    fn key(slot: &Self::Place) -> Key {
+        key::slot(*slot)
+    }
 }

@@ -1,11 +1,16 @@
 //! The stored form of an event, and of what events and deliveries have in common.
 
+use std::borrow::Cow;
+
 use base::{DeviceId, EntityId};
-use records::{DeviceSlot, Event, EventKind};
+use records::{DeviceSlot, Event, EventKey, EventKind};
 
 use super::bytes::{Reader, put_bytes, put_option, put_u64};
+use super::key::{self, Key, Moment};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 const KINDS: [EventKind; 3] = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
 
@@ -54,5 +59,25 @@ impl Stored for Event {
             value: reader.option("a value", get_value)?,
             previous: reader.option("a value", get_value)?,
         })
+    }
+}
+
+impl Record for Event {
+    const TABLE: Table = Table::Events;
+    type Place = (EventKey, DeviceSlot);
+    const INDEXES: &'static [Index<Self::Place>] = &[Index {
+        table: Table::EventsByDevice,
+        rows: |(at, slot), row| row(Moment::from(*at).below(&key::slot(*slot)), &[]),
+        names: |row, _| Moment::at_end_of(row).map(key::moment),
+    }];
+
+    fn key((at, _): &Self::Place) -> Key {
+        key::moment(*at)
+    }
+}
+
+impl Placed for Event {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.id.into(), self.slot))
     }
 }

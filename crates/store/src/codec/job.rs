@@ -1,5 +1,7 @@
 //! The stored forms of a job's head, which a restart reads of every resident job, and of a parked job.
 
+use std::borrow::Cow;
+
 use base::Timestamp;
 use records::{
     AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
@@ -7,8 +9,12 @@ use records::{
 };
 
 use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::key::{self, Key, TimedKey};
 use super::terms::{get_terms, put_terms};
 use super::{CodecError, Stored};
+use crate::port::{parked_lines, parked_time};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 const RESERVED: u8 = 1 << 0;
 const HELD_OUTSIDE: u8 = 1 << 1;
@@ -221,4 +227,58 @@ fn get_parking(reader: &mut Reader<'_>, version: u8) -> Result<Parking, CodecErr
     const ALL: [Parking; 3] = [Parking::Time, Parking::Worker, Parking::Head];
     let known = if version < 2 { &ALL[..2] } else { &ALL[..] };
     reader.choice("what a parked job waits for", known)
+}
+
+impl Record for JobHead {
+    const TABLE: Table = Table::JobHeads;
+    type Place = JobId;
+
+    fn key(id: &Self::Place) -> Key {
+        key::job(*id)
+    }
+}
+
+impl Placed for JobHead {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Borrowed(&self.id)
+    }
+}
+
+impl Record for ParkedJob {
+    const TABLE: Table = Table::ParkedJobs;
+    type Place = ParkedKey;
+    const INDEXES: &'static [Index<Self::Place>] = &[
+        Index {
+            table: Table::ParkedByTime,
+            rows: |job, row| {
+                let timed = parked_time(job).map(|(clock, at)| TimedKey { clock, at, id: job.id });
+                timed.iter().for_each(|timed| row(timed.to_key(), &[]));
+            },
+            names: |row, _| TimedKey::from_key(row).map(|timed| key::job(timed.id)),
+        },
+        Index {
+            table: Table::ParkedByLine,
+            rows: |job, row| {
+                let place = (job.visible_at, job.number);
+                parked_lines(job)
+                    .for_each(|group| row(key::place_in_line(job.queue, group, place), &job.id.0));
+            },
+            names: |_, id| key::job_from(id).map(key::job),
+        },
+        Index {
+            table: Table::ParkedAliases,
+            rows: |job, row| job.alias.iter().for_each(|alias| row(key::alias(job.queue, *alias), &job.id.0)),
+            names: |_, id| key::job_from(id).map(key::job),
+        },
+    ];
+
+    fn key(job: &Self::Place) -> Key {
+        key::job(job.id)
+    }
+}
+
+impl Placed for ParkedJob {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned(self.key())
+    }
 }

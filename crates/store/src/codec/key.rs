@@ -170,6 +170,14 @@ pub(crate) fn answer_from_key(key: &[u8]) -> Result<(Timestamp, AnswerKey), Code
     Ok((at, AnswerKey(u128::from_be_bytes(key))))
 }
 
+/// The dead letter of a number, where `job_of` is the key of its job within its queue.
+pub(crate) fn dead_from(job_of: &[u8], number: &[u8]) -> Result<Key, CodecError> {
+    let invalid = CodecError::Invalid { what: "the number of a dead letter", at: 0 };
+    let queue = job_of.first_chunk::<8>().ok_or(invalid)?;
+    let number = <[u8; 8]>::try_from(number).map_err(|_| invalid)?;
+    Ok(dead(QueueKey(u64::from_be_bytes(*queue)), u64::from_be_bytes(number)))
+}
+
 /// The job whose id is all of `bytes`.
 pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })

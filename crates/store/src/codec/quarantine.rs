@@ -1,11 +1,16 @@
 //! The stored form of a refused report.
 
+use std::borrow::Cow;
+
 use base::{DeviceId, WayIn};
-use records::Quarantined;
+use records::{QuarantineKey, Quarantined};
 
 use super::bytes::{Reader, put_bytes, put_option};
 use super::event::{get_entity, put_entity};
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::{Placed, Record};
+use crate::table::Table;
 
 /// Version 1: the fields in order.
 impl Stored for Quarantined {
@@ -34,5 +39,20 @@ impl Stored for Quarantined {
             payload: reader.bytes("a payload")?.to_vec(),
             cut: reader.bool("a flag")?,
         })
+    }
+}
+
+impl Record for Quarantined {
+    const TABLE: Table = Table::Quarantine;
+    type Place = QuarantineKey;
+
+    fn key(at: &Self::Place) -> Key {
+        key::moment(*at)
+    }
+}
+
+impl Placed for Quarantined {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned(self.id.into())
     }
 }

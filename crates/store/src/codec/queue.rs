@@ -1,5 +1,7 @@
 //! Stored forms of a queue, its counts and its dead letters.
 
+use std::borrow::Cow;
+
 use base::Timestamp;
 use compact_str::CompactString;
 use records::{
@@ -7,7 +9,10 @@ use records::{
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::{Index, Placed, Record};
+use crate::table::Table;
 
 const PAUSED: u8 = 1 << 0;
 const DELETED: u8 = 1 << 1;
@@ -121,5 +126,49 @@ impl Stored for DeadJob {
             group: reader
                 .option("a group", |reader| Ok(GroupKey(u64::from_le_bytes(reader.array("a group")?))))?,
         })
+    }
+}
+
+impl Record for Queue {
+    const TABLE: Table = Table::Queues;
+    type Place = QueueKey;
+
+    fn key(queue: &Self::Place) -> Key {
+        key::queue(*queue)
+    }
+}
+
+impl Placed for Queue {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Borrowed(&self.key)
+    }
+}
+
+impl Record for QueueCounts {
+    const TABLE: Table = Table::QueueCounts;
+    type Place = QueueKey;
+
+    fn key(queue: &Self::Place) -> Key {
+        key::queue(*queue)
+    }
+}
+
+impl Record for DeadJob {
+    const TABLE: Table = Table::Dead;
+    type Place = (QueueKey, u64, JobId);
+    const INDEXES: &'static [Index<Self::Place>] = &[Index {
+        table: Table::DeadIds,
+        rows: |(queue, number, id), row| row(key::job_of(*queue, *id), &number.to_be_bytes()),
+        names: |row, number| key::dead_from(row, number),
+    }];
+
+    fn key((queue, number, _): &Self::Place) -> Key {
+        key::dead(*queue, *number)
+    }
+}
+
+impl Placed for DeadJob {
+    fn place(&self) -> Cow<'_, Self::Place> {
+        Cow::Owned((self.queue, self.number, self.id))
     }
 }

@@ -1,10 +1,13 @@
 //! The stored form of the ids of a device's latest reports.
 
 use base::limits::REPORT_IDS_KEPT;
-use records::ReportIds;
+use records::{DeviceSlot, ReportIds};
 
 use super::bytes::Reader;
+use super::key::{self, Key};
 use super::{CodecError, Stored};
+use crate::record::Record;
+use crate::table::Table;
 
 /// Version 1: how many, and their hashes, oldest first.
 impl Stored for ReportIds {
@@ -22,5 +25,14 @@ impl Stored for ReportIds {
             return Err(reader.invalid(Self::NAME));
         }
         (0..count).map(|_| Ok(u64::from_le_bytes(reader.array("an id")?))).collect()
+    }
+}
+
+impl Record for ReportIds {
+    const TABLE: Table = Table::ReportIds;
+    type Place = DeviceSlot;
+
+    fn key(slot: &Self::Place) -> Key {
+        key::slot(*slot)
     }
 }

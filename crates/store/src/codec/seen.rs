@@ -6,9 +6,7 @@ use records::{DeviceSlot, Seen};
 
 use super::CodecError;
 use super::bytes::{Reader, put_i64, put_option, put_u64};
-
-/// What was seen of each device of a slice, by [`DeviceSlot::within_slice`].
-pub(crate) type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];
+use crate::port::SeenSlice;
 
 const VERSION: u8 = 1;
 const WHAT: &str = "signs of life";

@@ -118,7 +118,7 @@ fn a_later_version_is_named() {
 fn the_signs_of_life_of_a_slice_survive_and_are_small() {
     let mut random = Random::new(4);
     for full in [true, false] {
-        let mut slice: SeenSlice = [None; 256];
+        let mut slice: crate::port::SeenSlice = [None; 256];
         for seen in &mut slice {
             if full || random.below(3) == 0 {
                 *seen = Some(Seen {
@@ -138,7 +138,7 @@ fn the_signs_of_life_of_a_slice_survive_and_are_small() {
 
 #[test]
 fn extreme_signs_of_life_survive() {
-    let mut slice: SeenSlice = [None; 256];
+    let mut slice: crate::port::SeenSlice = [None; 256];
     for (seen, at) in slice.iter_mut().zip([i64::MIN, i64::MAX, 0, -1]) {
         *seen = Some(Seen {
             at: Timestamp(at),

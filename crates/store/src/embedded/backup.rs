@@ -14,9 +14,9 @@ use base::random::unguessable;
 use base::{PartitionId, Timestamp};
 
 use super::EmbeddedStore;
-use super::key_range::KeyRange;
 use super::tables::{Rows, Snapshot, Table};
 use crate::codec::Stored;
+use crate::key_range::KeyRange;
 use crate::port::{Store, StoreError};
 use piece::{End, Head, Kind, RowsBody};
 

@@ -8,12 +8,12 @@ use std::ops::Bound;
 
 use base::PartitionId;
 
-use super::key_range::KeyRange;
 use super::tables::{Row, Snapshot, Table, TableWriter, Writer};
 use super::view::damaged_row;
 use crate::codec::key::{self, BlobKey, Key};
 use crate::codec::{CodecError, Stored};
 use crate::history::{BLOCK_BYTES, BlobIndex, Sealed, Source, Span, day_of};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// Where the blobs of a slice with these times may be.

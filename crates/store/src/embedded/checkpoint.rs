@@ -22,15 +22,15 @@ use blocklog::Position;
 use records::{KeptFrom, Pair, PartitionHead};
 
 use super::directory::Covered;
-use super::key_range::KeyRange;
+use super::existence_filter::{BloomFilter, ExistenceFilter, Marks};
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
-use super::presence::{Filter, Marks, Presence};
 use super::tables::{Snapshot, Table, Writer};
 use super::view::damaged_row;
 use super::{EmbeddedStore, Progress, position};
 use crate::codec::{Stored, key};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 pub(super) use merge::{MergeCounters, Merging};
 
@@ -202,7 +202,7 @@ impl EmbeddedStore {
         let partition = &self.partitions[index];
         let data = frozen.read();
         let covered = Covered { position: data.position(), head: data.head().clone() };
-        let is_forgotten = self.sabotage.forgets_positions();
+        let is_forgotten = self.fault_injection.forgets_positions();
         let written = self.write_tables(|writer| {
             put_covered(self, writer, clean)?;
             if !is_forgotten {
@@ -216,8 +216,8 @@ impl EmbeddedStore {
         }
         drop(data);
         let snapshot = self.show_tables(Some(index))?;
-        if partition.presence_is_overfull() {
-            partition.set_presence(presence_of(&snapshot, partition.id, &covered.head)?);
+        if partition.existence_filter_is_overfull() {
+            partition.set_existence_filter(existence_filter_of(&snapshot, partition.id, &covered.head)?);
         }
         checkpointer.merging.note(index, &written.blobs, self.options.merged_blobs);
         Ok((written.bytes, if is_forgotten { checkpointer.covered[index] } else { covered.position }))
@@ -261,30 +261,30 @@ fn put_covered(
 }
 
 /// What is in the tables of a partition whose latest head there is `head`.
-pub(super) fn presence_of(
+pub(super) fn existence_filter_of(
     snapshot: &Snapshot,
     partition: PartitionId,
     head: &PartitionHead,
-) -> Result<Presence, StoreError> {
+) -> Result<ExistenceFilter, StoreError> {
     if partition.queues_index().is_none() {
-        return filter_of(snapshot, partition).map(Presence::Filter);
+        return filter_of(snapshot, partition).map(ExistenceFilter::Bloom);
     }
-    let mut presence = Presence::Marks(Marks::default());
-    for table in presence.tables() {
+    let mut existence = ExistenceFilter::Marks(Marks::default());
+    for table in existence.tables() {
         if let Some((last, _)) =
             snapshot.range(*table, partition, &KeyRange::all())?.next_back().transpose()?
         {
-            presence.insert(*table, &last);
+            existence.insert(*table, &last);
         }
     }
-    presence.insert_dead_before(head.next_dead);
-    Ok(presence)
+    existence.insert_dead_before(head.next_dead);
+    Ok(existence)
 }
 
-fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<Filter, StoreError> {
+fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<BloomFilter, StoreError> {
     let mut count = 0;
     each_filtered(snapshot, partition, |_, _| count += 1)?;
-    let mut filter = Filter::for_keys(count);
+    let mut filter = BloomFilter::for_keys(count);
     each_filtered(snapshot, partition, |table, key| filter.insert(table, key))?;
     Ok(filter)
 }

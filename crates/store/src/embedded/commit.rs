@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use blocklog::{Log, Position};
 
-use super::change::Prepared;
+use super::backpressure;
 use super::inbox::Waiting;
 use super::locks::locked;
-use super::pacing;
 use super::tables::Writer;
 use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, Progress, SyncMode, log_failure, position};
+use crate::change::Prepared;
 use crate::port::{CommitDone, CommitOutcome, StoreError};
 
 /// The log, and what is in it.
@@ -191,13 +191,13 @@ impl EmbeddedStore {
         self.log_bytes.store(bytes, Ordering::Release);
     }
 
-    /// How long nothing is to be committed after a commit that took `worked`; see [`pacing`].
+    /// How long nothing is to be committed after a commit that took `worked`; see [`backpressure`].
     pub(super) fn pause_after(&self, worked: Duration) -> Duration {
         let of = |is: f64, begins_checkpoints: f64| is / begins_checkpoints.max(1.0);
         let log_bytes = self.log_bytes.load(Ordering::Acquire);
         let log = of(log_bytes as f64, self.options.checkpoint_log_bytes as f64);
         let memory = of(self.overlay_memory.bytes() as f64, self.options.checkpoint_memory_bytes as f64);
-        pacing::pause(worked, log.max(memory))
+        backpressure::pause(worked, log.max(memory))
     }
 
     fn log_is_full(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use super::change::Prepared;
 use super::locks::locked;
+use crate::change::Prepared;
 use crate::port::CommitDone;
 
 /// One batch.

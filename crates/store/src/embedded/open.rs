@@ -13,21 +13,21 @@ use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 use records::KeptFrom;
 
-use super::change::Prepared;
-use super::checkpoint::{Checkpointer, Merging, presence_of};
+use super::checkpoint::{Checkpointer, Merging, existence_filter_of};
 use super::commit::Committer;
 use super::directory::{Covered, Directory};
-use super::figures::Counters;
+use super::fault_injection::FaultInjection;
 use super::health::Health;
 use super::inbox::Inbox;
-use super::key_range::KeyRange;
 use super::overlay::OverlayMemory;
 use super::partition::Partition;
-use super::sabotage::Sabotage;
+use super::stats::Counters;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
 use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_ids, partition_index};
+use crate::change::Prepared;
 use crate::codec::{CodecError, Stored, decode_batch};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// The file that is locked while a server has the directory open.
@@ -86,7 +86,7 @@ impl EmbeddedStore {
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
             overlay_memory,
-            sabotage: Sabotage::default(),
+            fault_injection: FaultInjection::default(),
             _lock: lock,
         };
         store.free_log()?;
@@ -214,9 +214,9 @@ fn partitions(
     memory: &Arc<OverlayMemory>,
 ) -> Result<Vec<Partition>, StoreError> {
     let open = |(id, covered): &(PartitionId, Covered)| {
-        let presence = presence_of(snapshot, *id, &covered.head)?;
+        let existence = existence_filter_of(snapshot, *id, &covered.head)?;
         let head = covered.head.clone();
-        Ok(Partition::new(*id, Arc::clone(snapshot), head, presence, Arc::clone(memory)))
+        Ok(Partition::new(*id, Arc::clone(snapshot), head, existence, Arc::clone(memory)))
     };
     covered.iter().map(open).collect()
 }

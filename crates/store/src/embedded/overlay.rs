@@ -17,12 +17,12 @@ use base::Timestamp;
 use blocklog::Position;
 use records::{DeviceSlot, PartitionHead};
 
-use super::change::{Change, Prepared, SlotSign};
-use super::key_range::KeyRange;
+use super::existence_filter::ExistenceFilter;
 use super::locks::{locked, reading, writing};
-use super::presence::Presence;
 use super::tables::Table;
+use crate::change::{Change, Prepared, SlotSign};
 use crate::codec::key::{self, Key};
+use crate::key_range::KeyRange;
 pub(super) use rows::{Final, Found, Rows};
 pub(super) use slice::{SeenChange, SliceOverlay};
 pub(super) use views::{OpenViews, Versions};
@@ -58,7 +58,7 @@ pub(super) struct Data {
 /// What lies below an overlay: needed to know whether a row is born in it.
 pub(super) struct Below<'a> {
     pub(super) frozen: Option<&'a Overlay>,
-    pub(super) presence: &'a Presence,
+    pub(super) existence: &'a ExistenceFilter,
 }
 
 impl Below<'_> {
@@ -66,7 +66,7 @@ impl Below<'_> {
     fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         let in_frozen =
             |frozen: &Overlay| reading(&frozen.data).rows(table).is_some_and(|rows| rows.holds(key));
-        self.presence.may_hold(table, key, value) || self.frozen.is_some_and(in_frozen)
+        self.existence.may_hold(table, key, value) || self.frozen.is_some_and(in_frozen)
     }
 }
 

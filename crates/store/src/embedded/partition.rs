@@ -10,11 +10,11 @@ use base::{PartitionId, Timestamp};
 use blocklog::Position;
 use records::PartitionHead;
 
-use super::change::Prepared;
+use super::existence_filter::ExistenceFilter;
 use super::locks::locked;
 use super::overlay::{Below, Data, Final, Overlay, OverlayMemory};
-use super::presence::Presence;
 use super::tables::Snapshot;
+use crate::change::Prepared;
 
 /// One partition.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Partition {
     layers: Mutex<Layers>,
     /// Of all partitions together.
     memory: Arc<OverlayMemory>,
-    presence: Mutex<Presence>,
+    existence: Mutex<ExistenceFilter>,
 }
 
 #[derive(Debug)]
@@ -60,20 +60,20 @@ impl Partition {
         id: PartitionId,
         snapshot: Arc<Snapshot>,
         head: PartitionHead,
-        presence: Presence,
+        existence: ExistenceFilter,
         memory: Arc<OverlayMemory>,
     ) -> Self {
         let active = Arc::new(Overlay::new(&memory));
         let layers = Layers { active, frozen: None, snapshot, head };
-        Self { id, layers: Mutex::new(layers), memory, presence: Mutex::new(presence) }
+        Self { id, layers: Mutex::new(layers), memory, existence: Mutex::new(existence) }
     }
 
     /// Applies a durable batch; it is seen from now on.
     pub(super) fn apply(&self, batch: Prepared, position: Position) {
         let mut layers = locked(&self.layers);
         layers.head = batch.head.clone();
-        let presence = locked(&self.presence);
-        let below = Below { frozen: layers.frozen.as_deref(), presence: &presence };
+        let existence = locked(&self.existence);
+        let below = Below { frozen: layers.frozen.as_deref(), existence: &existence };
         layers.active.apply(batch, position, &below);
     }
 
@@ -133,26 +133,26 @@ impl Partition {
 
     /// Notes that what was frozen is in the tables from now on.
     pub(super) fn note_written(&self, data: &Data) {
-        let mut presence = locked(&self.presence);
-        for table in presence.tables() {
+        let mut existence = locked(&self.existence);
+        for table in existence.tables() {
             let finals = data.rows(*table).into_iter().flat_map(|rows| rows.finals());
             let mut put = finals.filter(|(_, last)| matches!(last, Final::Put(_))).map(|(key, _)| key);
-            if presence.counts_last_only() {
-                put.next_back().into_iter().for_each(|key| presence.insert(*table, key));
+            if existence.counts_last_only() {
+                put.next_back().into_iter().for_each(|key| existence.insert(*table, key));
             } else {
-                put.for_each(|key| presence.insert(*table, key));
+                put.for_each(|key| existence.insert(*table, key));
             }
         }
-        presence.insert_dead_before(data.head().next_dead);
+        existence.insert_dead_before(data.head().next_dead);
     }
 
-    pub(super) fn presence_is_overfull(&self) -> bool {
-        locked(&self.presence).is_overfull()
+    pub(super) fn existence_filter_is_overfull(&self) -> bool {
+        locked(&self.existence).is_overfull()
     }
 
     /// Takes a filter made anew from the tables.
-    pub(super) fn set_presence(&self, presence: Presence) {
-        *locked(&self.presence) = presence;
+    pub(super) fn set_existence_filter(&self, existence: ExistenceFilter) {
+        *locked(&self.existence) = existence;
     }
 
     /// Rows in its overlays, and bytes of memory that their readings take.

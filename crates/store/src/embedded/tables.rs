@@ -16,11 +16,11 @@ use redb::{
     StorageBackend, TableDefinition,
 };
 
-use super::key_range::KeyRange;
 use super::pages::{CheckedPages, DamagedPage};
-pub(super) use super::table::Table;
 use crate::codec::key::{self, Key};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
+pub(super) use crate::table::Table;
 
 /// The key of the one row of [`Table::Directory`].
 const DIRECTORY_KEY: &[u8] = b"data";

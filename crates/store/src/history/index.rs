@@ -6,7 +6,10 @@ use base::Timestamp;
 
 use super::page::Span;
 use super::{BLOCK_BYTES, ChunkReadings, DeviceSet, SliceReading, encode_blob, merge_blobs};
+use crate::codec::key::{BlobKey, Key};
 use crate::codec::{CodecError, Reader, Stored, put_i64, put_u64};
+use crate::record::Record;
+use crate::table::Table;
 
 const DAY_MS: i64 = 86_400_000;
 /// A blob of at most so many bytes lies in the row of its index, which a checkpoint and a reader need not leave then. Two of
@@ -79,6 +82,15 @@ impl Stored for BlobIndex {
         let inline =
             is_inline.then(|| reader.take(bytes as usize, "a blob")).transpose()?.map(<[u8]>::to_vec);
         Ok(Self { count, bytes, span, sealed, level, devices, inline })
+    }
+}
+
+impl Record for BlobIndex {
+    const TABLE: Table = Table::BlobIndex;
+    type Place = BlobKey;
+
+    fn key(blob: &BlobKey) -> Key {
+        blob.to_key()
     }
 }
 

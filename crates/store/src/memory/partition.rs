@@ -1,189 +1,153 @@
-//! One partition in memory, and what each change does to it.
+//! One partition in memory: its rows, its devices' signs of life, and their readings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{ClientId, DeviceId, Incarnation, Timestamp};
-use records::{
-    Attempt, Batch, Client, Counts, CountsKey, Delivery, DeliveryKey, DeviceProfile, DeviceSlot, DeviceState,
-    Event, EventKey, JobHead, JobId, KeptFrom, Op, Pair, PartitionHead, QuarantineKey, Quarantined, Reading,
-    ReportIds, Seen, Sign,
-};
+use base::Timestamp;
+use records::{DeviceSlot, ParkedJob, PartitionHead, Reading, Seen};
 
-use super::queues::MemoryQueues;
-use crate::port::{ReadingKey, Resident};
+use crate::change::{Change, Prepared, SlotSign};
+use crate::codec::Stored;
+use crate::codec::key::{self, JOB_BYTES, Key};
+use crate::key_range::KeyRange;
+use crate::port::ReadingKey;
+use crate::record::{Placed, index_rows};
+use crate::table::Table;
 
-/// Everything kept of a partition.
+/// The rows of a table, in order of key.
+pub(super) type Rows = BTreeMap<Key, Arc<[u8]>>;
+
+/// Everything kept of a partition. A view shares what was not changed since it was opened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryPartition {
     pub(super) head: PartitionHead,
-    pub(super) devices: BTreeMap<DeviceId, DeviceProfile>,
-    pub(super) states: BTreeMap<DeviceSlot, DeviceState>,
-    pub(super) seen: BTreeMap<DeviceSlot, Seen>,
-    pub(super) pairs: BTreeMap<(DeviceSlot, Incarnation), Pair>,
+    tables: BTreeMap<Table, Arc<Rows>>,
+    pub(super) seen: Arc<BTreeMap<DeviceSlot, Seen>>,
     /// With when each was received.
-    pub(super) readings: BTreeMap<(DeviceSlot, ReadingKey), (Reading, Timestamp)>,
-    pub(super) events: BTreeMap<EventKey, Event>,
-    pub(super) deliveries: BTreeMap<DeliveryKey, Delivery>,
-    pub(super) attempts: BTreeMap<(DeliveryKey, u32), Attempt>,
-    pub(super) jobs: BTreeMap<JobId, JobHead>,
-    pub(super) job_bodies: BTreeMap<JobId, Arc<[u8]>>,
-    pub(super) clients: BTreeMap<ClientId, Client>,
-    pub(super) report_ids: BTreeMap<DeviceSlot, ReportIds>,
-    pub(super) counts: BTreeMap<CountsKey, Counts>,
-    pub(super) quarantine: BTreeMap<QuarantineKey, Quarantined>,
-    pub(super) queues: MemoryQueues,
+    pub(super) readings: Arc<BTreeMap<(DeviceSlot, ReadingKey), (Reading, Timestamp)>>,
 }
 
 impl MemoryPartition {
-    pub(super) fn apply(&mut self, batch: Batch) {
+    pub(super) fn apply(&mut self, batch: Prepared) {
         let before = std::mem::replace(&mut self.head, batch.head).kept_from;
-        for op in batch.ops {
-            self.change(op);
+        let mut changes = VecDeque::from(batch.changes);
+        while let Some(change) = changes.pop_front() {
+            self.assert_allowed(&change, &changes);
+            self.change(change);
         }
-        if self.head.kept_from != before {
-            self.expire(self.head.kept_from);
+        let kept = self.head.kept_from;
+        if kept != before {
+            let is_kept = |key: &ReadingKey, received: Timestamp| key.ts.max(received) >= kept.readings;
+            Arc::make_mut(&mut self.readings).retain(|(_, key), (_, received)| is_kept(key, *received));
         }
     }
 
-    /// Drops what is too old to be kept; what comes later with an old time is hidden by views until the next time.
-    fn expire(&mut self, kept: KeptFrom) {
-        self.readings.retain(|(_, key), (_, received)| key.ts.max(*received) >= kept.readings);
-        self.events.retain(|key, _| key.at >= kept.events);
-        self.counts.retain(|key, _| CountsKey::start_of(key.day) >= kept.events);
-        self.deliveries.retain(|key, _| key.at >= kept.deliveries);
-        self.attempts.retain(|(key, _), _| key.at >= kept.deliveries);
+    /// The row under a key.
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<&Arc<[u8]>> {
+        self.tables.get(&table)?.get(key)
     }
 
-    fn change(&mut self, op: Op) {
-        match op {
-            Op::Sign(sign) => self.sign(sign),
-            Op::PutState(slot, state) => drop(self.states.insert(slot, state)),
-            Op::PutDevice(device) => drop(self.devices.insert(device.id.clone(), *device)),
-            Op::DeleteDevice(id, slot) => self.delete_device(&id, slot),
-            Op::PutEvent(event) => drop(self.events.insert(event.id.into(), *event)),
-            Op::PutPair(pair) => drop(self.pairs.insert((pair.slot, pair.client), *pair)),
-            Op::DeletePair(slot, client) => drop(self.pairs.remove(&(slot, client))),
-            Op::PutDelivery(delivery) => drop(self.deliveries.insert(delivery.id.into(), *delivery)),
-            Op::PutProgress(key, progress) => {
-                if let Some(delivery) = self.deliveries.get_mut(&key) {
-                    delivery.progress = progress;
+    /// The rows of a range.
+    pub(super) fn range(
+        &self,
+        table: Table,
+        range: KeyRange,
+    ) -> impl DoubleEndedIterator<Item = (&Key, &Arc<[u8]>)> {
+        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Key::new()) };
+        let range = if range.is_empty() { none } else { range };
+        self.tables
+            .get(&table)
+            .into_iter()
+            .flat_map(move |rows| rows.range((range.low.clone(), range.high.clone())))
+    }
+
+    fn rows_mut(&mut self, table: Table) -> &mut Rows {
+        Arc::make_mut(self.tables.entry(table).or_default())
+    }
+
+    fn change(&mut self, change: Change) {
+        match change {
+            // a deleted device is swept at once
+            Change::Put { table: Table::Deleted, .. } => {}
+            Change::Put { table, key, value } => drop(self.rows_mut(table).insert(key, Arc::from(value))),
+            Change::Delete { table, key } => drop(self.rows_mut(table).remove(&key)),
+            Change::Sign(sign) => self.sign(sign),
+            Change::DropDevice(slot) => self.drop_device(slot),
+        }
+    }
+
+    fn sign(&mut self, sign: SlotSign) {
+        Arc::make_mut(&mut self.seen).insert(sign.slot, sign.seen);
+        if let Some(reading) = sign.reading {
+            let key = ReadingKey { ts: reading.ts, number: reading.number };
+            Arc::make_mut(&mut self.readings).insert((sign.slot, key), (reading, self.head.now));
+        }
+    }
+
+    /// Pairs, events and readings of a device. Rows that lead to its events are all that its index has.
+    fn drop_device(&mut self, slot: DeviceSlot) {
+        Arc::make_mut(&mut self.seen).remove(&slot);
+        Arc::make_mut(&mut self.readings).retain(|(owner, _), _| *owner != slot);
+        let prefix = key::slot(slot);
+        for table in [Table::Pairs, Table::EventsByDevice] {
+            let keys: Vec<Key> =
+                self.range(table, KeyRange::of(&prefix)).map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                self.rows_mut(table).remove(&key);
+                if table == Table::EventsByDevice {
+                    self.rows_mut(Table::Events).remove(&key[prefix.len()..]);
                 }
             }
-            Op::PutAttempt(attempt) => {
-                self.attempts.insert((attempt.delivery, attempt.number), attempt);
-            }
-            Op::PutJob(job) => {
-                self.queues.assert_not_parked(job.id);
-                self.jobs.insert(job.id, *job);
-            }
-            Op::DeleteJob(id) => {
-                self.delete_job_head(id);
-                self.job_bodies.remove(&id);
-            }
-            Op::DeleteJobHead(id) => self.delete_job_head(id),
-            Op::DeleteJobBody(id) => drop(self.job_bodies.remove(&id)),
-            Op::PutJobBody(id, body) => drop(self.job_bodies.insert(id, body)),
-            Op::ParkJob(job) => {
-                self.jobs.remove(&job.head.id);
-                self.queues.park(*job);
-            }
-            Op::UnparkJob(key) => self.queues.unpark(&key),
-            Op::PutQueue(queue) => self.queues.put(*queue),
-            Op::DeleteQueue(queue) => self.queues.delete(queue),
-            Op::PutQueueCounts(queue, counts) => self.queues.count(queue, counts),
-            Op::PutDead(dead) => {
-                assert!(dead.number < self.head.next_dead, "{} is a number to come", dead.number);
-                self.queues.put_dead(*dead);
-            }
-            Op::DeleteDead(queue, number, id) => self.queues.delete_dead(queue, number, id),
-            Op::PutAnswer(answer) => self.queues.put_answer(*answer),
-            Op::DeleteAnswer(key, at) => self.queues.delete_answer(key, at),
-            Op::PutReportIds(slot, ids) => drop(self.report_ids.insert(slot, *ids)),
-            Op::PutCounts(key, counts) => drop(self.counts.insert(key, *counts)),
-            Op::PutQuarantined(report) => drop(self.quarantine.insert(report.id.into(), *report)),
-            Op::DeleteQuarantined(key) => drop(self.quarantine.remove(&key)),
-            Op::PutClient(client) => drop(self.clients.insert(client.id.clone(), *client)),
-            Op::DeleteClient(id) => drop(self.clients.remove(&id)),
         }
     }
 
-    fn delete_job_head(&mut self, id: JobId) {
-        self.queues.assert_not_parked(id);
-        self.jobs.remove(&id);
-    }
-
-    fn sign(&mut self, sign: Sign) {
-        let attended = self.head.attended.ways[sign.way.index()];
-        let seen = Seen {
-            at: self.head.now,
-            way: sign.way,
-            attended,
-            readings: sign.readings,
-            newest_ts: sign.newest_ts,
-        };
-        self.seen.insert(sign.slot, seen);
-        if let Some(reading) = sign.reading {
-            let ts = reading.ts.unwrap_or(self.head.now);
-            let key = ReadingKey { ts, number: sign.readings };
-            let reading =
-                Reading { number: sign.readings, ts, value: reading.value, changed: reading.changed };
-            self.readings.insert((sign.slot, key), (reading, self.head.now));
+    /// Panics on what the port does not allow of jobs, dead letters and answers: other stores would keep rows that lead
+    /// nowhere. `rest` are the changes that follow.
+    fn assert_allowed(&self, change: &Change, rest: &VecDeque<Change>) {
+        match change {
+            Change::Put { table, key, value } => self.assert_may_put(*table, key, value),
+            Change::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
+            Change::Delete { table: Table::ParkedJobs, key } => self.assert_as_parked(key, rest),
+            Change::Delete { .. } | Change::Sign(_) | Change::DropDevice(_) => {}
         }
     }
 
-    fn delete_device(&mut self, id: &DeviceId, slot: DeviceSlot) {
-        self.devices.remove(id);
-        self.states.remove(&slot);
-        self.report_ids.remove(&slot);
-        self.seen.remove(&slot);
-        self.pairs.retain(|(owner, _), _| *owner != slot);
-        self.readings.retain(|(owner, _), _| *owner != slot);
-        self.events.retain(|_, event| event.slot != slot);
-    }
-
-    pub(super) fn load(&self, resident: &mut dyn FnMut(Resident)) {
-        for device in self.devices.values() {
-            let state = self.states.get(&device.slot).cloned().unwrap_or_default();
-            let seen = self.seen.get(&device.slot).copied();
-            resident(Resident::Device(Box::new(device.clone()), state, seen));
+    fn assert_may_put(&self, table: Table, key: &[u8], value: &[u8]) {
+        match table {
+            Table::JobHeads | Table::ParkedJobs => self.assert_not_parked(key),
+            Table::Answers => {
+                assert!(
+                    self.get(table, key).is_none(),
+                    "an answer is deleted before the next one of its key"
+                );
+            }
+            Table::ParkedByLine | Table::ParkedAliases | Table::DeadIds => {
+                let other = self.get(table, key).filter(|other| ***other != *value);
+                assert_eq!(other, None, "{table:?}: the job before it has left the place {key:?}");
+            }
+            Table::Dead => {
+                let number = key.last_chunk().map(|number| u64::from_be_bytes(*number));
+                let next = self.head.next_dead;
+                assert!(number.is_some_and(|number| number < next), "{number:?} is a number to come");
+            }
+            _ => {}
         }
-        for (slot, ids) in &self.report_ids {
-            resident(Resident::ReportIds(*slot, Box::new(ids.clone())));
-        }
-        self.quarantine.iter().for_each(|(key, report)| resident(Resident::Quarantined(*key, report.cost())));
-        self.pairs.values().for_each(|pair| resident(Resident::Pair(Box::new(pair.clone()))));
-        self.queues.load(resident);
-        self.jobs.values().for_each(|job| resident(Resident::Job(Box::new(job.clone()))));
-        self.clients.values().for_each(|client| resident(Resident::Client(Box::new(client.clone()))));
     }
-}
 
-/// The first key of a time, in each feed's order.
-pub(super) trait FeedKey: Copy + Ord {
-    fn first_at(at: Timestamp) -> Self;
-}
-
-impl FeedKey for ReadingKey {
-    fn first_at(ts: Timestamp) -> Self {
-        Self { ts, number: 0 }
+    /// A deletion names every row by which the job is found.
+    fn assert_as_parked(&self, key: &[u8], rest: &VecDeque<Change>) {
+        let job = self.get(Table::ParkedJobs, key).unwrap_or_else(|| panic!("{key:?} is parked"));
+        let job = ParkedJob::from_row(job).expect("it was encoded here");
+        let mut named = rest.iter();
+        index_rows::<ParkedJob>(&job.place(), |place, key, _| {
+            let is_named = matches!(named.next(), Some(Change::Delete { table, key: other }) if (*table, other) == (place, &key));
+            assert!(is_named, "a job is unparked as it was parked: {place:?} {key:?}");
+        });
     }
-}
 
-impl FeedKey for EventKey {
-    fn first_at(at: Timestamp) -> Self {
-        Self { at, number: 0 }
-    }
-}
-
-impl FeedKey for QuarantineKey {
-    fn first_at(at: Timestamp) -> Self {
-        Self { at, number: 0 }
-    }
-}
-
-impl FeedKey for DeliveryKey {
-    fn first_at(at: Timestamp) -> Self {
-        Self { at, number: 0 }
+    fn assert_not_parked(&self, key: &[u8]) {
+        debug_assert_eq!(key.len(), JOB_BYTES, "it is the id of a job");
+        assert!(self.get(Table::ParkedJobs, key).is_none(), "{key:?} is resident or parked, not both");
     }
 }

@@ -7,7 +7,7 @@ use tidy::words::{self, Words};
 use tidy::{assert_none, prose, rust, tree};
 
 /// The store in memory: no server has it.
-const NEVER_SERVED: &str = "crates/store/src/memory";
+const NEVER_SERVED: &str = "crates/store/src/memory.rs";
 
 /// The names in the first column of the table below a heading.
 fn told(heading: &str) -> BTreeSet<String> {

@@ -6,31 +6,11 @@
 use std::collections::{BTreeMap, HashSet};
 
 use base::hash::queue_partition;
-use base::{PartitionId, Timestamp};
-use records::{
-    AnswerKey, DeadJob, JobHead, JobId, KeptAnswer, ParkedJob, Parking, Queue, QueueCounts, QueueKey,
-};
+use records::{DeadJob, JobHead, JobId, ParkedJob, Parking, Queue, QueueCounts, QueueKey};
 
-use super::rows::{RowCheck, Within, Wrong, same_key};
-use crate::codec::key::{self, Key, TimedKey};
-use crate::embedded::change::places;
-use crate::embedded::tables::Table;
-
-/// Tables that only partitions of queues have rows in.
-pub(super) const OF_QUEUES: [Table; 8] = [
-    Table::Queues,
-    Table::QueueCounts,
-    Table::ParkedJobs,
-    Table::ParkedByTime,
-    Table::ParkedByLine,
-    Table::ParkedAliases,
-    Table::Dead,
-    Table::DeadIds,
-];
-
-/// Tables that partitions of queues have rows in as others do.
-const SHARED: [Table; 6] =
-    [Table::Directory, Table::Heads, Table::JobHeads, Table::JobBodies, Table::Answers, Table::AnswersByTime];
+use super::rows::{RowCheck, Within, Wrong};
+use crate::codec::key;
+use crate::table::Table;
 
 /// What is known of a partition's queues from one table to the next.
 #[derive(Default)]
@@ -52,8 +32,6 @@ impl Known {
 impl RowCheck<'_, '_> {
     /// Everything of a partition of queues.
     pub(super) fn partition_of_queues(&mut self, within: &Within) {
-        let foreign = |table: &Table| !OF_QUEUES.contains(table) && !SHARED.contains(table);
-        self.no_rows(within.partition, Table::ALL.into_iter().filter(foreign));
         let mut known = Known::default();
         self.queues(within, &mut known);
         self.resident_jobs(within, &mut known);
@@ -61,20 +39,11 @@ impl RowCheck<'_, '_> {
         self.dead_letters(within, &mut known);
         self.counts_of_queues(within, &known);
         self.bodies(within, &known);
-        self.answers(within);
-    }
-
-    /// Tables that have no rows in a partition.
-    pub(super) fn no_rows(&mut self, partition: PartitionId, tables: impl Iterator<Item = Table>) {
-        for table in tables {
-            self.rows(table, partition, |_, _, _| Err("such rows are not kept in this partition".to_owned()));
-        }
     }
 
     fn queues(&mut self, within: &Within, known: &mut Known) {
         let partition = within.partition;
-        self.records(Table::Queues, partition, |check, key, queue: Queue| {
-            same_key(key, &key::queue(queue.key))?;
+        self.indexed(partition, |check, queue: &Queue| {
             known.queues.insert(queue.key, [QueueCounts::default(); 2]);
             let right = queue_partition(&queue.namespace, &queue.name, check.partitions);
             if right != partition {
@@ -97,11 +66,10 @@ impl RowCheck<'_, '_> {
 
     fn resident_jobs(&mut self, within: &Within, known: &mut Known) {
         let partition = within.partition;
-        self.records(Table::JobHeads, partition, |check, key, job: JobHead| {
-            same_key(key, &key::job(job.id))?;
+        self.indexed(partition, |check, job: &JobHead| {
             known.found(job.queue)?;
             known.others.extend(job.successor.map(|successor| successor.id));
-            match check.get(Table::ParkedJobs, partition, key)? {
+            match check.get(Table::ParkedJobs, partition, &key::job(job.id))? {
                 None => Ok(()),
                 Some(_) => Err("it is parked too".to_owned()),
             }
@@ -109,50 +77,25 @@ impl RowCheck<'_, '_> {
     }
 
     fn parked_jobs(&mut self, within: &Within, known: &mut Known) {
-        let partition = within.partition;
-        self.records(Table::ParkedJobs, partition, |check, key, job: ParkedJob| {
-            same_key(key, &key::job(job.head.id))?;
+        self.indexed(within.partition, |_, job: &ParkedJob| {
             let found = known.found(job.head.queue)?;
             match job.parking {
                 Parking::Time => found.parked_scheduled += 1,
                 Parking::Worker | Parking::Head => found.parked_ready += 1,
             }
-            places(&job.key()).try_for_each(|(table, place)| check.needs(table, partition, &place))
+            Ok(())
         });
-        for table in [Table::ParkedByTime, Table::ParkedByLine, Table::ParkedAliases] {
-            self.rows(table, partition, |check, key, value| {
-                let id = match table {
-                    Table::ParkedByTime => TimedKey::from_key(key).map(|timed| timed.id),
-                    _ => key::job_from(value),
-                };
-                let id = id.map_err(|error| error.to_string())?;
-                let job: Option<ParkedJob> = check.record(Table::ParkedJobs, partition, &key::job(id))?;
-                let job = job.ok_or("the job that it names is not parked")?;
-                let is_found_there = places(&job.key()).any(|place| place == (table, key.clone()));
-                if is_found_there { Ok(()) } else { Err("the job that it names stands elsewhere".to_owned()) }
-            });
-        }
     }
 
     fn dead_letters(&mut self, within: &Within, known: &mut Known) {
-        let partition = within.partition;
-        self.records(Table::Dead, partition, |check, key, dead: DeadJob| {
-            same_key(key, &key::dead(dead.queue, dead.number))?;
+        self.indexed(within.partition, |_, dead: &DeadJob| {
             known.found(dead.queue)?.dead += 1;
             known.others.insert(dead.id);
-            if dead.number >= within.head.next_dead {
-                return Err(format!("no dead letter ever had number {}", dead.number));
+            if dead.number < within.head.next_dead {
+                Ok(())
+            } else {
+                Err(format!("no dead letter ever had number {}", dead.number))
             }
-            check.needs(Table::DeadIds, partition, &key::job_of(dead.queue, dead.id))
-        });
-        self.rows(Table::DeadIds, partition, |check, key, value| {
-            let queue = key.first_chunk().map(|queue| QueueKey(u64::from_be_bytes(*queue)));
-            let number = value.try_into().ok().map(u64::from_be_bytes);
-            let (queue, number) = queue.zip(number).ok_or("it is no number of a dead letter")?;
-            let dead = key::dead(queue, number);
-            let dead: Option<DeadJob> = check.record(Table::Dead, partition, &dead)?;
-            let dead = dead.ok_or("the dead letter that it names is missing")?;
-            same_key(key, &key::job_of(dead.queue, dead.id))
         });
     }
 
@@ -174,27 +117,5 @@ impl RowCheck<'_, '_> {
             let is_parked = check.get(Table::ParkedJobs, within.partition, key)?.is_some();
             if is_parked { Ok(()) } else { Err("nothing carries it".to_owned()) }
         });
-    }
-
-    /// What requests were answered, in any partition.
-    pub(super) fn answers(&mut self, within: &Within) {
-        let partition = within.partition;
-        self.records(Table::Answers, partition, |check, key, answer: KeptAnswer| {
-            same_key(key, &key::answer(answer.key))?;
-            check.needs(Table::AnswersByTime, partition, &key::answer_at(answer.at, answer.key))
-        });
-        self.rows(Table::AnswersByTime, partition, |check, key, _| {
-            let (at, answer) = key::answer_from_key(key).map_err(|error| error.to_string())?;
-            check.given_at(partition, answer, at)
-        });
-    }
-
-    fn given_at(&self, partition: PartitionId, answer: AnswerKey, at: Timestamp) -> Result<(), Wrong> {
-        let key: Key = key::answer(answer);
-        match self.record::<KeptAnswer>(Table::Answers, partition, &key)? {
-            Some(answer) if answer.at == at => Ok(()),
-            Some(_) => Err("the answer that it names is of another time".to_owned()),
-            None => Err("the answer that it names is missing".to_owned()),
-        }
     }
 }

@@ -48,7 +48,7 @@ impl RowCheck<'_, '_> {
         let blocks = match latest {
             Some((known, blocks)) if **known == *blob => *blocks,
             _ => {
-                let index: Option<BlobIndex> = self.record(Table::BlobIndex, partition, blob)?;
+                let index: Option<BlobIndex> = self.record(partition, blob)?;
                 let blocks = index.ok_or("its row in reading_blob_index is missing")?.blocks();
                 *latest = Some((Key::from_slice(blob), blocks));
                 blocks

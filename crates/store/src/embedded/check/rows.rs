@@ -6,15 +6,17 @@
 use std::collections::HashSet;
 
 use base::{Incarnation, PartitionId};
-use records::{Client, DeviceSlot, PartitionHead};
+use records::{Client, DeviceSlot, KeptAnswer, PartitionHead};
 
 use super::Telling;
 use crate::codec::Stored;
-use crate::codec::key::{self, Key};
+use crate::codec::key::Key;
 use crate::embedded::directory::Covered;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Snapshot, Table};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
+use crate::record::{Index, Placed, Record, index_rows};
+use crate::table::Of;
 
 /// What is wrong with a row, for people.
 pub(super) type Wrong = String;
@@ -125,17 +127,23 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.clients(&within);
             }
             self.heads(&within);
-            match partition.queues_index() {
-                Some(_) => self.partition_of_queues(&within),
-                None => self.partition_of_devices(&mut within),
+            let foreign = if partition.queues_index().is_some() { Of::Devices } else { Of::Queues };
+            for table in Table::ALL.into_iter().filter(|table| table.of() == foreign) {
+                self.rows(table, partition, |_, _, _| {
+                    Err("such rows are not kept in this partition".to_owned())
+                });
             }
+            match foreign {
+                Of::Devices => self.partition_of_queues(&within),
+                Of::Queues | Of::All => self.partition_of_devices(&mut within),
+            }
+            self.indexed(partition, |_, _: &KeptAnswer| Ok(()));
         }
     }
 
     fn clients(&mut self, within: &Within) {
         self.registered.next = within.head.next_incarnation;
-        self.records(Table::Clients, within.partition, |check, key, client: Client| {
-            same_key(key, &key::client(&client.id))?;
+        self.indexed(within.partition, |check, client: &Client| {
             check.registered.was(client.incarnation)?;
             if check.registered.clients.insert(client.incarnation) {
                 Ok(())
@@ -192,6 +200,48 @@ impl<'a, 't> RowCheck<'a, 't> {
         });
     }
 
+    /// Every record of a table: it stands under its key, its indexes have its rows, and lead to nothing else. `each` looks
+    /// at what else it says.
+    pub(super) fn indexed<R: Placed>(
+        &mut self,
+        partition: PartitionId,
+        mut each: impl FnMut(&mut Self, &R) -> Result<(), Wrong>,
+    ) {
+        self.records(R::TABLE, partition, |check, key, record: R| {
+            let place = record.place();
+            same_key(key, &R::key(&place))?;
+            each(check, &record)?;
+            let mut needed = Ok(());
+            index_rows::<R>(&place, |table, row, _| {
+                if needed.is_ok() {
+                    needed = check.needs(table, partition, &row);
+                }
+            });
+            needed
+        });
+        for index in R::INDEXES {
+            self.rows(index.table, partition, |check, key, value| {
+                check.leads::<R>(partition, index, key, value)
+            });
+        }
+    }
+
+    /// Whether a row of an index is one of the record that it leads to.
+    fn leads<R: Placed>(
+        &self,
+        partition: PartitionId,
+        index: &Index<R::Place>,
+        key: &Key,
+        value: &[u8],
+    ) -> Result<(), Wrong> {
+        let named = (index.names)(key, value).map_err(|error| error.to_string())?;
+        let record: Option<R> = self.record(partition, &named)?;
+        let record = record.ok_or_else(|| format!("what it names is not in {}", R::TABLE.name()))?;
+        let mut is_its_own = false;
+        (index.rows)(&record.place(), &mut |row, held| is_its_own |= row == *key && held == value);
+        if is_its_own { Ok(()) } else { Err("what it names stands elsewhere".to_owned()) }
+    }
+
     pub(super) fn wrong(&mut self, table: Table, partition: PartitionId, key: &[u8], what: Wrong) {
         let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         let at = format!("{} {partition} {key}", table.name());
@@ -208,15 +258,10 @@ impl<'a, 't> RowCheck<'a, 't> {
         self.snapshot.get(table, partition, key).map_err(elsewhere)
     }
 
-    /// A row of another table, decoded.
-    pub(super) fn record<T: Stored>(
-        &self,
-        table: Table,
-        partition: PartitionId,
-        key: &[u8],
-    ) -> Result<Option<T>, Wrong> {
-        let row = self.get(table, partition, key)?;
-        row.map(|row| T::from_row(&row)).transpose().map_err(|error| error.to_string())
+    /// A record of another table.
+    pub(super) fn record<R: Record>(&self, partition: PartitionId, key: &[u8]) -> Result<Option<R>, Wrong> {
+        let row = self.get(R::TABLE, partition, key)?;
+        row.map(|row| R::from_row(&row)).transpose().map_err(|error| error.to_string())
     }
 
     /// Whether another table has this row.

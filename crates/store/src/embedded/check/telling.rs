@@ -5,10 +5,9 @@ use std::collections::HashSet;
 use base::{EntityId, Timestamp};
 use records::{Attempt, Delivery, DeliveryKey, DeliveryProgress, DeviceSlot, JobHead, JobId, Pair};
 
-use super::references::same_slot;
-use super::rows::{RowCheck, Within, Wrong, same_key};
+use super::rows::{RowCheck, Within, Wrong};
 use crate::codec::key::{self, Moment};
-use crate::embedded::tables::Table;
+use crate::table::Table;
 
 impl RowCheck<'_, '_> {
     pub(super) fn pairs_and_deliveries(&mut self, within: &Within) {
@@ -21,14 +20,13 @@ impl RowCheck<'_, '_> {
     /// Answers where the bodies of what failed for good may be.
     fn pairs(&mut self, within: &Within) -> HashSet<JobId> {
         let mut bodies = HashSet::new();
-        self.records(Table::Pairs, within.partition, |check, key, pair: Pair| {
-            same_key(key, &key::pair(pair.slot, pair.client))?;
+        self.indexed(within.partition, |check, pair: &Pair| {
             within.is_there(pair.slot)?;
             check.registered.was(pair.client)?;
             bodies.extend(pair.failed.map(|failed| Pair::body_of_failed(failed.delivery)));
             let waiting = [pair.pending, pair.failed].into_iter().flatten().map(|waiting| waiting.delivery);
             let mut named = waiting.chain(pair.in_flight.as_ref().map(|flight| flight.delivery));
-            named.try_for_each(|delivery| check.delivery_of(within, &pair, delivery))
+            named.try_for_each(|delivery| check.delivery_of(within, pair, delivery))
         });
         bodies
     }
@@ -38,7 +36,7 @@ impl RowCheck<'_, '_> {
             return Ok(());
         }
         let key = key::moment(DeliveryKey::from(id));
-        let delivery: Option<Delivery> = self.record(Table::Deliveries, within.partition, &key)?;
+        let delivery: Option<Delivery> = self.record(within.partition, &key)?;
         let delivery = delivery.ok_or("its delivery is missing")?;
         if (delivery.id, delivery.slot, delivery.client) == (id, pair.slot, pair.client) {
             Ok(())
@@ -49,24 +47,15 @@ impl RowCheck<'_, '_> {
 
     fn deliveries(&mut self, within: &Within) {
         let partition = within.partition;
-        self.records(Table::Deliveries, partition, |check, key, delivery: Delivery| {
-            let moment = Moment::from(DeliveryKey::from(delivery.id));
-            same_key(key, &moment.below(&[]))?;
+        self.indexed(partition, |check, delivery: &Delivery| {
             within.was_given(delivery.slot)?;
             check.registered.was(delivery.client)?;
-            let (by_client, by_device) = (key::incarnation(delivery.client), key::slot(delivery.slot));
-            check.needs(Table::DeliveriesByClient, partition, &moment.below(&by_client))?;
-            check.needs(Table::DeliveriesByDevice, partition, &moment.below(&by_device))?;
-            if moment.at < kept(within) { Ok(()) } else { check.needs(Table::Progress, partition, key) }
-        });
-        self.rows(Table::DeliveriesByClient, partition, |check, key, _| {
-            let delivery: Delivery = check.named_by(Table::Deliveries, partition, key)?;
-            let is_right = key.starts_with(&key::incarnation(delivery.client));
-            if is_right { Ok(()) } else { Err(format!("what it names is for client {}", delivery.client.0)) }
-        });
-        self.rows(Table::DeliveriesByDevice, partition, |check, key, _| {
-            let delivery: Delivery = check.named_by(Table::Deliveries, partition, key)?;
-            same_slot(key, delivery.slot)
+            let at = DeliveryKey::from(delivery.id);
+            if at.at < kept(within) {
+                Ok(())
+            } else {
+                check.needs(Table::Progress, partition, &key::moment(at))
+            }
         });
     }
 
@@ -81,8 +70,7 @@ impl RowCheck<'_, '_> {
         self.records(Table::Progress, partition, |check, key, _: DeliveryProgress| {
             needs_delivery(check, Moment::at_end_of(key).map_err(|error| error.to_string())?)
         });
-        self.records(Table::Attempts, partition, |check, key, attempt: Attempt| {
-            same_key(key, &key::attempt(attempt.delivery, attempt.number))?;
+        self.indexed(partition, |check, attempt: &Attempt| {
             needs_delivery(check, Moment::from(attempt.delivery))
         });
     }
@@ -90,13 +78,12 @@ impl RowCheck<'_, '_> {
     /// A job is that of a pair with something to tell; a body that of a job, or of what failed for good.
     fn jobs(&mut self, within: &Within, bodies: &HashSet<JobId>) {
         let partition = within.partition;
-        self.records(Table::JobHeads, partition, |check, key, job: JobHead| {
-            same_key(key, &key::job(job.id))?;
+        self.indexed(partition, |check, job: &JobHead| {
             let slot = job.alias.and_then(|alias| u32::try_from(alias.0).ok()).map(DeviceSlot);
             let slot = slot.ok_or("it is for no device")?;
             within.is_there(slot)?;
             let pair = key::pair(slot, base::Incarnation(job.queue.0));
-            let pair: Option<Pair> = check.record(Table::Pairs, partition, &pair)?;
+            let pair: Option<Pair> = check.record(partition, &pair)?;
             match pair {
                 Some(pair) if pair.pending.is_some() || pair.in_flight.is_some() => Ok(()),
                 Some(_) => Err("its client has nothing to be told of its device".to_owned()),

@@ -3,19 +3,20 @@
 //! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room back. What is written
 //! later with an older time is hidden too, and goes when `kept_from` moves again, which it does with every day.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use base::{PartitionId, Timestamp};
-use records::{CountsKey, Delivery, DeliveryKey, Event, KeptFrom};
+use records::{CountsKey, Delivery, Event, KeptFrom};
 
-use crate::codec::Stored;
 use crate::codec::key::{self, BlobKey, Key, Moment};
 use crate::embedded::blobs::{BlobWriter, of_days};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{BlobIndex, day_of};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
+use crate::record::{Placed, index_rows};
 
 /// Most rows removed from a table at once.
 const ROWS_AT_ONCE: usize = 2_000;
@@ -27,9 +28,9 @@ pub(super) fn expire(
     kept: &KeptFrom,
 ) -> Result<u64, StoreError> {
     let expiring = Expiring { writer, partition };
-    let removed = expiring.events(kept.events)?
+    let removed = expiring.indexed::<Event>(kept.events)?
         + expiring.counts(kept.events)?
-        + expiring.deliveries(kept.deliveries)?
+        + expiring.indexed::<Delivery>(kept.deliveries)?
         + expiring.plain(Table::Progress, kept.deliveries)?
         + expiring.plain(Table::Attempts, kept.deliveries)?
         + expiring.blobs(kept.readings)?;
@@ -55,42 +56,24 @@ impl Expiring<'_> {
         Ok(found)
     }
 
-    fn remove_keys(&self, table: Table, keys: impl Iterator<Item = Key>) -> Result<(), StoreError> {
-        let mut rows = self.writer.table(table)?;
-        keys.into_iter().try_for_each(|key| rows.remove(self.partition, &key))
-    }
-
-    fn decoded<T: Stored>(&self, table: Table, rows: &[(Key, Vec<u8>)]) -> Result<Vec<T>, StoreError> {
-        let decoded = |(key, row): &(Key, Vec<u8>)| {
-            T::from_row(row).map_err(|error| damaged_row(self.writer.name(), table, key, &error))
-        };
-        rows.iter().map(decoded).collect()
-    }
-
     fn plain(&self, table: Table, from: Timestamp) -> Result<usize, StoreError> {
         Ok(self.remove(table, &before(from))?.len())
     }
 
-    fn events(&self, from: Timestamp) -> Result<usize, StoreError> {
-        let rows = self.remove(Table::Events, &before(from))?;
-        let events: Vec<Event> = self.decoded(Table::Events, &rows)?;
-        let of_device = |event: &Event| {
-            let moment = Moment { at: event.id.at, number: event.id.number };
-            moment.below(&key::slot(event.slot))
-        };
-        self.remove_keys(Table::EventsByDevice, events.iter().map(of_device))?;
-        Ok(rows.len())
-    }
-
-    fn deliveries(&self, from: Timestamp) -> Result<usize, StoreError> {
-        let rows = self.remove(Table::Deliveries, &before(from))?;
-        let deliveries: Vec<Delivery> = self.decoded(Table::Deliveries, &rows)?;
-        let moment = |delivery: &Delivery| Moment::from(DeliveryKey::from(delivery.id));
-        let by_client =
-            deliveries.iter().map(|delivery| moment(delivery).below(&key::incarnation(delivery.client)));
-        self.remove_keys(Table::DeliveriesByClient, by_client)?;
-        let by_device = deliveries.iter().map(|delivery| moment(delivery).below(&key::slot(delivery.slot)));
-        self.remove_keys(Table::DeliveriesByDevice, by_device)?;
+    /// The records of a feed, with the rows of their indexes.
+    fn indexed<R: Placed>(&self, from: Timestamp) -> Result<usize, StoreError> {
+        let rows = self.remove(R::TABLE, &before(from))?;
+        let mut indexes = BTreeSet::new();
+        for (key, row) in &rows {
+            let record = R::from_row(row);
+            let record = record.map_err(|error| damaged_row(self.writer.name(), R::TABLE, key, &error))?;
+            index_rows::<R>(&record.place(), |table, key, _| indexes.extend([(table, key)]));
+        }
+        for index in R::INDEXES {
+            let mut out = self.writer.table(index.table)?;
+            let keys = indexes.iter().filter(|(table, _)| *table == index.table);
+            keys.into_iter().try_for_each(|(_, key)| out.remove(self.partition, key))?;
+        }
         Ok(rows.len())
     }
 

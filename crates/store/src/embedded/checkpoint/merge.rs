@@ -12,10 +12,10 @@ use records::DeviceSlot;
 
 use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, BlobWriter, damaged_blob, of_days};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Snapshot, Table, Writer};
 use crate::embedded::{EmbeddedStore, Progress};
 use crate::history::{BlobIndex, Sealed, day_of, plan};
+use crate::key_range::KeyRange;
 use crate::port::{Figure, StoreError};
 
 /// Bytes of blobs after which no more are merged in the same step.

@@ -7,10 +7,10 @@ use records::DeviceSlot;
 
 use crate::codec::key::{self, BlobKey, Key, Moment};
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::{Table, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Blob, BlobIndex, Sealed};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// Most events removed at once: two rows each.

@@ -8,43 +8,14 @@ use records::{DeviceProfile, DeviceSlot};
 use crate::codec::key::{self, BlobKey, Key};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
 use crate::embedded::blobs::BlobWriter;
-use crate::embedded::change::indexed;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
 use crate::embedded::tables::{Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
 use crate::history::{Sealed, day_of, seal};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
-
-/// Tables whose rows are written as the overlay has them.
-const PLAIN: [Table; 26] = [
-    Table::States,
-    Table::Pairs,
-    Table::Events,
-    Table::EventsByDevice,
-    Table::Deliveries,
-    Table::Progress,
-    Table::DeliveriesByClient,
-    Table::DeliveriesByDevice,
-    Table::Attempts,
-    Table::JobHeads,
-    Table::JobBodies,
-    Table::Clients,
-    Table::ReportIds,
-    Table::Counts,
-    Table::Quarantine,
-    Table::Deleted,
-    Table::Queues,
-    Table::QueueCounts,
-    Table::ParkedJobs,
-    Table::ParkedByTime,
-    Table::ParkedByLine,
-    Table::ParkedAliases,
-    Table::Dead,
-    Table::DeadIds,
-    Table::Answers,
-    Table::AnswersByTime,
-];
+use crate::record::index_rows;
+use crate::table;
 
 /// What a checkpoint wrote.
 #[derive(Debug, Default)]
@@ -60,8 +31,8 @@ pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) ->
     let mut writing = Writing { writer, partition, written: Written::default() };
     let deleted = writing.deleted(data)?;
     writing.devices(data)?;
-    for table in PLAIN {
-        writing.plain(table, data)?;
+    for table in Table::ALL.into_iter().filter(|table| table.written() == table::Written::Rows) {
+        writing.rows(table, data)?;
     }
     writing.seen(data)?;
     writing.readings(data, &deleted)?;
@@ -80,7 +51,7 @@ impl Writing<'_> {
         table.put(self.partition, key, value)
     }
 
-    fn plain(&mut self, table: Table, data: &Data) -> Result<(), StoreError> {
+    fn rows(&mut self, table: Table, data: &Data) -> Result<(), StoreError> {
         let Some(rows) = data.rows(table).filter(|rows| rows.len() > 0) else { return Ok(()) };
         let mut out = self.writer.table(table)?;
         for (key, last) in rows.finals() {
@@ -115,7 +86,9 @@ impl Writing<'_> {
                 let device = DeviceProfile::from_row(row);
                 let device =
                     device.map_err(|error| damaged_row(self.writer.name(), Table::Devices, key, &error))?;
-                Ok::<BTreeSet<_>, StoreError>(indexed(&device).collect())
+                let mut rows = BTreeSet::new();
+                index_rows::<DeviceProfile>(&device, |table, key, _| rows.extend([(table, key)]));
+                Ok::<_, StoreError>(rows)
             };
             let old =
                 devices.get(self.partition, key)?.map_or_else(|| Ok(BTreeSet::new()), |row| indexed(&row))?;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::Versions;
 use crate::codec::key::Key;
-use crate::embedded::key_range::KeyRange;
+use crate::key_range::KeyRange;
 
 /// Changed rows in order of key.
 #[derive(Debug, Default)]

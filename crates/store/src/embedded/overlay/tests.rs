@@ -5,7 +5,7 @@ use base::{Value, WayIn};
 use records::{Reading, Seen};
 
 use super::*;
-use crate::embedded::presence::Filter;
+use crate::embedded::existence_filter::BloomFilter;
 use base::Attended;
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ fn put(table: Table, number: u8, value: u64) -> Change {
 }
 
 /// Nothing is in the tables.
-fn none() -> Presence {
-    Presence::Filter(Filter::for_keys(0))
+fn none() -> ExistenceFilter {
+    ExistenceFilter::Bloom(BloomFilter::for_keys(0))
 }
 
 fn batch(seq: u64, changes: Vec<Change>) -> Prepared {
@@ -27,8 +27,8 @@ fn batch(seq: u64, changes: Vec<Change>) -> Prepared {
     Prepared { head, changes }
 }
 
-fn apply(overlay: &Overlay, seq: u64, changes: Vec<Change>, presence: &Presence) {
-    overlay.apply(batch(seq, changes), Position(seq), &Below { frozen: None, presence });
+fn apply(overlay: &Overlay, seq: u64, changes: Vec<Change>, existence: &ExistenceFilter) {
+    overlay.apply(batch(seq, changes), Position(seq), &Below { frozen: None, existence });
 }
 
 fn sign(slot: u32, number: u32) -> Change {
@@ -73,7 +73,7 @@ fn seeing(overlay: &Overlay, seq: u64) -> Seeing {
 
 #[test]
 fn a_view_sees_the_same_for_as_long_as_it_is_open() {
-    let presence = none();
+    let existence = none();
     for seed in 0..200 {
         let mut random = Random::new(seed);
         let overlay = Overlay::default();
@@ -91,7 +91,7 @@ fn a_view_sees_the_same_for_as_long_as_it_is_open() {
             };
             let mut change = change;
             let changes = (0..random.below(12)).map(|_| change(&mut random)).collect();
-            apply(&overlay, seq, changes, &presence);
+            apply(&overlay, seq, changes, &existence);
             if random.below(3) == 0 {
                 overlay.open_view(seq);
                 views.push((seq, seeing(&overlay, seq)));
@@ -116,12 +116,12 @@ fn a_view_sees_the_same_for_as_long_as_it_is_open() {
 
 #[test]
 fn a_deletion_cancels_out_only_what_was_born_here() {
-    let mut presence = none();
-    presence.insert(Table::JobHeads, &key(1));
+    let mut existence = none();
+    existence.insert(Table::JobHeads, &key(1));
     let frozen = Overlay::default();
     apply(&frozen, 1, vec![put(Table::JobHeads, 2, 1)], &none());
     let overlay = Overlay::default();
-    let below = Below { frozen: Some(&frozen), presence: &presence };
+    let below = Below { frozen: Some(&frozen), existence: &existence };
     let delete = |number| Change::Delete { table: Table::JobHeads, key: key(number) };
     let finals = |overlay: &Overlay| {
         let data = overlay.read();
@@ -138,10 +138,10 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
 
 #[test]
 fn without_views_nothing_is_kept_twice() {
-    let presence = none();
+    let existence = none();
     let overlay = Overlay::default();
     for seq in 1..100 {
-        apply(&overlay, seq, vec![put(Table::JobHeads, 1, seq), sign(1, seq as u32)], &presence);
+        apply(&overlay, seq, vec![put(Table::JobHeads, 1, seq), sign(1, seq as u32)], &existence);
     }
     let data = overlay.read();
     assert_eq!(data.records(), 1);
@@ -152,17 +152,17 @@ fn without_views_nothing_is_kept_twice() {
 #[test]
 fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
     let memory = Arc::new(OverlayMemory::default());
-    let presence = none();
+    let existence = none();
     let (one, other) = (Overlay::new(&memory), Overlay::new(&memory));
-    apply(&one, 1, (0..100).map(|number| put(Table::JobHeads, number, 7)).collect(), &presence);
+    apply(&one, 1, (0..100).map(|number| put(Table::JobHeads, number, 7)).collect(), &existence);
     let rows = memory.bytes();
     assert!((100 * 8..100 * 400).contains(&rows), "{rows} bytes for 100 rows of 8");
-    apply(&one, 2, (0..100).map(|number| put(Table::JobHeads, number, 8)).collect(), &presence);
+    apply(&one, 2, (0..100).map(|number| put(Table::JobHeads, number, 8)).collect(), &existence);
     assert_eq!(memory.bytes(), rows, "what is overwritten takes nothing");
-    apply(&other, 1, (0..100).map(|number| sign(number, number)).collect(), &presence);
+    apply(&other, 1, (0..100).map(|number| sign(number, number)).collect(), &existence);
     assert!(memory.bytes() >= rows + SliceOverlay::EMPTY_BYTES);
     let deletions = (0..100).map(|number| Change::Delete { table: Table::JobHeads, key: key(number) });
-    apply(&one, 3, deletions.collect(), &presence);
+    apply(&one, 3, deletions.collect(), &existence);
     drop(other);
     assert_eq!(memory.bytes(), 0, "what was born here and deleted takes nothing, nor does what nobody reads");
 }

@@ -59,7 +59,7 @@ fn delete_jobs(numbers: std::ops::Range<u64>) -> Vec<Op> {
 fn jobs(store: &EmbeddedStore) -> usize {
     let mut count = 0;
     store
-        .load(PARTITION, &mut |resident| count += usize::from(matches!(resident, Resident::Job(_))))
+        .load(PARTITION, &mut |resident| count += usize::from(matches!(resident, crate::Resident::Job(_))))
         .expect("loads");
     count
 }

@@ -18,9 +18,9 @@ mod telling;
 use super::*;
 use crate::codec::key;
 use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::open::TABLES;
 use crate::embedded::tables::{Table, Tables, Writer};
+use crate::key_range::KeyRange;
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(1);
@@ -307,9 +307,9 @@ fn a_row_that_is_missing_is_told_by_what_names_it() {
 #[test]
 fn a_row_that_nothing_asks_for_is_told() {
     let cases: [(Table, crate::codec::key::Key, &str); 4] = [
-        (Table::DevicesByClient, key::link(CLIENT, b"Z"), "it names a device that there is not"),
-        (Table::DevicesByClient, key::link(Incarnation(2), b"A"), "the profile of A does not say so"),
-        (Table::DevicesByKind, key::kind(&Kind::new("meter").expect("a kind"), b"A"), "does not say so"),
+        (Table::DevicesByClient, key::link(CLIENT, b"Z"), "what it names is not in devices"),
+        (Table::DevicesByClient, key::link(Incarnation(2), b"A"), "what it names stands elsewhere"),
+        (Table::DevicesByKind, key::kind(&Kind::new("meter").expect("a kind"), b"A"), "stands elsewhere"),
         (Table::Deleted, key::slot(DeviceSlot(1)), "slot 1 is that of a device"),
     ];
     for (table, key, expect) in cases {

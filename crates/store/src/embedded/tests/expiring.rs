@@ -2,13 +2,13 @@
 
 use records::{
     Attempt, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, KeptFrom, Metric,
-    Op,
+    Op, PartitionHead,
 };
 
 use super::*;
 use crate::conformance::{all, delivery, event, sign};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
+use crate::key_range::KeyRange;
 
 const PARTITION: PartitionId = PartitionId(0);
 const DAY_MS: i64 = 86_400_000;

@@ -10,9 +10,9 @@ use super::*;
 use crate::codec::key::BlobKey;
 use crate::conformance::{all, id};
 use crate::embedded::blobs::{self, StoredBlob};
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::tables::Table;
 use crate::history::{Blob, BlobIndex};
+use crate::key_range::KeyRange;
 use crate::port::Page;
 
 const PARTITION: PartitionId = PartitionId(0);

@@ -5,10 +5,10 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use crate::codec::key::Key;
-use crate::embedded::key_range::KeyRange;
 use crate::embedded::overlay::Overlay;
 use crate::embedded::partition::Moment;
 use crate::embedded::tables::{Row, Rows, Table};
+use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// A key, and its row unless that is gone.
@@ -57,9 +57,13 @@ impl<'a> Merged<'a> {
         let keys = overlays.chain(from_tables);
         if self.ascending { keys.min() } else { keys.max() }
     }
+}
 
-    /// The next key, and its row unless that is gone.
-    pub(super) fn next_or_gone(&mut self) -> Option<Result<RowOrGone, StoreError>> {
+/// Each key that any layer has, and its row unless that is gone.
+impl Iterator for Merged<'_> {
+    type Item = Result<RowOrGone, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
         let key = self.next_key()?;
         if matches!(self.tables.peek(), Some(Err(_))) {
             return self.tables.next().map(|row| row.map(|(key, value)| (key, Some(value))));
@@ -76,20 +80,6 @@ impl<'a> Merged<'a> {
             newest.get_or_insert(Some(value));
         }
         Some(Ok((key, newest.flatten())))
-    }
-}
-
-impl Iterator for Merged<'_> {
-    type Item = Result<Row, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.next_or_gone()? {
-                Ok((key, Some(value))) => return Some(Ok((key, value))),
-                Ok((_, None)) => {}
-                Err(error) => return Some(Err(error)),
-            }
-        }
     }
 }
 

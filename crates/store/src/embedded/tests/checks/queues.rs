@@ -125,7 +125,7 @@ fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
         (Table::Queues, key::queue(QUEUE), "there is no queue 1"),
         (Table::QueueCounts, key::queue(QUEUE), "it says QueueCounts { parked_scheduled: 0"),
         (Table::JobHeads, key::job(JobId([1; 16])), "nothing carries it"),
-        (Table::ParkedJobs, key::job(time.id), "the job that it names is not parked"),
+        (Table::ParkedJobs, key::job(time.id), "what it names is not in parked_jobs"),
         (
             Table::ParkedByTime,
             timed(JobClock::Engine, Timestamp(6), time.id),
@@ -142,9 +142,9 @@ fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
             "its row in parked_by_line is missing",
         ),
         (Table::ParkedAliases, key::alias(QUEUE, AliasKey(2)), "its row in parked_aliases is missing"),
-        (Table::Dead, key::dead(QUEUE, 1), "the dead letter that it names is missing"),
+        (Table::Dead, key::dead(QUEUE, 1), "what it names is not in dead"),
         (Table::DeadIds, key::job_of(QUEUE, dead().id), "its row in dead_ids is missing"),
-        (Table::Answers, key::answer(AnswerKey(8)), "the answer that it names is missing"),
+        (Table::Answers, key::answer(AnswerKey(8)), "what it names is not in answers"),
         (
             Table::AnswersByTime,
             key::answer_at(Timestamp(9), AnswerKey(8)),
@@ -166,9 +166,9 @@ fn a_row_of_queues_that_does_not_agree_is_told() {
         (Table::QueueCounts, key::queue(QUEUE), more.to_row(), "dead: 2"),
         (Table::JobHeads, key::job(JobId([2; 16])), job(2).to_row(), "it is parked too"),
         (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![2; 16], "stands elsewhere"),
-        (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![8; 16], "is not parked"),
+        (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![8; 16], "is not in parked_jobs"),
         (Table::Dead, key::dead(QUEUE, 2), late.to_row(), "no dead letter ever had number 2"),
-        (Table::AnswersByTime, key::answer_at(Timestamp(1), AnswerKey(8)), vec![], "is of another time"),
+        (Table::AnswersByTime, key::answer_at(Timestamp(1), AnswerKey(8)), vec![], "stands elsewhere"),
         (Table::JobBodies, key::job(JobId([9; 16])), vec![], "nothing carries it"),
         (Table::Events, Key::from_slice(b"key"), vec![], "such rows are not kept in this partition"),
     ];

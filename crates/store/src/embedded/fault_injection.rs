@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Which are on.
 #[derive(Debug, Default)]
-pub(super) struct Sabotage {
+pub(super) struct FaultInjection {
     #[cfg(feature = "sabotage")]
     forgets_positions: AtomicBool,
 }
 
-impl Sabotage {
+impl FaultInjection {
     /// A checkpoint does not record up to where its partition is in the tables.
     #[cfg(feature = "sabotage")]
     pub(super) fn forgets_positions(&self) -> bool {
@@ -28,6 +28,6 @@ impl Sabotage {
 impl super::EmbeddedStore {
     /// From now on a checkpoint does not record up to where its partition is in the tables.
     pub fn forget_positions(&self) {
-        self.sabotage.forgets_positions.store(true, Ordering::Relaxed);
+        self.fault_injection.forgets_positions.store(true, Ordering::Relaxed);
     }
 }

@@ -20,27 +20,27 @@ const GROWTH: usize = 2;
 
 /// What may be in the tables of one partition.
 #[derive(Debug)]
-pub(super) enum Presence {
+pub(super) enum ExistenceFilter {
     /// Of devices.
-    Filter(Filter),
+    Bloom(BloomFilter),
     /// Of queues.
     Marks(Marks),
 }
 
-impl Presence {
+impl ExistenceFilter {
     /// Whether the row may be there, or of a deletion, for which there is no value, whether there may be such a row; never wrong when it
     /// says no.
     pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match self {
-            Self::Filter(filter) => !FILTERED.contains(&table) || filter.may_hold(table, key),
+            Self::Bloom(filter) => !FILTERED.contains(&table) || filter.may_hold(table, key),
             Self::Marks(marks) => marks.may_hold(table, key, value),
         }
     }
 
-    /// Notes a row of one of [`Presence::tables`] that is there from now on.
+    /// Notes a row of one of [`ExistenceFilter::tables`] that is there from now on.
     pub(super) fn insert(&mut self, table: Table, key: &[u8]) {
         match self {
-            Self::Filter(filter) => filter.insert(table, key),
+            Self::Bloom(filter) => filter.insert(table, key),
             Self::Marks(marks) => marks.insert(table, key),
         }
     }
@@ -55,7 +55,7 @@ impl Presence {
     /// The tables whose rows must be noted; of a partition of queues the last of each.
     pub(super) fn tables(&self) -> &'static [Table] {
         match self {
-            Self::Filter(_) => &FILTERED,
+            Self::Bloom(_) => &FILTERED,
             Self::Marks(_) => &MARKED,
         }
     }
@@ -68,7 +68,7 @@ impl Presence {
     /// Whether more went in than it has room for.
     pub(super) fn is_overfull(&self) -> bool {
         match self {
-            Self::Filter(filter) => filter.keys > filter.keys_max,
+            Self::Bloom(filter) => filter.keys > filter.keys_max,
             Self::Marks(_) => false,
         }
     }
@@ -130,13 +130,13 @@ fn is_up_to(last: Option<&Key>, key: &[u8]) -> bool {
 
 /// A Bloom filter of what is in the tables of a partition of devices.
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(super) struct BloomFilter {
     bits: Vec<u64>,
     keys: usize,
     keys_max: usize,
 }
 
-impl Filter {
+impl BloomFilter {
     /// An empty filter with room for `keys` and as many again.
     pub(super) fn for_keys(keys: usize) -> Self {
         let keys_max = (keys * GROWTH).max(KEYS_MIN);
@@ -181,47 +181,49 @@ mod tests {
 
     #[test]
     fn what_went_in_is_held_and_little_else() {
-        let mut presence = Presence::Filter(Filter::for_keys(10_000));
+        let mut existence = ExistenceFilter::Bloom(BloomFilter::for_keys(10_000));
         let keys = |from: u64| (from..from + 20_000).map(u64::to_be_bytes);
-        assert!(!presence.may_hold(Table::Pairs, b"x", None));
-        keys(0).for_each(|key| presence.insert(Table::Pairs, &key));
-        assert!(keys(0).all(|key| presence.may_hold(Table::Pairs, &key, None)));
-        let wrong = keys(1 << 40).filter(|key| presence.may_hold(Table::Pairs, key, None)).count();
+        assert!(!existence.may_hold(Table::Pairs, b"x", None));
+        keys(0).for_each(|key| existence.insert(Table::Pairs, &key));
+        assert!(keys(0).all(|key| existence.may_hold(Table::Pairs, &key, None)));
+        let wrong = keys(1 << 40).filter(|key| existence.may_hold(Table::Pairs, key, None)).count();
         assert!(wrong < 20_000 / 100, "{wrong}");
-        assert!(!presence.is_overfull());
-        presence.insert(Table::Pairs, b"one more");
-        assert!(presence.is_overfull());
+        assert!(!existence.is_overfull());
+        existence.insert(Table::Pairs, b"one more");
+        assert!(existence.is_overfull());
     }
 
     #[test]
     fn a_body_is_held_where_its_job_is() {
-        let mut presence = Presence::Filter(Filter::for_keys(1));
-        presence.insert(Table::JobHeads, b"job");
-        assert!(presence.may_hold(Table::JobBodies, b"job", None));
-        assert!(!presence.may_hold(Table::Pairs, b"job", None));
+        let mut existence = ExistenceFilter::Bloom(BloomFilter::for_keys(1));
+        existence.insert(Table::JobHeads, b"job");
+        assert!(existence.may_hold(Table::JobBodies, b"job", None));
+        assert!(!existence.may_hold(Table::Pairs, b"job", None));
     }
 
     #[test]
     fn what_nobody_remembers_may_be_there() {
-        for presence in [Presence::Filter(Filter::for_keys(0)), Presence::Marks(Marks::default())] {
-            assert!(presence.may_hold(Table::Answers, b"key", Some(b"value")));
+        for existence in
+            [ExistenceFilter::Bloom(BloomFilter::for_keys(0)), ExistenceFilter::Marks(Marks::default())]
+        {
+            assert!(existence.may_hold(Table::Answers, b"key", Some(b"value")));
         }
     }
 
     #[test]
     fn whatever_is_behind_the_last_is_new() {
-        let mut presence = Presence::Marks(Marks::default());
+        let mut existence = ExistenceFilter::Marks(Marks::default());
         let job = |number| [number; JOB_BYTES];
         let timed = |number| {
             let id = records::JobId(job(number));
             TimedKey { clock: records::JobClock::Wall, at: base::Timestamp(5), id }.to_key()
         };
         let queue = |number: u64| number.to_be_bytes();
-        assert!(!presence.may_hold(Table::ParkedJobs, &job(0), None));
-        presence.insert(Table::ParkedJobs, &job(7));
-        presence.insert(Table::JobBodies, &job(5));
-        presence.insert(Table::Queues, &queue(7));
-        presence.insert_dead_before(8);
+        assert!(!existence.may_hold(Table::ParkedJobs, &job(0), None));
+        existence.insert(Table::ParkedJobs, &job(7));
+        existence.insert(Table::JobBodies, &job(5));
+        existence.insert(Table::Queues, &queue(7));
+        existence.insert_dead_before(8);
         for (number, may_hold) in [(6, true), (7, true), (8, false)] {
             let dead = records::QueueKey(u64::from(number));
             let rows = [
@@ -234,9 +236,9 @@ mod tests {
                 (Table::DeadIds, b"id", &queue(u64::from(number))),
             ];
             for (table, key, value) in rows {
-                assert_eq!(presence.may_hold(table, key, Some(value)), may_hold, "{table:?} {number}");
+                assert_eq!(existence.may_hold(table, key, Some(value)), may_hold, "{table:?} {number}");
             }
         }
-        assert!(presence.may_hold(Table::ParkedAliases, b"alias", None), "whose it is is not known");
+        assert!(existence.may_hold(Table::ParkedAliases, b"alias", None), "whose it is is not known");
     }
 }

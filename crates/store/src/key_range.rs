@@ -8,35 +8,35 @@ use crate::codec::key::{self, Key};
 
 /// Keys between two bounds, without the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KeyRange {
-    pub(super) low: Bound<Key>,
-    pub(super) high: Bound<Key>,
+pub struct KeyRange {
+    pub(crate) low: Bound<Key>,
+    pub(crate) high: Bound<Key>,
 }
 
 impl KeyRange {
     /// Every key.
-    pub(super) fn all() -> Self {
+    pub(crate) fn all() -> Self {
         Self { low: Bound::Unbounded, high: Bound::Unbounded }
     }
 
     /// Keys that begin with `prefix`.
-    pub(super) fn of(prefix: &[u8]) -> Self {
+    pub(crate) fn of(prefix: &[u8]) -> Self {
         let high = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Self { low: Bound::Included(Key::from_slice(prefix)), high }
     }
 
     /// Those behind `last`.
-    pub(super) fn after(self, last: Option<Key>) -> Self {
+    pub(crate) fn after(self, last: Option<Key>) -> Self {
         Self { low: last.map_or(self.low, Bound::Excluded), ..self }
     }
 
     /// Those before `first`.
-    pub(super) fn before(self, first: Option<Key>) -> Self {
+    pub(crate) fn before(self, first: Option<Key>) -> Self {
         Self { high: first.map_or(self.high, Bound::Excluded), ..self }
     }
 
     /// Whether no key can be in it; such a range must not be asked of an ordered map.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match (&self.low, &self.high) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(low), Bound::Included(high)) => low > high,
@@ -47,7 +47,7 @@ impl KeyRange {
     }
 
     /// The bounds in a table, where every key begins with its partition.
-    pub(super) fn in_partition(&self, partition: PartitionId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    pub(crate) fn in_partition(&self, partition: PartitionId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let whole = |key: &Key| key::in_partition(partition, key);
         let low = match &self.low {
             Bound::Unbounded => Bound::Included(key::in_partition(partition, &[])),

@@ -10,29 +10,25 @@
 //! After the first failed write, sync or checkpoint nothing more is accepted: every commit and every view is refused,
 //! and only [`Store::failure`] and [`Store::figures`] still answer.
 
+mod backpressure;
 mod backup;
 mod blobs;
-mod change;
 mod check;
 mod checkpoint;
 mod commit;
 mod directory;
 mod driver;
-mod figures;
+mod existence_filter;
+mod fault_injection;
 mod health;
 mod inbox;
-mod key_range;
-mod load;
 mod locks;
 mod open;
 mod overlay;
-mod pacing;
 mod pages;
 mod partition;
-mod presence;
 mod restore;
-mod sabotage;
-mod table;
+mod stats;
 mod tables;
 mod view;
 
@@ -43,19 +39,19 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{LogId, LogOptions, Position};
-use records::{Batch, PartitionHead};
+use records::Batch;
 
-use crate::port::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
-use change::Prepared;
+use crate::change::Prepared;
+use crate::port::{CommitDone, CommitOutcome, Figure, Store, StoreError, View};
 use checkpoint::Checkpointer;
 use commit::Committer;
 use directory::Directory;
-use figures::Counters;
+use fault_injection::FaultInjection;
 use health::Health;
 use inbox::{Inbox, Waiting};
 use overlay::OverlayMemory;
 use partition::Partition;
-use sabotage::Sabotage;
+use stats::Counters;
 use tables::Tables;
 use view::EmbeddedView;
 
@@ -165,7 +161,7 @@ pub struct EmbeddedStore {
     /// Bytes of the log after it.
     log_bytes: AtomicU64,
     overlay_memory: Arc<OverlayMemory>,
-    sabotage: Sabotage,
+    fault_injection: FaultInjection,
     /// Released last.
     _lock: Box<dyn Send + Sync>,
 }
@@ -185,12 +181,6 @@ impl EmbeddedStore {
     fn failed(&self, error: StoreError) {
         let told = self.health.fail(error);
         debug_assert!(matches!(told, StoreError::Poisoned(_)), "a failure is noted");
-    }
-
-    fn moment(&self, partition: PartitionId) -> Result<EmbeddedView, StoreError> {
-        let partition = self.partition(partition);
-        self.health.check()?;
-        Ok(EmbeddedView::new(partition.moment(), Arc::clone(&self.health)))
     }
 }
 
@@ -226,16 +216,6 @@ impl Store for EmbeddedStore {
         Timestamp(self.recorded_now.load(Ordering::Acquire))
     }
 
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        let view = self.moment(partition)?;
-        let loaded = load::load(&view, resident);
-        loaded.map_err(|error| self.health.fail(error)).map(|()| view.head().clone())
-    }
-
     /// Encodes on the caller's thread. How many batches wait is bounded by the callers: an engine has no more than a few
     /// of each partition under way.
     fn commit(&self, batch: Batch, done: CommitDone) {
@@ -262,7 +242,9 @@ impl Store for EmbeddedStore {
     }
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
-        Ok(Box::new(self.moment(partition)?))
+        let partition = self.partition(partition);
+        self.health.check()?;
+        Ok(Box::new(EmbeddedView::new(partition.moment(), Arc::clone(&self.health))))
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {
@@ -270,7 +252,7 @@ impl Store for EmbeddedStore {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        figures::figures(self)
+        stats::figures(self)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The port in memory: for tests of what is above it, and the model that the embedded store is compared with.
 //!
-//! It keeps plain records in ordered maps and nothing else: no encoding, no log, no thread. Whoever commits what the port does not allow of
-//! parked jobs, dead letters and answers is told by a panic: another store would keep rows that lead nowhere. What becomes of a commit can be
-//! chosen beforehand ([`MemoryStore::plan`]), and in manual mode every commit waits for [`MemoryStore::step`], so that
-//! a test decides when a batch is durable.
+//! It keeps rows in ordered maps and nothing else: no log, no checkpoint, no thread. It panics on a commit that the port
+//! does not allow of parked jobs, dead letters and answers: another store would keep rows that lead nowhere. A test
+//! chooses the outcome of a commit beforehand ([`MemoryStore::plan`]). In manual mode every commit waits for
+//! [`MemoryStore::step`], so that a test decides when a batch is durable.
 
 mod partition;
-mod queues;
 mod view;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,9 +13,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Lineage, PartitionId, Timestamp};
-use records::{Batch, PartitionHead};
+use records::Batch;
 
-use crate::port::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
+use crate::change::Prepared;
+use crate::port::{CommitDone, CommitOutcome, Figure, Store, StoreError, View};
 use partition::MemoryPartition;
 use view::MemoryView;
 
@@ -128,7 +128,7 @@ impl State {
             return CommitOutcome::Fenced;
         }
         if batch.head.seq == expected {
-            Arc::make_mut(partition).apply(batch);
+            Arc::make_mut(partition).apply(Prepared::of(batch));
             self.batches += 1;
         }
         CommitOutcome::Durable
@@ -153,17 +153,6 @@ impl Store for MemoryStore {
 
     fn recorded_now(&self) -> Timestamp {
         self.locked().data.values().map(|partition| partition.head.now).max().unwrap_or_default()
-    }
-
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        self.check(partition);
-        let view = self.locked().view(partition)?;
-        view.0.load(resident);
-        Ok(view.0.head.clone())
     }
 
     fn commit(&self, batch: Batch, done: CommitDone) {

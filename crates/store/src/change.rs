@@ -1,0 +1,157 @@
+//! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so that the one committer
+//! neither encodes nor decodes.
+//!
+//! Which rows a record has follows from its declaration ([`Record`]). An arm of [`changes_of`] only says which record
+//! is put or deleted.
+
+use std::sync::Arc;
+
+use records::{
+    Batch, Counts, DeadJob, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, KeptAnswer, Op, Pair,
+    ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign,
+};
+
+use crate::codec::encode_batch;
+use crate::codec::key::{self, Key};
+use crate::record::{Placed, Record, index_rows};
+use crate::table::Table;
+
+/// A batch on its way to the log and the tables.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) head: PartitionHead,
+    /// In order.
+    pub(crate) changes: Vec<Change>,
+}
+
+/// One change, as a store takes it.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Sign(SlotSign),
+    Put {
+        table: Table,
+        key: Key,
+        value: Box<[u8]>,
+    },
+    Delete {
+        table: Table,
+        key: Key,
+    },
+    /// All of a device that no key of its own names.
+    DropDevice(DeviceSlot),
+}
+
+/// A sign of life with everything known that it says.
+#[derive(Debug)]
+pub(crate) struct SlotSign {
+    pub(crate) slot: DeviceSlot,
+    pub(crate) seen: Seen,
+    pub(crate) reading: Option<Reading>,
+}
+
+impl Prepared {
+    /// The changes of a batch, and its frame.
+    pub(crate) fn with_frame(batch: Batch) -> (Self, Vec<u8>) {
+        let frame = encode_batch(&batch);
+        (Self::of(batch), frame)
+    }
+
+    /// The changes of a batch.
+    pub(crate) fn of(batch: Batch) -> Self {
+        let Batch { partition: _, head, ops } = batch;
+        let mut changes = Vec::with_capacity(ops.len());
+        for op in ops {
+            changes_of(op, &head, &mut changes);
+        }
+        Self { head, changes }
+    }
+}
+
+/// A record under the place that it says itself.
+fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
+    put_at::<R>(&record.place(), record, out);
+}
+
+fn put_at<R: Record>(place: &R::Place, record: &R, out: &mut Vec<Change>) {
+    out.push(Change::Put { table: R::TABLE, key: R::key(place), value: record.to_boxed_row() });
+    index_rows::<R>(place, |table, key, value| out.push(Change::Put { table, key, value: Box::from(value) }));
+}
+
+fn delete<R: Record>(place: &R::Place, out: &mut Vec<Change>) {
+    out.push(Change::Delete { table: R::TABLE, key: R::key(place) });
+    index_rows::<R>(place, |table, key, _| out.push(Change::Delete { table, key }));
+}
+
+fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
+    match op {
+        Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
+        Op::PutState(slot, state) => put_at(&slot, &state, out),
+        Op::PutDevice(device) => put(&*device, out),
+        Op::DeleteDevice(id, slot) => {
+            out.push(Change::Delete { table: Table::Devices, key: key::device(&id) });
+            delete::<DeviceState>(&slot, out);
+            delete::<ReportIds>(&slot, out);
+            out.push(Change::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
+            out.push(Change::DropDevice(slot));
+        }
+        Op::PutReportIds(slot, ids) => put_at(&slot, &*ids, out),
+        Op::PutCounts(of, counts) => put_at::<Counts>(&of, &counts, out),
+        Op::PutQuarantined(report) => put(&*report, out),
+        Op::DeleteQuarantined(key) => delete::<Quarantined>(&key, out),
+        Op::PutEvent(event) => put(&*event, out),
+        Op::PutPair(pair) => put(&*pair, out),
+        Op::DeletePair(slot, client) => delete::<Pair>(&(slot, client), out),
+        Op::PutDelivery(delivery) => {
+            put_at::<DeliveryProgress>(&delivery.id.into(), &delivery.progress, out);
+            put(&*delivery, out);
+        }
+        Op::PutProgress(delivery, progress) => put_at(&delivery, &progress, out),
+        Op::PutAttempt(attempt) => put(&attempt, out),
+        Op::PutJob(job) => put(&*job, out),
+        Op::DeleteJob(id) => {
+            delete::<JobHead>(&id, out);
+            out.push(delete_body(id));
+        }
+        Op::DeleteJobHead(id) => delete::<JobHead>(&id, out),
+        Op::DeleteJobBody(id) => out.push(delete_body(id)),
+        Op::PutJobBody(id, body) => out.push(put_body(id, &body)),
+        Op::ParkJob(job) => {
+            delete::<JobHead>(&job.head.id, out);
+            put(&*job, out);
+        }
+        Op::UnparkJob(key) => delete::<ParkedJob>(&key, out),
+        Op::PutQueue(queue) => put(&*queue, out),
+        Op::DeleteQueue(queue) => {
+            delete::<Queue>(&queue, out);
+            delete::<QueueCounts>(&queue, out);
+        }
+        Op::PutQueueCounts(queue, counts) => put_at(&queue, &counts, out),
+        Op::PutDead(dead) => put(&*dead, out),
+        Op::DeleteDead(queue, number, id) => delete::<DeadJob>(&(queue, number, id), out),
+        Op::PutAnswer(answer) => put(&*answer, out),
+        Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
+        Op::PutClient(client) => put(&*client, out),
+        Op::DeleteClient(id) => delete::<records::Client>(&id, out),
+    }
+}
+
+fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {
+    let Sign { slot, way, readings, newest_ts, reading } = sign;
+    let seen = Seen { at: head.now, way, attended: head.attended.ways[way.index()], readings, newest_ts };
+    let reading = reading.map(|reading| Reading {
+        number: readings,
+        ts: reading.ts.unwrap_or(head.now),
+        value: reading.value,
+        changed: reading.changed,
+    });
+    SlotSign { slot, seen, reading }
+}
+
+/// Bytes as they were given: what a job carries has no form that could change.
+fn put_body(id: JobId, body: &Arc<[u8]>) -> Change {
+    Change::Put { table: Table::JobBodies, key: key::job(id), value: Box::from(&**body) }
+}
+
+fn delete_body(id: JobId) -> Change {
+    Change::Delete { table: Table::JobBodies, key: key::job(id) }
+}

@@ -1,0 +1,189 @@
+//! Jobs wherever they are and what they carry, dead letters, and kept answers.
+
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use base::Timestamp;
+use records::{
+    AliasKey, AnswerKey, DeadJob, GroupKey, JobClock, JobHead, JobId, KeptAnswer, ParkedJob, QueueKey,
+};
+
+use super::index_of;
+use crate::codec::key::{self, TimedKey};
+use crate::key_range::KeyRange;
+use crate::port::{ParkedTimes, StoreError, StoredJob, View};
+use crate::table::Table;
+
+impl dyn View + '_ {
+    /// What a job carries.
+    ///
+    /// # Errors
+    /// When the data cannot be read; the same for every query.
+    pub fn job_body(&self, job: JobId) -> Result<Option<Arc<[u8]>>, StoreError> {
+        Ok(self.get(Table::JobBodies, &key::job(job))?.map(Arc::from))
+    }
+
+    /// A job, wherever it is.
+    pub fn job(&self, id: JobId) -> Result<Option<StoredJob>, StoreError> {
+        let key = key::job(id);
+        match self.record(&key)? {
+            Some(head) => Ok(Some(StoredJob::Resident(head))),
+            None => Ok(self.record(&key)?.map(StoredJob::Parked)),
+        }
+    }
+
+    /// The parked job of a queue that has this alias.
+    pub fn parked_alias(&self, queue: QueueKey, alias: AliasKey) -> Result<Option<ParkedJob>, StoreError> {
+        let index = index_of::<ParkedJob>(Table::ParkedAliases);
+        let key = key::alias(queue, alias);
+        self.get(index.table, &key)?.map(|value| self.surely_named(index, &key, &value)).transpose()
+    }
+
+    /// Parked jobs that are found by a time of `clock`: those of a span before those of later ones
+    /// ([`crate::parked_span`]), within a span in an order of the store's own. `after` is exclusive, in that order. Looks
+    /// at `scan_max` keys at most; some may be of jobs that are not parked any more.
+    pub fn parked_times(
+        &self,
+        clock: JobClock,
+        (at, id): (Timestamp, JobId),
+        scan_max: usize,
+    ) -> Result<ParkedTimes, StoreError> {
+        let low = Bound::Excluded(TimedKey { clock, at, id }.to_key());
+        let mut rows = self.range(Table::ParkedByTime, &KeyRange { low, ..of_clock(clock) }, true)?;
+        let mut times = ParkedTimes::default();
+        for _ in 0..scan_max {
+            let Some(row) = rows.next() else { return Ok(ParkedTimes { next: None, ..times }) };
+            let (key, row) = row?;
+            let timed = TimedKey::from_key(&key);
+            let TimedKey { at, id, .. } =
+                timed.map_err(|error| self.unreadable(Table::ParkedByTime, &key, &error))?;
+            times.next = Some((at, id));
+            if row.is_some() {
+                times.found.push((at, id));
+            }
+        }
+        Ok(times)
+    }
+
+    /// Parked jobs that wait for a worker, in the order of their lines: `visible_at`, then the publish number; from the
+    /// back in the reverse order. The line is that of a group, or of the queue, in which jobs without a group and the
+    /// heads of groups are. `after` is exclusive and in the direction of reading. What went since the last checkpoint lies
+    /// at a line's front: whoever says how far it has come does not look through it again.
+    pub fn parked_line(
+        &self,
+        queue: QueueKey,
+        group: Option<GroupKey>,
+        after: Option<(Timestamp, u64)>,
+        from_back: bool,
+        limit: usize,
+    ) -> Result<Vec<ParkedJob>, StoreError> {
+        let index = index_of::<ParkedJob>(Table::ParkedByLine);
+        let last = after.map(|after| key::place_in_line(queue, group, after));
+        let range = KeyRange::of(&key::line(queue, group));
+        let range = if from_back { range.before(last) } else { range.after(last) };
+        let rows = self.rows(index.table, range, !from_back)?.take(limit);
+        rows.map(|row| row.and_then(|(key, value)| self.surely_named(index, &key, &value))).collect()
+    }
+
+    /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their own. Looks at no more
+    /// than `scan_max` jobs of the partition; answers also from where to go on, `None` at the end. `keep` drops jobs
+    /// before they count towards the limit.
+    pub fn jobs_of(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+        scan_max: usize,
+        limit: usize,
+        keep: &dyn Fn(&JobHead) -> bool,
+    ) -> Result<(Vec<JobHead>, Option<JobId>), StoreError> {
+        let mut found = Vec::new();
+        let mut last = after;
+        for (scanned, head) in self.all_jobs(after)?.enumerate() {
+            if scanned >= scan_max || found.len() >= limit {
+                return Ok((found, last));
+            }
+            let head = head?;
+            last = Some(head.id);
+            if head.queue == queue && keep(&head) {
+                found.push(head);
+            }
+        }
+        Ok((found, None))
+    }
+
+    /// Every job of the partition, resident and parked, in order of id.
+    fn all_jobs(
+        &self,
+        after: Option<JobId>,
+    ) -> Result<impl Iterator<Item = Result<JobHead, StoreError>>, StoreError> {
+        let range = KeyRange::all().after(after.map(key::job));
+        let resident = self.records::<JobHead>(range.clone(), true)?;
+        let parked = self.records::<ParkedJob>(range, true)?.map(|job| job.map(|job| job.head));
+        let (mut resident, mut parked) = (resident.peekable(), parked.peekable());
+        Ok(std::iter::from_fn(move || {
+            if is_first(&mut parked, &mut resident) { parked.next() } else { resident.next() }
+        }))
+    }
+
+    /// Dead letters of a queue in order of their numbers; `after` is exclusive and in the direction of reading.
+    pub fn dead(
+        &self,
+        queue: QueueKey,
+        after: Option<u64>,
+        ascending: bool,
+        limit: usize,
+    ) -> Result<Vec<DeadJob>, StoreError> {
+        let (range, last) = (KeyRange::of(&key::queue(queue)), after.map(|number| key::dead(queue, number)));
+        let range = if ascending { range.after(last) } else { range.before(last) };
+        self.records(range, ascending)?.take(limit).collect()
+    }
+
+    /// One dead letter.
+    pub fn dead_by_id(&self, queue: QueueKey, id: JobId) -> Result<Option<DeadJob>, StoreError> {
+        let index = index_of::<DeadJob>(Table::DeadIds);
+        let key = key::job_of(queue, id);
+        self.get(index.table, &key)?.map(|value| self.surely_named(index, &key, &value)).transpose()
+    }
+
+    /// What a repeated request is answered. A key has one answer at a time: the one before it was deleted.
+    pub fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError> {
+        self.record(&key::answer(key))
+    }
+
+    /// Answers given before `at`, oldest first.
+    pub fn answers_before(
+        &self,
+        at: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, AnswerKey)>, StoreError> {
+        let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(key::time(at)) };
+        let rows = self.rows(Table::AnswersByTime, range, true)?.take(limit);
+        let named = |row: Result<super::Row, StoreError>| {
+            let (key, _) = row?;
+            key::answer_from_key(&key).map_err(|error| self.unreadable(Table::AnswersByTime, &key, &error))
+        };
+        rows.map(named).collect()
+    }
+}
+
+/// Whether the job that comes next in `one` is before that in `other`. What cannot be read comes at once.
+fn is_first<E>(
+    one: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,
+    other: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,
+) -> bool {
+    match (one.peek(), other.peek()) {
+        (None, _) | (Some(_), Some(Err(_))) => false,
+        (Some(_), None) | (Some(Err(_)), Some(_)) => true,
+        (Some(Ok(one)), Some(Ok(other))) => one.id < other.id,
+    }
+}
+
+/// The keys of every parked job that is found by this clock.
+fn of_clock(clock: JobClock) -> KeyRange {
+    let wall = TimedKey::bucket(JobClock::Wall, TimedKey::FIRST);
+    match clock {
+        JobClock::Engine => KeyRange { low: Bound::Unbounded, high: Bound::Excluded(wall) },
+        JobClock::Wall => KeyRange { low: Bound::Included(wall), high: Bound::Unbounded },
+    }
+}

@@ -1,0 +1,117 @@
+//! What a partition keeps in memory, streamed: devices with state and signs of life, or queues with their counts, then what
+//! belongs to them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use records::{
+    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, Pair, QuarantineKey, Quarantined, Queue,
+    QueueCounts, ReportIds, Seen,
+};
+
+use crate::codec::key::Key;
+use crate::codec::{CodecError, Reader};
+use crate::key_range::KeyRange;
+use crate::port::{Resident, SeenSlice, StoreError, View};
+use crate::record::Record;
+use crate::table::Table;
+
+impl dyn View + '_ {
+    /// Streams a partition. States and signs of life are read first, in order of slot, as devices are in order of id: a
+    /// look-up each would take longer than all of them in order.
+    pub(crate) fn residents(&self, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
+        let mut states = States::read(self)?;
+        self.each::<DeviceProfile>(|_, device| {
+            let (state, seen) = (states.take(device.slot), states.seen(self, device.slot)?);
+            resident(Resident::Device(Box::new(device), state, seen));
+            Ok(())
+        })?;
+        self.each::<ReportIds>(|key, ids| {
+            let slot = slot_of(key).map_err(|error| self.unreadable(Table::ReportIds, key, &error))?;
+            resident(Resident::ReportIds(slot, Box::new(ids)));
+            Ok(())
+        })?;
+        self.each::<Quarantined>(|_, report| {
+            resident(Resident::Quarantined(QuarantineKey::from(report.id), report.cost()));
+            Ok(())
+        })?;
+        self.each::<Pair>(|_, pair| {
+            if !self.is_deleted(pair.slot)? {
+                resident(Resident::Pair(Box::new(pair)));
+            }
+            Ok(())
+        })?;
+        self.queues(resident)?;
+        self.each::<JobHead>(|_, job| {
+            resident(Resident::Job(Box::new(job)));
+            Ok(())
+        })?;
+        self.each::<Client>(|_, client| {
+            resident(Resident::Client(Box::new(client)));
+            Ok(())
+        })
+    }
+
+    /// Queues with their counts, which are read first, in order.
+    fn queues(&self, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
+        let mut counts = HashMap::new();
+        self.each::<QueueCounts>(|key, of_queue| {
+            counts.insert(key.clone(), of_queue);
+            Ok(())
+        })?;
+        self.each::<Queue>(|key, queue| {
+            let counts = counts.remove(key).unwrap_or_default();
+            resident(Resident::Queue(Box::new(queue), counts));
+            Ok(())
+        })
+    }
+
+    /// Hands out every record of a table.
+    fn each<R: Record>(
+        &self,
+        mut take: impl FnMut(&Key, R) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for row in self.rows(R::TABLE, KeyRange::all(), true)? {
+            let (key, row) = row?;
+            take(&key, self.decoded(R::TABLE, &key, &row)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// States and signs of life by slot.
+struct States {
+    states: HashMap<DeviceSlot, DeviceState>,
+    seen: HashMap<u32, Box<SeenSlice>>,
+}
+
+impl States {
+    fn read(view: &dyn View) -> Result<Self, StoreError> {
+        let mut states = HashMap::new();
+        view.each::<DeviceState>(|key, state| {
+            let slot = slot_of(key).map_err(|error| view.unreadable(Table::States, key, &error))?;
+            states.insert(slot, state);
+            Ok(())
+        })?;
+        Ok(Self { states, seen: HashMap::new() })
+    }
+
+    fn take(&mut self, slot: DeviceSlot) -> DeviceState {
+        self.states.remove(&slot).unwrap_or_default()
+    }
+
+    fn seen(&mut self, view: &dyn View, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+        let slice = match self.seen.entry(slot.slice()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(view.seen_slice(slot.slice())?),
+        };
+        Ok(slice[usize::from(slot.within_slice())])
+    }
+}
+
+/// The slot that a row's key is.
+fn slot_of(key: &[u8]) -> Result<DeviceSlot, CodecError> {
+    let mut reader = Reader::new(key);
+    let slot = u32::from_be_bytes(reader.array("a slot")?);
+    reader.end().map(|()| DeviceSlot(slot))
+}

@@ -1,0 +1,49 @@
+//! A stored record, declared once: its table, what it is found by, and its indexes. The declaration stands beside the
+//! record's stored form, in `codec`.
+//!
+//! From it follow the rows that a batch changes ([`crate::change`]), what queries read ([`crate::queries`]), what a
+//! deletion or an expiry takes out, and what a check holds each row against. To add a record: its fields in `records`
+//! with an `Op` that puts it, its table in [`crate::table`], and its stored form with its declaration in `codec`. To add
+//! an index: its table, and an [`Index`].
+
+use std::borrow::Cow;
+
+use crate::codec::key::Key;
+use crate::codec::{CodecError, Stored};
+use crate::table::Table;
+
+/// A record with a table of its own.
+pub(crate) trait Record: Stored + 'static {
+    /// What holds it.
+    const TABLE: Table;
+    /// All by which it is found: what its deletion has to name.
+    type Place: Clone + 'static;
+    /// By what it is found besides its key.
+    const INDEXES: &'static [Index<Self::Place>] = &[];
+
+    /// Its key in the table.
+    fn key(place: &Self::Place) -> Key;
+}
+
+/// A record that says itself where it stands.
+pub(crate) trait Placed: Record {
+    /// All by which it is found.
+    fn place(&self) -> Cow<'_, Self::Place>;
+}
+
+/// Rows that lead to records.
+pub(crate) struct Index<P: 'static> {
+    /// What holds them.
+    pub(crate) table: Table,
+    /// Hands out the rows of a record, each with its key and what it holds.
+    pub(crate) rows: fn(&P, &mut dyn FnMut(Key, &[u8])),
+    /// The key of the record that a row leads to.
+    pub(crate) names: fn(&[u8], &[u8]) -> Result<Key, CodecError>,
+}
+
+/// Hands out the rows of all indexes of a record.
+pub(crate) fn index_rows<R: Record>(place: &R::Place, mut each: impl FnMut(Table, Key, &[u8])) {
+    for index in R::INDEXES {
+        (index.rows)(place, &mut |key, value| each(index.table, key, value));
+    }
+}

@@ -1,0 +1,140 @@
+//! The tables, each declared once: its name, whose partitions have rows in it, and how a checkpoint writes it.
+//!
+//! Which there are is part of the format of a data directory: a new one is a new version of `Directory`, and
+//! stands at the end of this list. What a table's records are found by is declared with their stored form, as a
+//! [`Record`](crate::record::Record). How rows are kept is not known here.
+
+/// Which partitions have rows in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Those of devices, and the registry.
+    Devices,
+    /// Those of queues.
+    Queues,
+    /// Every one.
+    All,
+}
+
+/// How a checkpoint writes a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Row by row, as the overlay has them.
+    Rows,
+    /// In a way of its own.
+    Apart,
+}
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $table:ident = $name:literal, $of:ident, $written:ident;)*) => {
+        /// What a table holds. The names in the file are fixed: they are part of the format.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Table {
+            $($(#[$doc])* $table,)*
+        }
+
+        impl Table {
+            /// Every table, in order of declaration.
+            pub(crate) const ALL: [Self; [$($name),*].len()] = [$(Self::$table),*];
+
+            /// Its name in the file, and in a backup.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$table => $name),* }
+            }
+
+            /// Which partitions have rows in it.
+            pub(crate) fn of(self) -> Of {
+                match self { $(Self::$table => Of::$of),* }
+            }
+
+            /// How a checkpoint writes it.
+            pub(crate) fn written(self) -> Written {
+                match self { $(Self::$table => Written::$written),* }
+            }
+        }
+    };
+}
+
+tables! {
+    /// What the data directory is; one row, and the only table whose key has no partition.
+    Directory = "directory", All, Apart;
+    /// partition -> the position in the log that its rows cover, and its head.
+    Heads = "heads", All, Apart;
+    /// id of a device -> profile.
+    Devices = "devices", Devices, Apart;
+    /// slot -> state.
+    States = "states", Devices, Rows;
+    /// slice -> signs of life of its devices.
+    Seen = "seen", Devices, Apart;
+    /// client, id of a device -> nothing.
+    DevicesByClient = "devices_by_client", Devices, Apart;
+    /// hash of a label, id of a device -> nothing.
+    DevicesByLabel = "devices_by_label", Devices, Apart;
+    /// kind, 0, id of a device -> nothing.
+    DevicesByKind = "devices_by_kind", Devices, Apart;
+    /// slot -> ids of its latest reports.
+    ReportIds = "report_ids", Devices, Rows;
+    /// slot, client -> pair.
+    Pairs = "pairs", Devices, Rows;
+    /// time, number -> event.
+    Events = "events", Devices, Rows;
+    /// slot, time, number -> nothing.
+    EventsByDevice = "events_by_device", Devices, Rows;
+    /// time, number -> delivery as it was made.
+    Deliveries = "deliveries", Devices, Rows;
+    /// time, number -> its progress.
+    Progress = "delivery_progress", Devices, Rows;
+    /// client, time, number -> nothing.
+    DeliveriesByClient = "deliveries_by_client", Devices, Rows;
+    /// slot, time, number -> nothing.
+    DeliveriesByDevice = "deliveries_by_device", Devices, Rows;
+    /// time, number, attempt -> attempt.
+    Attempts = "attempts", Devices, Rows;
+    /// id of a resident job -> head.
+    JobHeads = "job_heads", All, Rows;
+    /// id of a job -> what it carries.
+    JobBodies = "job_bodies", All, Rows;
+    /// id of a client -> client.
+    Clients = "clients", Devices, Rows;
+    /// slice, day, sequence -> what is in the blob, and the blob if it is small.
+    BlobIndex = "reading_blob_index", Devices, Apart;
+    /// slice, day, sequence, number -> a block of the blob.
+    Blobs = "reading_blocks", Devices, Apart;
+    /// UTC day, whose, metric -> counts by hour.
+    Counts = "counts", Devices, Rows;
+    /// time, number -> refused report.
+    Quarantine = "quarantine", Devices, Rows;
+    /// slot of a deleted device whose history is not swept yet -> nothing.
+    Deleted = "deleted_devices", Devices, Rows;
+    /// queue -> its name and settings.
+    Queues = "queues", Queues, Rows;
+    /// queue -> how much of it is not resident.
+    QueueCounts = "queue_counts", Queues, Rows;
+    /// id of a job -> head, and what it waits for.
+    ParkedJobs = "parked_jobs", Queues, Rows;
+    /// clock, bucket of time, id of a job, time within the bucket -> nothing.
+    ParkedByTime = "parked_by_time", Queues, Rows;
+    /// queue, whether there is a group, group, time, number -> id of a job.
+    ParkedByLine = "parked_by_line", Queues, Rows;
+    /// queue, alias -> id of a job.
+    ParkedAliases = "parked_aliases", Queues, Rows;
+    /// queue, number -> dead letter.
+    Dead = "dead", Queues, Rows;
+    /// queue, id of a job -> number of its dead letter.
+    DeadIds = "dead_ids", Queues, Rows;
+    /// key -> answer.
+    Answers = "answers", All, Rows;
+    /// time, key -> nothing.
+    AnswersByTime = "answers_by_time", All, Rows;
+}
+
+impl Table {
+    /// How many halves of a row's memory count for when checkpoints are due. A resident job may be done before a
+    /// checkpoint has to write it, and take it out again with the next. A parked one is not needed for a while.
+    pub(crate) fn weight_in_halves(self) -> usize {
+        match self {
+            Self::JobHeads | Self::JobBodies => 1,
+            Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
+            _ => 2,
+        }
+    }
+}
