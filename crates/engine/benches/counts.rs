@@ -11,15 +11,15 @@ use std::time::Duration;
 use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
-use engine::effect::Reply;
-use engine::input::{Addressed, Input, LinkedClient};
+use engine::devices::effect::Reply;
+use engine::devices::input::{Addressed, Input, LinkedClient};
+use engine::devices::partition::Partition;
 use engine::intake::SlicePart;
-use engine::machine::{Machine, Moment, Step};
-use engine::partition::Partition;
+use engine::kernel::machine::{Machine, Moment, Step};
+use engine::kernel::runner::Outside;
+use engine::kernel::unsettled::{Fetch, Record, RecordKey};
 use engine::records::{DeviceProfile, Op, Process};
-use engine::runner::Outside;
 use engine::settings::{Keep, Retry, UnknownDevice};
-use engine::unsettled::{Fetch, Record, RecordKey};
 use engine::{NewDevice, Pending, Report, Said, Settings, StoreError};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use store::{MemoryStore, View};

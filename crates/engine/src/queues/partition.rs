@@ -9,15 +9,15 @@ mod consumers;
 mod dead;
 mod dropping;
 mod ending;
-mod lately;
+mod inspection;
 mod lifetime;
 mod loading;
-mod looking;
-mod naming;
 mod oldest;
+mod paging;
 mod parked;
 mod publishing;
-mod reading;
+mod queue_metrics;
+mod recently_parked;
 mod repeats;
 mod soonest;
 mod waiting;
@@ -33,26 +33,26 @@ use store::{BATCH_BYTES_MAX, StoreError};
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
 use super::input::QueueCall;
-use super::named::Named;
+use super::queue_metrics::Named;
 use super::{QueueInput, QueueName};
-use crate::effect::Effect;
-use crate::hashed::HashMap;
-use crate::machine::{Machine, Moment, Step};
-use crate::partition::{STEP_BYTES_MAX, answered};
-use crate::recent::Recent;
-use crate::repeats::Answers;
-use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
+use crate::devices::effect::Effect;
+use crate::devices::partition::{STEP_BYTES_MAX, answered};
+use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::Answers;
+use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::pending_writes::Recent;
+use crate::kernel::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use budget::{Budget, Limits};
 use dropping::Dropping;
-use lately::ParkedLately;
 use lifetime::Sweep;
 use oldest::Oldest;
-use reading::Clocks;
+use paging::Clocks;
+use recently_parked::ParkedLately;
 use waiting::Waiting;
 
 pub use budget::Spent;
 pub use dead::DeadView;
-pub use looking::{Figures, Listed, QueueMark, listed};
+pub use inspection::{Figures, Listed, QueueMark, listed};
 
 /// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
 /// it carried.

@@ -12,7 +12,7 @@ use store::StoreError;
 use super::ending::Ended;
 use super::oldest::Place;
 use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
 use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 

@@ -9,9 +9,9 @@ use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservat
 use store::StoreError;
 
 use super::{JOBS_AT_A_TIME, QueuePartition, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
+use crate::kernel::unsettled::{Fetch, Record, RecordKey, Unsettled};
 use crate::queues::{Held, QueueName, body, calendar, id};
-use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 
 /// When jobs come again that a calendar governs: read from their bodies.
 struct Calendars<'a> {

@@ -11,12 +11,12 @@ use store::{CommitOutcome, MemoryStore, Store, StoreError, View};
 use tokio::sync::{mpsc, oneshot};
 
 use super::QueuePartition;
-use crate::effect::{Effect, Reply};
-use crate::machine::{Machine, Moment};
+use crate::devices::effect::{Effect, Reply};
+use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::unsettled::{Fetch, FromStore, Record, RecordKey};
 use crate::queues::driving::{self, Leases, QueueCall};
 use crate::queues::effect::QueueEffect;
 use crate::queues::{Dead, Due, Held, NewJob, Payload, QueueInput, QueueName, Recurs, Want};
-use crate::unsettled::{Fetch, FromStore, Record, RecordKey};
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 const MEGABYTE: usize = 1 << 20;
