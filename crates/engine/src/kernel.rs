@@ -4,9 +4,9 @@
 //! To add a machine, put a module beside `devices`, `queues` and `registry`, implement [`machine::Machine`] in it, and start it
 //! in `handle/start.rs`.
 
+pub mod fetch;
 pub mod machine;
 pub mod runner;
-pub mod unsettled;
 
 pub(crate) mod alarm;
 pub(crate) mod driver;

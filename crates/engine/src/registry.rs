@@ -11,9 +11,9 @@ use store::{Resident, Store, StoreError};
 
 use crate::devices::effect::{Answered, Effect, Reply};
 use crate::devices::partition::answered;
+use crate::kernel::fetch::Fetch;
 use crate::kernel::idempotency::{Answers, Form, Within};
 use crate::kernel::machine::{Machine, Moment, Step};
-use crate::kernel::unsettled::Fetch;
 use crate::refusals::unknown_client;
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};

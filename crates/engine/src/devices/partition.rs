@@ -1,7 +1,7 @@
 //! A device partition: `watch`, `jobs` and `fleet` composed into one deterministic state machine.
 //!
 //! An input touches the memory below and one [`Turn`], which becomes one batch and its effects. What is not resident -
-//! profiles, bodies, old deliveries - is read through [`Unsettled`]. Nothing here knows a clock, a socket or a file.
+//! profiles, bodies, old deliveries - is read through [`Pending`]. Nothing here knows a clock, a socket or a file.
 
 mod attempts;
 mod counts;
@@ -11,6 +11,7 @@ mod loading;
 mod notifications;
 mod pair;
 mod pairs;
+mod pending;
 mod quarantine;
 mod registration;
 mod repeating;
@@ -32,14 +33,15 @@ use watch::{Connections, Noticed, Watch};
 use crate::devices::effect::Effect;
 use crate::devices::input::Input;
 use crate::devices::stats::DeviceStanding;
+use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::Answers;
 use crate::kernel::machine::{Machine, Moment, Step};
-use crate::kernel::unsettled::{Fetch, Unsettled};
 use crate::settings::Settings;
 use counts::{Counted, Group, Groups};
 use devices::Devices;
 use pairs::Pairs;
+use pending::Pending;
 use quarantine::Quarantine;
 
 pub use loading::Opened;
@@ -78,7 +80,7 @@ pub struct Partition {
     unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
-    unsettled: Unsettled,
+    pending: Pending,
     /// What requests were answered that may come again.
     answers: Answers,
     /// What loading found to be written; the first batch begins with it.
@@ -186,7 +188,7 @@ impl Machine for Partition {
     }
 
     fn settled(&mut self, seq: u64) {
-        self.unsettled.settle(seq);
+        self.pending.settle(seq);
         self.answers.settle(seq);
     }
 

@@ -11,8 +11,8 @@ use records::{AnswerKey, KeptAnswer, Op};
 use store::{StoreError, View};
 
 use crate::devices::partition::Stop;
-use crate::kernel::pending_writes::Recent;
-use crate::kernel::unsettled::Fetch;
+use crate::kernel::fetch::Fetch;
+use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::Once;
 
 /// How long answers are kept for repeats.
@@ -32,7 +32,7 @@ pub struct Form<T> {
 /// The answers that a partition keeps.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    recent: Recent<AnswerKey, KeptAnswer>,
+    pending: PendingWrites<AnswerKey, KeptAnswer>,
     /// When the first of them was given, or earlier.
     oldest: Option<Timestamp>,
 }
@@ -50,19 +50,16 @@ impl Answers {
     /// Those that the store has.
     pub(crate) fn load(view: &dyn View) -> Result<Self, StoreError> {
         let first = view.answers_before(Timestamp::MAX, 1)?;
-        Ok(Self { recent: Recent::default(), oldest: first.first().map(|(at, _)| *at) })
+        Ok(Self { pending: PendingWrites::default(), oldest: first.first().map(|(at, _)| *at) })
     }
 
     /// What the first request with this key was answered.
     pub(crate) fn recall(&mut self, once: Once, within: Within<'_>) -> Result<Option<Arc<[u8]>>, Stop> {
         let Within { now, seq, fetch, ops } = within;
-        let kept = match self.recent.get(&once.key) {
-            Some(recent) => recent.cloned(),
-            None => fetch.view()?.answer(once.key)?,
-        };
+        let kept = self.pending.get_or_read(&once.key, || fetch.view()?.answer(once.key))?;
         let Some(kept) = kept else { return Ok(None) };
         if kept.at.after(ANSWERS_KEPT) <= now {
-            self.recent.put(seq, kept.key, None);
+            self.pending.put(seq, kept.key, None);
             ops.push(Op::DeleteAnswer(kept.key, kept.at));
             return Ok(None);
         }
@@ -79,7 +76,7 @@ impl Answers {
         let Within { now, seq, ops, .. } = within;
         let kept = KeptAnswer { key: once.key, at: now, body: once.body, answer };
         self.oldest.get_or_insert(now);
-        self.recent.put(seq, once.key, Some(kept.clone()));
+        self.pending.put(seq, once.key, Some(kept.clone()));
         ops.push(Op::PutAnswer(Box::new(kept)));
     }
 
@@ -91,12 +88,12 @@ impl Answers {
             return Ok(false);
         }
         // Besides those that go: the next one, and as many as were changed since the view's moment.
-        let asked = FORGOTTEN_MAX + 1 + self.recent.len();
+        let asked = FORGOTTEN_MAX + 1 + self.pending.len();
         let stored = fetch.view()?.answers_before(Timestamp::MAX, asked)?;
         // One that was given anew is not the one that is read here, which went when it was.
-        let mut old = stored.into_iter().filter(|(_, key)| self.recent.get(key).is_none()).peekable();
+        let mut old = stored.into_iter().filter(|(_, key)| self.pending.get(key).is_none()).peekable();
         // What is too new to be seen in the store is not old either.
-        let unseen = (self.recent.len() > 0).then_some(now);
+        let unseen = (self.pending.len() > 0).then_some(now);
         let mut gone = Vec::new();
         while gone.len() < FORGOTTEN_MAX
             && let Some(answer) = old.next_if(|(at, _)| *at <= end)
@@ -105,7 +102,7 @@ impl Answers {
         }
         self.oldest = old.peek().map(|(at, _)| *at).or(unseen);
         for (at, key) in gone {
-            self.recent.put(seq, key, None);
+            self.pending.put(seq, key, None);
             ops.push(Op::DeleteAnswer(key, at));
         }
         Ok(self.oldest.is_some_and(|oldest| oldest <= end))
@@ -113,7 +110,7 @@ impl Answers {
 
     /// Forgets what is durable.
     pub(crate) fn settle(&mut self, seq: u64) {
-        self.recent.settle(seq);
+        self.pending.settle(seq);
     }
 
     /// When the next answer is too old.

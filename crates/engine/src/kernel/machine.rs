@@ -8,7 +8,7 @@ use records::Batch;
 use store::StoreError;
 
 use crate::devices::effect::Effect;
-use crate::kernel::unsettled::Fetch;
+use crate::kernel::fetch::Fetch;
 
 /// A partition's rules and memory.
 pub trait Machine: Send + 'static {

@@ -18,7 +18,6 @@ use super::notifications::{progress_op, slot_of};
 use super::{Partition, Turn, client_of, lane_of, pair};
 use crate::devices::effect::{Effect, GivenUp};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
-use crate::kernel::unsettled::{Record, RecordKey};
 use crate::settings::{Picture, Retry};
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
@@ -167,15 +166,12 @@ impl Partition {
     }
 
     pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
-        self.unsettled.put(turn.seq, RecordKey::Body(job), Some(Record::Body(Arc::clone(&body))));
+        self.pending.bodies.put(turn.seq, job, Some(Arc::clone(&body)));
         turn.push(Op::PutJobBody(job, body));
     }
 
     pub(super) fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
-        match self.unsettled.get(&RecordKey::Body(job), turn.fetch)? {
-            Some(Record::Body(body)) => Ok(Some(body)),
-            _ => Ok(None),
-        }
+        self.pending.bodies.get_or_read(&job, || turn.fetch.view()?.job_body(job))
     }
 
     pub(super) fn attempt_ended(

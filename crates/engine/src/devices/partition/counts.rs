@@ -9,7 +9,6 @@ use store::StoreError;
 
 use super::{Partition, Turn};
 use crate::kernel::hashed::HashMap;
-use crate::kernel::unsettled::{Record, RecordKey};
 
 /// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
 const AT_HAND_MAX: usize = 16_384;
@@ -147,7 +146,7 @@ impl Partition {
                 counts.add(hour, more);
             }
             self.counts_at_hand.insert(key, counts);
-            self.unsettled.put(turn.seq, RecordKey::Counts(key), Some(Record::Counts(counts)));
+            self.pending.counts.put(turn.seq, key, Some(counts));
             turn.push(Op::PutCounts(key, Box::new(counts)));
         }
         if self.counts_at_hand.len() > AT_HAND_MAX {
@@ -160,9 +159,7 @@ impl Partition {
         if let Some(counts) = self.counts_at_hand.get(&key) {
             return Ok(*counts);
         }
-        Ok(match self.unsettled.get(&RecordKey::Counts(key), turn.fetch)? {
-            Some(Record::Counts(counts)) => counts,
-            _ => Counts::default(),
-        })
+        let counts = self.pending.counts.get_or_read(&key, || turn.fetch.view()?.counts(key))?;
+        Ok(counts.unwrap_or_default())
     }
 }

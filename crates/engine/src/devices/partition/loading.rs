@@ -16,15 +16,16 @@ use super::counts::{Counted, Groups};
 use super::devices::Devices;
 use super::notifications::slot_of;
 use super::pairs::Pairs;
+use super::pending::Pending;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::{Partition, Turn, client_of};
 use crate::Directory;
 use crate::devices::stats::DeviceStanding;
+use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::Answers;
 use crate::kernel::machine::Moment;
-use crate::kernel::unsettled::{FromStore, Unsettled};
 use crate::settings::Settings;
 
 /// A partition that was loaded.
@@ -68,7 +69,7 @@ impl Partition {
             addresses: HashMap::default(),
             unannounced: true,
             clients: HashMap::default(),
-            unsettled: Unsettled::default(),
+            pending: Pending::default(),
             answers: Answers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),

@@ -12,7 +12,6 @@ use watch::Noticed;
 
 use super::devices::Device;
 use super::{Partition, Turn, lane_of, pair};
-use crate::kernel::unsettled::{Record, RecordKey};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
@@ -58,8 +57,7 @@ impl Partition {
             self.pairs.insert((noticed.slot, client), pair);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, turn);
         }
-        let record = Some(Record::Event(Arc::new(event.clone())));
-        self.unsettled.put(turn.seq, RecordKey::NewestEvent(noticed.slot), record);
+        self.pending.newest_events.put(turn.seq, noticed.slot, Some(Arc::new(event.clone())));
         turn.push(Op::PutEvent(Box::new(event)));
     }
 

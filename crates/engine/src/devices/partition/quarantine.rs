@@ -8,7 +8,6 @@ use records::{Op, QuarantineKey, Quarantined};
 
 use super::{Partition, Stop, Turn};
 use crate::devices::input::RefusedMessage;
-use crate::kernel::unsettled::{Record, RecordKey};
 
 /// What distinguishes the ids of refused reports from others.
 const CAUSE_REFUSED: u64 = 3;
@@ -84,9 +83,8 @@ impl Partition {
     pub(super) fn discard(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
         let key = QuarantineKey::from(id);
         // Whoever knows the id was told it when it was durable; another id may have the same key.
-        let found = turn.fetch.get(&RecordKey::Quarantined(key))?;
-        let is_it = matches!(found, Some(Record::Quarantined(found)) if found == id);
-        if !is_it || !self.quarantine.remove(key) {
+        let found = turn.fetch.view()?.quarantined_one(key)?;
+        if found.is_none_or(|found| found.id != id) || !self.quarantine.remove(key) {
             let detail = "there is no refused report of that id; it may have been too old to be kept";
             return Err(Problem::unknown("unknown_quarantined", detail).into());
         }

@@ -10,7 +10,6 @@ use store::StoreError;
 use super::notifications::{alias_of, progress_op};
 use super::{Partition, Stop, Turn, lane_of};
 use crate::devices::input::LinkedClient;
-use crate::kernel::unsettled::{Record, RecordKey};
 use crate::queries::Device;
 use crate::refusals::unknown_device;
 use crate::version::{OnlyIf, Version};
@@ -68,7 +67,7 @@ impl Partition {
         self.watch.forget(slot);
         self.addresses.remove(&slot);
         turn.push(Op::DeleteDevice(id.clone(), slot));
-        self.unsettled.put(turn.seq, RecordKey::Profile(id.clone()), None);
+        self.pending.profiles.put(turn.seq, id.clone(), None);
         Ok(())
     }
 
@@ -157,10 +156,7 @@ impl Partition {
         id: &DeviceId,
         turn: &Turn<'_>,
     ) -> Result<Option<Arc<DeviceProfile>>, StoreError> {
-        match self.unsettled.get(&RecordKey::Profile(id.clone()), turn.fetch)? {
-            Some(Record::Profile(profile)) => Ok(Some(profile)),
-            _ => Ok(None),
-        }
+        self.pending.profiles.get_or_read(id, || Ok(turn.fetch.view()?.device(id)?.map(Arc::new)))
     }
 
     /// The id of a linked client; the text of its number if it was never known, which no link allows.
@@ -185,8 +181,7 @@ impl Partition {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.has_address = profile.address.is_some();
         }
-        let record = Some(Record::Profile(Arc::new(profile.clone())));
-        self.unsettled.put(turn.seq, RecordKey::Profile(profile.id.clone()), record);
+        self.pending.profiles.put(turn.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
         turn.push(Op::PutDevice(Box::new(profile.clone())));
     }
 

@@ -1,13 +1,10 @@
 //! A delivery sent again by hand: the same one while it is not told, a new one with the present picture once it is.
 
-use std::sync::Arc;
-
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
 use super::notifications::alias_of;
-use super::{Partition, Stop, Turn, lane_of, pair};
-use crate::kernel::unsettled::{Record, RecordKey};
+use super::{Partition, Stop, Turn, lane_of, pair, pending};
 
 impl Partition {
     /// Sends a delivery again now, if it is the newest of its device and client.
@@ -30,9 +27,8 @@ impl Partition {
         }
     }
 
-    fn linked_delivery(&self, id: EntityId, turn: &Turn<'_>) -> Result<Arc<Delivery>, Stop> {
-        let key = RecordKey::Delivery(DeliveryKey::from(id));
-        let Some(Record::Delivery(delivery)) = self.unsettled.get(&key, turn.fetch)? else {
+    fn linked_delivery(&self, id: EntityId, turn: &Turn<'_>) -> Result<Delivery, Stop> {
+        let Some(delivery) = turn.fetch.view()?.delivery(DeliveryKey::from(id))? else {
             return Err(unknown_delivery().into());
         };
         if delivery.id != id {
@@ -97,11 +93,10 @@ impl Partition {
     /// A notification that was delivered goes out again under a new id.
     fn repeat(&mut self, delivery: &Delivery, turn: &mut Turn<'_>) -> Result<(), Stop> {
         let place = (delivery.slot, delivery.client);
-        let newest = match turn.fetch.get(&RecordKey::NewestDelivery(place.0, place.1))? {
-            Some(Record::Delivery(newest)) => newest.id,
-            _ => delivery.id,
-        };
-        if newest != delivery.id || self.state(place.0).sequence != delivery.sequence {
+        let newest = pending::newest_delivery(turn.fetch, place.0, place.1)?;
+        if newest.is_some_and(|newest| newest.id != delivery.id)
+            || self.state(place.0).sequence != delivery.sequence
+        {
             return Err(superseded().into());
         }
         let previous = self.newest_event(place.0, turn)?.and_then(|(_, previous)| previous);

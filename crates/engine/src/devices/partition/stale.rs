@@ -8,10 +8,9 @@ use base::{Incarnation, Value};
 use records::{DeviceSlot, EventKind, Pair};
 use store::StoreError;
 
-use super::{Partition, Turn, pair};
+use super::{Partition, Turn, pair, pending};
 use crate::devices::effect::Effect;
 use crate::kernel::hashed::HashMap;
-use crate::kernel::unsettled::{Record, RecordKey};
 
 /// Devices that are told again of by one input: each touches a pair, a job and a delivery.
 const TOLD_PER_INPUT: usize = 200;
@@ -112,10 +111,9 @@ impl Partition {
         slot: DeviceSlot,
         turn: &Turn<'_>,
     ) -> Result<Option<(EventKind, Option<Value>)>, StoreError> {
-        Ok(match self.unsettled.get(&RecordKey::NewestEvent(slot), turn.fetch)? {
-            Some(Record::Event(event)) => Some((event.kind, event.previous.clone())),
-            _ => None,
-        })
+        let newest =
+            self.pending.newest_events.get_or_read(&slot, || pending::newest_event(turn.fetch, slot))?;
+        Ok(newest.map(|event| (event.kind, event.previous.clone())))
     }
 }
 

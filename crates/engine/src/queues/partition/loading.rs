@@ -18,8 +18,7 @@ use super::{Queue, QueuePartition};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::Answers;
 use crate::kernel::machine::Moment;
-use crate::kernel::pending_writes::Recent;
-use crate::kernel::unsettled::Unsettled;
+use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
 use crate::queues::effect::Standing;
 use crate::queues::queue_metrics::Named;
@@ -61,9 +60,9 @@ impl QueuePartition {
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
-            bodies: Unsettled::default(),
+            bodies: PendingWrites::default(),
             parked: ParkedLately::default(),
-            dead: Recent::default(),
+            dead: PendingWrites::default(),
             oldest_dead: Oldest::default(),
             answers: Answers::load(&*view)?,
             dead_total: 0,

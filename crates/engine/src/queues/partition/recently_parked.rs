@@ -6,7 +6,7 @@ use std::ops::Bound;
 use base::Timestamp;
 use records::{AliasKey, GroupKey, JobId, ParkedJob, ParkedKey, Parking, QueueKey};
 
-use crate::kernel::pending_writes::Recent;
+use crate::kernel::pending_writes::PendingWrites;
 
 /// A place in a line: `visible_at` and publish number.
 pub(super) type Place = (Timestamp, u64);
@@ -15,8 +15,8 @@ type Line = (QueueKey, Option<GroupKey>);
 /// Parked jobs that were changed lately, by id, by alias, and by line.
 #[derive(Debug, Default)]
 pub(super) struct ParkedLately {
-    jobs: Recent<JobId, ParkedJob>,
-    aliases: Recent<(QueueKey, AliasKey), JobId>,
+    jobs: PendingWrites<JobId, ParkedJob>,
+    aliases: PendingWrites<(QueueKey, AliasKey), JobId>,
     lines: BTreeMap<Line, BTreeMap<Place, JobId>>,
 }
 

@@ -19,9 +19,9 @@ use crate::devices::effect::Reply;
 use crate::devices::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::{Machine, Moment};
 use crate::kernel::runner::Outside;
-use crate::kernel::unsettled::FromStore;
 use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
 use crate::{DeviceStanding, Directory, OnlyIf};
 
