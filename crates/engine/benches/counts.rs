@@ -3,7 +3,6 @@
 //! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same on a busy machine.
 #![allow(missing_docs, reason = "the harness makes items of its own")]
 
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,41 +10,27 @@ use std::time::Duration;
 use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
-use engine::effect::Reply;
-use engine::input::{Addressed, Input, LinkedClient};
+use engine::devices::effect::Reply;
+use engine::devices::input::{Addressed, Input, LinkedClient};
+use engine::devices::partition::Partition;
 use engine::intake::SlicePart;
-use engine::machine::{Machine, Moment, Step};
-use engine::partition::Partition;
-use engine::records::{DeviceProfile, Op, Process};
-use engine::runner::Outside;
+use engine::kernel::fetch::FromStore;
+use engine::kernel::machine::{Machine, Moment, Step};
+use engine::kernel::runner::Outside;
+use engine::records::Process;
 use engine::settings::{Keep, Retry, UnknownDevice};
-use engine::unsettled::{Fetch, Record, RecordKey};
-use engine::{NewDevice, Pending, Report, Said, Settings, StoreError};
+use engine::{NewDevice, Pending, Report, Said, Settings};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use store::{MemoryStore, View};
+use store::{MemoryStore, Store};
 
 const DEVICES: u32 = 10_000;
 const REPORTS: u32 = 64;
 const NOW: Timestamp = Timestamp(1_795_219_200_000);
 
-/// Profiles, and nothing else, without a store: what is read of it is no part of a step.
-#[derive(Default)]
-struct Profiles(HashMap<DeviceId, Arc<DeviceProfile>>);
-
-impl Fetch for Profiles {
-    fn get(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {
-        let RecordKey::Profile(id) = key else { return Ok(None) };
-        Ok(self.0.get(id).map(|profile| Record::Profile(Arc::clone(profile))))
-    }
-
-    fn view(&self) -> Result<&dyn View, StoreError> {
-        unreachable!("a step over reports reads profiles only")
-    }
-}
-
 struct Scene {
     partition: Partition,
-    profiles: Profiles,
+    /// A step over reports of known devices reads nothing of it.
+    store: Arc<MemoryStore>,
     /// What the step will be given.
     input: Option<Input>,
     pending: Option<Pending>,
@@ -87,7 +72,7 @@ impl Scene {
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let opened = Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &directory);
         let partition = opened.expect("an empty store loads").partition;
-        let mut scene = Self { partition, profiles: Profiles::default(), input: None, pending: None };
+        let mut scene = Self { partition, store, input: None, pending: None };
         scene.step(vec![Input::Attend { way: WayIn::Mqtt, attended: true }]);
         for first in (0..DEVICES).step_by(500) {
             scene.register(first..first + 500, linked, &settings);
@@ -122,14 +107,12 @@ impl Scene {
 
     fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step {
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
-        let step = self.partition.step(moment, inputs, &self.profiles).expect("a map can be read");
-        if let Some(batch) = &step.batch {
-            for op in &batch.ops {
-                if let Op::PutDevice(profile) = op {
-                    self.profiles.0.insert(profile.id.clone(), Arc::new((**profile).clone()));
-                }
-            }
-            self.partition.settled(batch.head.seq);
+        let fetch = FromStore::new(&*self.store, PartitionId(0));
+        let mut step = self.partition.step(moment, inputs, &fetch).expect("memory can be read");
+        if let Some(batch) = step.batch.take() {
+            let seq = batch.head.seq;
+            self.store.commit(batch, Box::new(|_| {}));
+            self.partition.settled(seq);
         }
         step
     }
@@ -163,9 +146,12 @@ fn scene(linked: bool, value: f64) -> Scene {
 #[bench::changed_linked(args = (true, 1.0), setup = scene)]
 fn step_of_64_reports(mut scene: Scene) -> (Scene, Step) {
     let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
-    let Scene { partition, profiles, input, .. } = &mut scene;
-    let step = partition.step(moment, &mut black_box(input.take()).into_iter(), profiles);
-    (scene, step.expect("a map can be read"))
+    let Scene { partition, store, input, .. } = &mut scene;
+    let fetch = FromStore::new(&**store, PartitionId(0));
+    let step = partition.step(moment, &mut black_box(input.take()).into_iter(), &fetch);
+    let step = step.expect("memory can be read");
+    drop(fetch);
+    (scene, step)
 }
 
 library_benchmark_group!(name = steps, benchmarks = [step_of_64_reports]);

@@ -11,29 +11,29 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::effect::Reply;
-use crate::feed_clock::WritingSince;
+use crate::devices::effect::Reply;
+use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
+use crate::devices::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
 use crate::followers::Followers;
-use crate::input::{Addressed, Input, LinkedClient, RefusedMessage};
-use crate::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
+use crate::kernel::feed_clock::WritingSince;
+use crate::kernel::runner::Outside;
 use crate::metrics::Figures;
 use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
-use crate::runner::Outside;
 use crate::{
     ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
     OnlyIf, Queries, Queues, Settings,
 };
 
-mod attempting;
-mod importing;
-mod repeating;
-mod starting;
+mod attempts;
+mod idempotent;
+mod import;
+mod start;
 
-use repeating::{made, unguessable};
-use starting::Starting;
+use idempotent::{made, unguessable};
+use start::Starting;
 
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
@@ -303,7 +303,7 @@ impl Engine {
         &self,
         devices: Vec<ImportDevice>,
     ) -> Result<Vec<Result<Imported, Problem>>, NotAccepting> {
-        importing::import(self, devices).await
+        import::import(self, devices).await
     }
 
     /// Changes what the patch names.

@@ -12,8 +12,8 @@ use prometheus_client::registry::Registry;
 use records::{Batch, Connection, Op};
 use store::Store;
 
+use crate::devices::stats::DeviceStanding;
 use crate::queues::{JobsByState, JobsCounted, QueueJobs, Standing};
-use crate::standing::DeviceStanding;
 
 /// Counters of what batches hold.
 #[derive(Debug, Default)]

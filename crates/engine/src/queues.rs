@@ -16,9 +16,9 @@ mod input;
 mod job;
 mod leasing;
 mod name;
-mod named;
 pub mod partition;
-mod told;
+mod queue_metrics;
+mod ready_wait;
 
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
@@ -32,6 +32,6 @@ pub use job::{
 };
 pub use jobs::OnConflict;
 pub use name::QueueName;
-pub use named::{JobsByState, NamedChange};
-pub(crate) use named::{NamedQueues, QueueJobs};
 pub use partition::{DeadView, Figures, Listed, QueueMark};
+pub use queue_metrics::{JobsByState, NamedChange};
+pub(crate) use queue_metrics::{NamedQueues, QueueJobs};

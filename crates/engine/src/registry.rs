@@ -9,13 +9,13 @@ use fleet::{ClientPatch, Made, NewClient};
 use records::{Batch, Client, Op, PartitionHead, PreviousSecret};
 use store::{Resident, Store, StoreError};
 
-use crate::effect::{Answered, Effect, Reply};
-use crate::machine::{Machine, Moment, Step};
-use crate::partition::answered;
+use crate::devices::effect::{Answered, Effect, Reply};
+use crate::devices::partition::answered;
+use crate::kernel::fetch::Fetch;
+use crate::kernel::idempotency::{Answers, Form, Within};
+use crate::kernel::machine::{Machine, Moment, Step};
 use crate::refusals::unknown_client;
-use crate::repeats::{Answers, Form, Within};
 use crate::settings::Settings;
-use crate::unsettled::Fetch;
 use crate::version::{OnlyIf, Version};
 
 /// How long attempts are signed with the secret before, too, after it was rotated.

@@ -16,9 +16,9 @@ use super::{
     Retry, body, id,
 };
 use crate::Engine;
-use crate::effect::Reply;
+use crate::devices::effect::Reply;
+use crate::devices::intake::NotAccepting;
 use crate::handle::{Door, ask};
-use crate::intake::NotAccepting;
 
 /// The calls about queues. Cheap to clone.
 ///

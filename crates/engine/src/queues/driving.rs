@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::consuming::Back;
 use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks, leasing};
-use crate::effect::Reply;
+use crate::devices::effect::Reply;
 
 pub use super::input::{Asking, QueueCall, Respawned, Seen, ToPublish};
 pub use super::{Dead, HandOver, Leases};

@@ -8,8 +8,8 @@ use super::consuming::Leases;
 use super::input::{Respawned, Seen};
 use super::partition::{DeadView, Figures, Listed};
 use super::{NamedChange, PublishedJob};
-use crate::effect::{Answered, Reply};
-use crate::runner::Outside;
+use crate::devices::effect::{Answered, Reply};
+use crate::kernel::runner::Outside;
 
 /// What the outside may see once it is durable.
 #[derive(Debug)]

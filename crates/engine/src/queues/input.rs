@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::consuming::Leases;
 use super::partition::{DeadView, Figures, Listed};
 use super::{Due, Held, JobRef, PublishedJob, QueueName};
-use crate::effect::{Answered, Reply};
+use crate::devices::effect::{Answered, Reply};
 
 /// A request that may be repeated, and must then get the answer of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::calls::Queues;
 use super::checks::check_want;
 use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::Asking;
-use super::told::Told;
+use super::ready_wait::Told;
 use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
 use crate::handle::{ask, send};
 

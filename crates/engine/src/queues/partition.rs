@@ -9,15 +9,15 @@ mod consumers;
 mod dead;
 mod dropping;
 mod ending;
-mod lately;
+mod inspection;
 mod lifetime;
 mod loading;
-mod looking;
-mod naming;
 mod oldest;
+mod paging;
 mod parked;
 mod publishing;
-mod reading;
+mod queue_metrics;
+mod recently_parked;
 mod repeats;
 mod soonest;
 mod waiting;
@@ -33,26 +33,26 @@ use store::{BATCH_BYTES_MAX, StoreError};
 
 use super::effect::{JobsCounted, QueueEffect, Standing};
 use super::input::QueueCall;
-use super::named::Named;
+use super::queue_metrics::Named;
 use super::{QueueInput, QueueName};
-use crate::effect::Effect;
-use crate::hashed::HashMap;
-use crate::machine::{Machine, Moment, Step};
-use crate::partition::{STEP_BYTES_MAX, answered};
-use crate::recent::Recent;
-use crate::repeats::Answers;
-use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
+use crate::devices::effect::Effect;
+use crate::devices::partition::{STEP_BYTES_MAX, answered};
+use crate::kernel::fetch::Fetch;
+use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::Answers;
+use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::pending_writes::PendingWrites;
 use budget::{Budget, Limits};
 use dropping::Dropping;
-use lately::ParkedLately;
 use lifetime::Sweep;
 use oldest::Oldest;
-use reading::Clocks;
+use paging::Clocks;
+use recently_parked::ParkedLately;
 use waiting::Waiting;
 
 pub use budget::Spent;
 pub use dead::DeadView;
-pub use looking::{Figures, Listed, QueueMark, listed};
+pub use inspection::{Figures, Listed, QueueMark, listed};
 
 /// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
 /// it carried.
@@ -90,9 +90,10 @@ pub struct QueuePartition {
     ageing: BTreeSet<(Timestamp, QueueKey)>,
     /// Queues with more dead letters than they may keep.
     overfull: BTreeSet<QueueKey>,
-    bodies: Unsettled,
+    /// What jobs carry.
+    bodies: PendingWrites<JobId, Arc<[u8]>>,
     parked: ParkedLately,
-    dead: Recent<(QueueKey, u64), DeadJob>,
+    dead: PendingWrites<(QueueKey, u64), DeadJob>,
     oldest_dead: Oldest,
     answers: Answers,
     /// Dead letters of all queues.
@@ -469,21 +470,18 @@ impl QueuePartition {
 
     /// What a job carries, in stored form; weighed as part of an answer.
     fn body(&self, id: JobId, turn: &mut Turn<'_>) -> Result<Arc<[u8]>, StoreError> {
-        match self.bodies.get(&RecordKey::Body(id), turn.fetch)? {
-            Some(Record::Body(body)) => {
-                turn.carried += body.len();
-                Ok(body)
-            }
-            _ => Err(StoreError::Damaged {
-                file: "the tables".to_owned(),
-                at: super::id::id_text(id),
-                what: "a job without what it carries".to_owned(),
-            }),
-        }
+        let body = self.bodies.get_or_read(&id, || turn.fetch.view()?.job_body(id))?;
+        let body = body.ok_or_else(|| StoreError::Damaged {
+            file: "the tables".to_owned(),
+            at: super::id::id_text(id),
+            what: "a job without what it carries".to_owned(),
+        })?;
+        turn.carried += body.len();
+        Ok(body)
     }
 
     fn put_body(&mut self, id: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
-        self.bodies.put(turn.seq, RecordKey::Body(id), Some(Record::Body(Arc::clone(&body))));
+        self.bodies.put(turn.seq, id, Some(Arc::clone(&body)));
         turn.push(Op::PutJobBody(id, body));
     }
 }

@@ -2,12 +2,12 @@
 
 mod aliases;
 mod dropping;
-mod figures;
 mod floods;
-mod keeping;
 mod leaving;
+mod retention;
 mod rig;
 mod several;
+mod stats;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! What was handed in, as the model understands it: the same content as the production input, without its replies.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, WayIn};
-use engine::input::RefusedMessage;
+use engine::devices::input::RefusedMessage;
 use engine::records::DeviceSlot;
 use engine::{Answer, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Report};
 

@@ -12,7 +12,7 @@ use store::StoreError;
 use super::ending::Ended;
 use super::oldest::Place;
 use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
 use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
@@ -266,7 +266,7 @@ impl QueuePartition {
     }
 
     fn dead_by_id(&self, key: QueueKey, id: JobId, turn: &Turn<'_>) -> Result<Option<DeadJob>, StoreError> {
-        if let Some(recent) = self.dead.find(|dead| dead.queue == key && dead.id == id) {
+        if let Some(recent) = self.dead.present().find(|dead| dead.queue == key && dead.id == id) {
             return Ok(Some(recent.clone()));
         }
         let stored = turn.fetch.view()?.dead_by_id(key, id)?;

@@ -14,10 +14,10 @@ use base::Timestamp;
 use records::{JobHead, JobId, QueueKey};
 use store::StoreError;
 
-use super::looking::state_of;
+use super::inspection::state_of;
 use super::{QueuePartition, RECORDS_MAX, Turn};
-use crate::effect::{Answered, Reply};
-use crate::hashed::HashMap;
+use crate::devices::effect::{Answered, Reply};
+use crate::kernel::hashed::HashMap;
 use crate::queues::effect::QueueEffect;
 use crate::queues::{JobState, QueueName, id};
 

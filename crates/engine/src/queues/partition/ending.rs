@@ -1,5 +1,6 @@
 //! Runs that end: acknowledged, given back, or out of time; and jobs that come again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
@@ -9,13 +10,14 @@ use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservat
 use store::StoreError;
 
 use super::{JOBS_AT_A_TIME, QueuePartition, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
+use crate::kernel::fetch::Fetch;
+use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::{Held, QueueName, body, calendar, id};
-use crate::unsettled::{Fetch, Record, RecordKey, Unsettled};
 
 /// When jobs come again that a calendar governs: read from their bodies.
 struct Calendars<'a> {
-    bodies: &'a Unsettled,
+    bodies: &'a PendingWrites<JobId, Arc<[u8]>>,
     fetch: &'a dyn Fetch,
     /// Why a body could not be read.
     broken: Option<StoreError>,
@@ -23,9 +25,8 @@ struct Calendars<'a> {
 
 impl Calendar for Calendars<'_> {
     fn next(&mut self, job: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
-        let body = match self.bodies.get(&RecordKey::Body(job), self.fetch) {
-            Ok(Some(Record::Body(body))) => body,
-            Ok(_) => return None,
+        let body = match self.bodies.get_or_read(&job, || self.fetch.view()?.job_body(job)) {
+            Ok(body) => body?,
             Err(error) => {
                 self.broken = Some(error);
                 return None;

@@ -7,7 +7,7 @@ use jobs::QueueRules;
 use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
 use store::StoreError;
 
-use super::looking::put_queue;
+use super::inspection::put_queue;
 use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
 use crate::queues::QueueName;
 

@@ -9,20 +9,19 @@ use store::{Resident, Store, StoreError};
 
 use super::budget::{Limits, Spent};
 use super::dropping::Dropping;
-use super::lately::ParkedLately;
 use super::lifetime::{Sweep, rules};
 use super::oldest::Oldest;
-use super::reading::Clocks;
+use super::paging::Clocks;
+use super::recently_parked::ParkedLately;
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
-use crate::hashed::HashMap;
-use crate::machine::Moment;
+use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::Answers;
+use crate::kernel::machine::Moment;
+use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
 use crate::queues::effect::Standing;
-use crate::queues::named::Named;
-use crate::recent::Recent;
-use crate::repeats::Answers;
-use crate::unsettled::Unsettled;
+use crate::queues::queue_metrics::Named;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
 /// another's. More than any interval between two syncs sees.
@@ -61,9 +60,9 @@ impl QueuePartition {
             lingering: VecDeque::new(),
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
-            bodies: Unsettled::default(),
+            bodies: PendingWrites::default(),
             parked: ParkedLately::default(),
-            dead: Recent::default(),
+            dead: PendingWrites::default(),
             oldest_dead: Oldest::default(),
             answers: Answers::load(&*view)?,
             dead_total: 0,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use records::{DeadJob, JobId, QueueKey};
 
-use crate::hashed::HashMap;
+use crate::kernel::hashed::HashMap;
 
 /// Dead letters that are remembered of all queues together; at 24 bytes each, a megabyte and a half. At the limit all are forgotten,
 /// and read again where they are needed.

@@ -8,7 +8,7 @@ use jobs::{NewJob, OnConflict, Published};
 use records::{JobClock, QueueKey, Recurrence, Rule, Terms};
 
 use super::{QueuePartition, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
 use crate::queues::input::ToPublish;
 use crate::queues::{Due, Once, PublishedJob, QueueName, answers, id};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{QueuePartition, Turn};
-use crate::partition::Stop;
+use crate::devices::partition::Stop;
+use crate::kernel::idempotency::Within;
 use crate::queues::Once;
-use crate::repeats::Within;
 
 impl QueuePartition {
     /// What the first request with this key was answered.

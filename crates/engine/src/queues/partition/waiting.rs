@@ -7,7 +7,7 @@ use base::Timestamp;
 use records::QueueKey;
 use tokio::sync::oneshot;
 
-use crate::hashed::HashMap;
+use crate::kernel::hashed::HashMap;
 use crate::queues::QueueName;
 use crate::queues::input::Asking;
 

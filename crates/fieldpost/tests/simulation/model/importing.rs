@@ -2,7 +2,7 @@
 
 use base::Incarnation;
 use engine::ImportDevice;
-use engine::input::Imported;
+use engine::devices::input::Imported;
 use records::Connection;
 
 use super::evidence::Evidence;

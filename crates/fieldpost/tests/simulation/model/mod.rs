@@ -20,7 +20,7 @@ pub(crate) mod telling;
 pub(crate) mod track;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
-use engine::input::Imported;
+use engine::devices::input::Imported;
 use records::DeviceSlot;
 
 use device::Shown;

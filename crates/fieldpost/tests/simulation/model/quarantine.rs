@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{EntityId, WayIn};
-use engine::input::RefusedMessage;
+use engine::devices::input::RefusedMessage;
 use records::{QuarantineKey, Quarantined};
 
 use super::evidence::Evidence;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Random;
 use base::{Lineage, PartitionId, Timestamp};
-use engine::runner::BATCHES_IN_FLIGHT_MAX;
+use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
 use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
-use engine::input::Imported;
+use engine::devices::input::Imported;
 use engine::queries::Device;
 use engine::{AttemptDue, Outcome, Pending, Report};
 use notify::lanes::Lease;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{ClientId, EntityId, Incarnation, PartitionId, Problem, Timestamp};
-use engine::effect::Reply;
-use engine::input::{Imported, Input, LinkedClient, ToImport};
+use engine::devices::effect::Reply;
+use engine::devices::input::{Imported, Input, LinkedClient, ToImport};
 use engine::{ImportDevice, NewDevice};
 
 use super::World;

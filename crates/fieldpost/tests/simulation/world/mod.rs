@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use base::random::Random;
 use base::{Clock, Incarnation, PartitionId, Timestamp, WayIn};
-use engine::input::Input;
+use engine::devices::input::Input;
 use engine::registry::RegistryInput;
 use engine::{Report, Settings};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use base::{EntityId, PartitionId, Problem, WayIn, hash};
 use engine::Report;
-use engine::effect::Reply;
-use engine::input::{Input, RefusedMessage};
+use engine::devices::effect::Reply;
+use engine::devices::input::{Input, RefusedMessage};
 use engine::intake::Rejection;
 
 use super::World;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::{Clock, Kind, PartitionId, Problem, Timestamp, Value, WayIn, hash};
-use engine::input::{Addressed, Input};
+use engine::devices::input::{Addressed, Input};
 use engine::intake::{ReportId, SlicePart};
 use engine::{Report, Said};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
-use engine::effect::Reply;
-use engine::input::Input;
+use engine::devices::effect::Reply;
+use engine::devices::input::Input;
+use engine::devices::stale_clients::StaleOrder;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
-use engine::stale::StaleOrder;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::breaker::Tried;
 use notify::lanes::{Lease, Standing};

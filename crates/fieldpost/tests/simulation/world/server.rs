@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{Clock, Incarnation, PartitionId, WayIn};
-use engine::machine::Machine;
-use engine::partition::Partition;
+use engine::devices::partition::Partition;
+use engine::kernel::machine::Machine;
+use engine::kernel::runner::{Outside, Runner, Told};
 use engine::registry::Registry;
-use engine::runner::{Outside, Runner, Told};
 use engine::{Settings, Store};
 use notify::lanes::{Lanes, Limits};
 use records::Process;

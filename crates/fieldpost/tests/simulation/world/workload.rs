@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, hash};
-use engine::effect::Reply;
-use engine::input::{Input, LinkedClient};
+use engine::devices::effect::Reply;
+use engine::devices::input::{Input, LinkedClient};
 use engine::registry::RegistryInput;
 use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, OnlyIf, Patch};
 use fleet::Made;

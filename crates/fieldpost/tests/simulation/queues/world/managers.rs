@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::PartitionId;
-use engine::effect::Reply;
+use engine::devices::effect::Reply;
 use engine::queues::driving::{Dead, QueueCall};
 use engine::queues::{JobRef, QueueInput, QueueName};
 use records::{JobId, QueueOrder, QueueSettings};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Timestamp};
-use engine::effect::Reply;
+use engine::devices::effect::Reply;
 use engine::queues::{
     Due, NewJob, OnConflict, Once, Payload, PublishedJob, QueueInput, QueueName, Recurs, driving,
 };

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use base::{Clock, PartitionId};
-use engine::machine::Machine;
+use engine::kernel::machine::Machine;
+use engine::kernel::runner::{Outside, Runner};
 use engine::queues::partition::QueuePartition;
 use engine::queues::{Held, QueueInput};
-use engine::runner::{Outside, Runner};
 use engine::{Settings, Store};
 use records::Process;
 use store::StoreError;

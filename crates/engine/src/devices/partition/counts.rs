@@ -1,0 +1,165 @@
+//! Counts by hour: of everything, of each client's devices, and of the devices with each label.
+//!
+//! Within a step only the group that a device belongs to is counted - the clients and labels that it shares with others - and at its
+//! end each group is spread over the day's records of its members. So a report costs one increment, however many labels there are.
+
+use base::{Incarnation, Timestamp, hash};
+use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
+use store::StoreError;
+
+use super::{Partition, Turn};
+use crate::kernel::hashed::HashMap;
+
+/// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
+const AT_HAND_MAX: usize = 16_384;
+
+/// The place of a group among [`Groups`].
+pub(super) type Group = u32;
+
+/// What devices are counted together with: groups of labels and clients that some device has.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    by_members: HashMap<Box<[CountedOf]>, Group>,
+    groups: Vec<Members>,
+    unused: Vec<Group>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    of: Box<[CountedOf]>,
+    devices: u32,
+}
+
+impl Groups {
+    /// The group of a device with this profile, which is in it from now on.
+    pub(super) fn enter(&mut self, profile: &DeviceProfile) -> Group {
+        let labels = profile.labels.iter().map(|(key, value)| CountedOf::Label(hash::label_hash(key, value)));
+        let clients = profile.clients.iter().map(|client| CountedOf::Client(*client));
+        let mut members: Vec<CountedOf> = labels.chain(clients).collect();
+        members.sort_unstable();
+        let group = match self.by_members.get(&*members) {
+            Some(group) => *group,
+            None => self.add(members.into_boxed_slice()),
+        };
+        self.groups[group as usize].devices += 1;
+        group
+    }
+
+    fn add(&mut self, of: Box<[CountedOf]>) -> Group {
+        let group = self.unused.pop().unwrap_or_else(|| {
+            self.groups.push(Members::default());
+            (self.groups.len() - 1) as Group
+        });
+        self.by_members.insert(of.clone(), group);
+        self.groups[group as usize].of = of;
+        group
+    }
+
+    /// A device is no longer in it.
+    pub(super) fn leave(&mut self, group: Group) {
+        let members = &mut self.groups[group as usize];
+        members.devices -= 1;
+        if members.devices == 0 {
+            self.by_members.remove(&members.of);
+            members.of = Box::default();
+            self.unused.push(group);
+        }
+    }
+
+    fn members(&self, group: Group) -> &[CountedOf] {
+        &self.groups[group as usize].of
+    }
+}
+
+/// What one step counted.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    counts: HashMap<Count, u32>,
+    /// The one that was counted last: the next is mostly the same.
+    last: Option<(Count, u32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Count {
+    group: Group,
+    /// Of a group's clients only this one: whom a notification is for.
+    only: Option<Incarnation>,
+    metric: Metric,
+    day: u32,
+    hour: u8,
+}
+
+impl Counted {
+    /// Something happened to a device of the group.
+    pub(super) fn add(&mut self, group: Group, metric: Metric, at: Timestamp) {
+        self.count(group, None, metric, at);
+    }
+
+    /// A notification was made for a client.
+    pub(super) fn add_delivery(&mut self, group: Group, client: Incarnation, at: Timestamp) {
+        self.count(group, Some(client), Metric::Deliveries, at);
+    }
+
+    fn count(&mut self, group: Group, only: Option<Incarnation>, metric: Metric, at: Timestamp) {
+        let (day, hour) = CountsKey::day_and_hour(at);
+        let count = Count { group, only, metric, day, hour: hour as u8 };
+        match &mut self.last {
+            Some((last, number)) if *last == count => *number += 1,
+            last => {
+                if let Some((before, number)) = last.replace((count, 1)) {
+                    *self.counts.entry(before).or_default() += number;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self) -> HashMap<Count, u32> {
+        if let Some((last, number)) = self.last.take() {
+            *self.counts.entry(last).or_default() += number;
+        }
+        std::mem::take(&mut self.counts)
+    }
+}
+
+impl Partition {
+    /// Adds what the step counted so far to the days' records. Also before a device leaves its group.
+    pub(super) fn write_counts(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let counted = turn.counted.take();
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let mut days: HashMap<CountsKey, Counts> = HashMap::default();
+        for (Count { group, only, metric, day, hour }, number) in counted {
+            let counts = |of: &CountedOf| match (of, only) {
+                (CountedOf::Client(client), Some(only)) => *client == only,
+                _ => true,
+            };
+            let members = self.groups.members(group).iter().filter(|of| counts(of));
+            for of in members.copied().chain([CountedOf::All]) {
+                let key = CountsKey { day, of, metric };
+                days.entry(key).or_default().add(usize::from(hour), number);
+            }
+        }
+        for (key, more) in days {
+            let mut counts = self.counts(key, turn)?;
+            for (hour, more) in more.0.into_iter().enumerate() {
+                counts.add(hour, more);
+            }
+            self.counts_at_hand.insert(key, counts);
+            self.pending.counts.put(turn.seq, key, Some(counts));
+            turn.push(Op::PutCounts(key, Box::new(counts)));
+        }
+        if self.counts_at_hand.len() > AT_HAND_MAX {
+            self.counts_at_hand.clear();
+        }
+        Ok(())
+    }
+
+    fn counts(&self, key: CountsKey, turn: &Turn<'_>) -> Result<Counts, StoreError> {
+        if let Some(counts) = self.counts_at_hand.get(&key) {
+            return Ok(*counts);
+        }
+        let counts = self.pending.counts.get_or_read(&key, || turn.fetch.view()?.counts(key))?;
+        Ok(counts.unwrap_or_default())
+    }
+}

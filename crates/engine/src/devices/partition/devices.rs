@@ -1,0 +1,126 @@
+//! The devices of a partition, as far as they are resident: found by id, kept by slot.
+
+use base::{DeviceId, Incarnation, Kind, Problem, hash};
+use hashbrown::HashTable;
+use records::{BySlot, DeviceProfile, DeviceSlot, ReportIds};
+use smallvec::SmallVec;
+
+use super::counts::Group;
+
+/// Kinds of device that a partition knows at most: a device keeps a small index in place of the name.
+const KINDS_MAX: usize = 1_000;
+
+/// A resident device. What reports change is kept by `watch`.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) id: DeviceId,
+    pub(super) incarnation: Incarnation,
+    pub(super) slot: DeviceSlot,
+    /// Linked clients, in the order of linking.
+    pub(super) clients: SmallVec<[Incarnation; 2]>,
+    /// What it is counted together with.
+    pub(super) group: Group,
+    /// The ids of its latest reports, if they carry any.
+    pub(super) report_ids: Option<Box<ReportIds>>,
+    kind: u16,
+    /// Whether its profile has an address: only then the profile is read to tell a client of it.
+    pub(super) has_address: bool,
+}
+
+/// All devices of a partition.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    by_slot: BySlot<Device>,
+    /// Slots by the hash of the id.
+    by_id: HashTable<u32>,
+    /// Kinds are few; a device keeps an index.
+    kinds: Vec<Kind>,
+}
+
+impl Devices {
+    pub(super) fn insert(&mut self, profile: &DeviceProfile, group: Group) {
+        let device = Device {
+            id: profile.id.clone(),
+            incarnation: profile.incarnation,
+            slot: profile.slot,
+            clients: profile.clients.iter().copied().collect(),
+            group,
+            report_ids: None,
+            kind: self.kind_index(&profile.kind),
+            has_address: profile.address.is_some(),
+        };
+        self.by_slot.put(profile.slot, device);
+        let by_slot = &self.by_slot;
+        self.by_id.insert_unique(hash::device_hash(profile.id.as_str()), profile.slot.0, |slot| {
+            hash_of(by_slot, *slot)
+        });
+    }
+
+    pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
+        let device = self.by_slot.remove(slot)?;
+        if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
+            entry.remove();
+        }
+        Some(device)
+    }
+
+    /// The device of that id, whose hash the caller knows.
+    pub(super) fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&Device> {
+        let slot = self.by_id.find(hash, |slot| self.at(*slot).is_some_and(|device| device.id == *id))?;
+        self.at(*slot)
+    }
+
+    pub(super) fn find(&self, id: &DeviceId) -> Option<&Device> {
+        self.find_hashed(id, hash::device_hash(id.as_str()))
+    }
+
+    pub(super) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
+        self.by_slot.get(slot)
+    }
+
+    pub(super) fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut Device> {
+        self.by_slot.get_mut(slot)
+    }
+
+    pub(super) fn kind(&self, device: &Device) -> &Kind {
+        &self.kinds[usize::from(device.kind)]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Refuses a kind that would be one too many.
+    pub(super) fn check_room(&self, kind: &Kind) -> Result<(), Problem> {
+        if self.kinds.len() < KINDS_MAX || self.kinds.contains(kind) {
+            return Ok(());
+        }
+        let detail = format!("there are {KINDS_MAX} kinds of device already; use one of them");
+        Err(Problem::not_allowed("too_many_kinds", detail))
+    }
+
+    /// Those in slots behind `after`, in order of slot.
+    pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &Device> {
+        self.by_slot.behind(after)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.by_slot.behind(None)
+    }
+
+    fn at(&self, slot: u32) -> Option<&Device> {
+        self.by_slot.get(DeviceSlot(slot))
+    }
+
+    fn kind_index(&mut self, kind: &Kind) -> u16 {
+        let index = self.kinds.iter().position(|known| known == kind).unwrap_or_else(|| {
+            self.kinds.push(kind.clone());
+            self.kinds.len() - 1
+        });
+        u16::try_from(index).expect("a registration that would make more than KINDS_MAX kinds is refused")
+    }
+}
+
+fn hash_of(by_slot: &BySlot<Device>, slot: u32) -> u64 {
+    by_slot.get(DeviceSlot(slot)).map_or(0, |device| hash::device_hash(device.id.as_str()))
+}

@@ -1,0 +1,97 @@
+//! Devices imported: registered, or brought to what their line says.
+
+use base::{Incarnation, Problem};
+use fleet::{CheckedImport, Registration};
+use records::{DeviceProfile, DeviceSlot};
+
+use super::{Partition, Stop, Turn};
+use crate::devices::input::{Imported, LinkedClient, ToImport};
+
+impl Partition {
+    pub(super) fn import(&mut self, line: ToImport, turn: &mut Turn<'_>) -> Result<Imported, Stop> {
+        let ToImport { import, clients, .. } = line;
+        let clients = clients.map(|clients| self.know(clients));
+        if self.devices.find(import.id()).is_some() {
+            self.import_known(import, clients, turn)?;
+            return Ok(Imported::Updated);
+        }
+        self.import_new(import, clients.unwrap_or_default(), turn)?;
+        Ok(Imported::Created)
+    }
+
+    fn know(&mut self, clients: Vec<LinkedClient>) -> Vec<Incarnation> {
+        let known = |client: LinkedClient| {
+            self.clients.insert(client.incarnation, client.id);
+            client.incarnation
+        };
+        clients.into_iter().map(known).collect()
+    }
+
+    fn import_new(
+        &mut self,
+        import: CheckedImport,
+        clients: Vec<Incarnation>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Problem> {
+        fleet::device_id(import.id().as_str(), self.settings.device_ids)?;
+        self.devices.check_room(import.kind())?;
+        let every = self.watch.readings_of_clocks(turn.now).every;
+        let registration = Registration {
+            expected_from: import.expected_from(turn.now, every).unwrap_or(every),
+            ..self.registration(turn)
+        };
+        self.add_device(&import.register(registration, clients), turn);
+        Ok(())
+    }
+
+    fn import_known(
+        &mut self,
+        import: CheckedImport,
+        clients: Option<Vec<Incarnation>>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let present = self.profile(import.id(), turn)?;
+        let every = self.watch.readings_of_clocks(turn.now).every;
+        let expected_from = import.expected_from(turn.now, every);
+        let profile = import.merged(&present, clients, expected_from)?;
+        if profile == *present {
+            return Ok(());
+        }
+        for client in present.clients.iter().filter(|client| !profile.clients.contains(client)) {
+            self.cancel_pair(profile.slot, *client, turn);
+        }
+        if profile.expected_from != present.expected_from {
+            self.watch.expect_from(profile.slot, profile.expected_from);
+        }
+        self.put_changed(&present, &profile, turn);
+        Ok(())
+    }
+
+    /// What the registry gives a device that is registered now.
+    pub(super) fn registration(&mut self, turn: &Turn<'_>) -> Registration {
+        let registration = Registration {
+            incarnation: Incarnation(self.head.next_incarnation),
+            slot: DeviceSlot(self.head.next_slot),
+            registered_at: turn.now,
+            expected_from: self.watch.readings_of_clocks(turn.now).every,
+        };
+        self.head.next_incarnation += 1;
+        self.head.next_slot += 1;
+        registration
+    }
+
+    pub(super) fn add_device(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+        let group = self.groups.enter(profile);
+        self.devices.insert(profile, group);
+        self.watch.register(profile);
+        self.put_profile(profile, turn);
+    }
+
+    /// Writes a profile that changed, and lets those know who keep a part of it.
+    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, turn: &mut Turn<'_>) {
+        if is.report_interval_ms != was.report_interval_ms {
+            self.watch.set_interval(is.slot, is.report_interval_ms);
+        }
+        self.put_links(is, turn);
+    }
+}

@@ -1,0 +1,171 @@
+//! A partition's memory, built from what the store holds: at the start, and again whenever a commit's outcome is not known.
+//!
+//! Attempts that were under way in another process are cut off here; their record is the first thing the partition writes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{Incarnation, PartitionId, Timestamp};
+use jobs::{Jobs, Loaded, Numbers};
+use records::{AttemptError, Batch, JobHead, Process};
+use store::{Resident, Store, StoreError};
+use watch::Watch;
+
+use super::counts::{Counted, Groups};
+use super::devices::Devices;
+use super::notifications::slot_of;
+use super::pairs::Pairs;
+use super::pending::Pending;
+use super::quarantine::Quarantine;
+use super::stale::stale_pairs;
+use super::{Partition, Turn, client_of};
+use crate::Directory;
+use crate::devices::stats::DeviceStanding;
+use crate::kernel::fetch::FromStore;
+use crate::kernel::hashed::HashMap;
+use crate::kernel::idempotency::Answers;
+use crate::kernel::machine::Moment;
+use crate::settings::Settings;
+
+/// A partition that was loaded.
+#[derive(Debug)]
+pub struct Opened {
+    /// The partition.
+    pub partition: Partition,
+    /// Linked clients that are gone: to be swept.
+    pub orphans: HashSet<Incarnation>,
+}
+
+impl Partition {
+    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before any that was given earlier.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn load(
+        store: &dyn Store,
+        id: PartitionId,
+        settings: &Arc<Settings>,
+        process: Process,
+        moment: Moment,
+        directory: &Directory,
+    ) -> Result<Opened, StoreError> {
+        let mut residents = Residents::default();
+        let mut head = store.load(id, &mut |resident| residents.take(resident))?;
+        let now = moment.now.max(head.now);
+        head.stamp = head.stamp.max(moment.stamp);
+        let mut partition = Self {
+            id,
+            lineage: store.lineage(),
+            settings: Arc::clone(settings),
+            process,
+            devices: Devices::default(),
+            jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
+            pairs: Pairs::default(),
+            stale: HashMap::default(),
+            quarantine: quarantine_of(store, settings),
+            groups: Groups::default(),
+            counts_at_hand: HashMap::default(),
+            addresses: HashMap::default(),
+            unannounced: true,
+            clients: HashMap::default(),
+            pending: Pending::default(),
+            answers: Answers::load(&*store.view(id)?)?,
+            opening: Vec::new(),
+            watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
+            backlog: None,
+            stood: DeviceStanding::default(),
+            closing: false,
+            head,
+        };
+        let mut orphans = HashSet::new();
+        for (profile, state, seen) in residents.devices {
+            let group = partition.groups.enter(&profile);
+            partition.devices.insert(&profile, group);
+            partition.watch.load(&profile, state, seen);
+            for client in &profile.clients {
+                match directory.get(*client) {
+                    Some(client) => drop(partition.clients.insert(client.incarnation, client.id.clone())),
+                    None => drop(orphans.insert(*client)),
+                }
+            }
+        }
+        partition.pairs = residents.pairs.into_iter().collect();
+        for (slot, ids) in residents.report_ids {
+            if let Some(device) = partition.devices.get_mut(slot) {
+                device.report_ids = Some(ids);
+            }
+        }
+        residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
+        partition.stale = stale_pairs(partition.pairs.values());
+        partition.load_jobs(residents.jobs, now, store);
+        Ok(Opened { partition, orphans })
+    }
+
+    /// Takes the jobs in, and cuts off the attempts of an earlier process.
+    fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
+        let fetch = FromStore::new(store, self.id);
+        let mut turn = Turn {
+            now,
+            seq: self.head.seq + 1,
+            batch: Batch::new(self.id),
+            weighed: (0, 0),
+            effects: Vec::new(),
+            wakes: Vec::new(),
+            noticed: Vec::new(),
+            counted: Counted::default(),
+            left_groups: Vec::new(),
+            fetch: &fetch,
+        };
+        for head in jobs {
+            let (queue, alias) = (head.queue, head.alias);
+            if let (Loaded::Interrupted { released, .. }, Some(alias)) =
+                (self.jobs.load(now, &head, &mut turn.batch), alias)
+            {
+                let (slot, client) = (slot_of(alias), client_of(queue));
+                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);
+            }
+        }
+        self.opening = turn.batch.ops;
+    }
+}
+
+/// An empty quarantine that may take a partition's share.
+fn quarantine_of(store: &dyn Store, settings: &Settings) -> Quarantine {
+    let share = settings.keep.quarantine_bytes_max / u64::from(store.partitions().max(1));
+    Quarantine::new(share, settings.keep.quarantined)
+}
+
+/// What never ran before has nothing to forgive after a start.
+fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
+    watch::Settings {
+        report_interval: settings.report_interval,
+        loss_grace: settings.loss_grace,
+        restart_grace: if seq == 0 { Duration::ZERO } else { settings.restart_grace },
+        configured: settings.ways_configured,
+    }
+}
+
+/// What the store streamed, by kind.
+#[derive(Default)]
+struct Residents {
+    devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
+    pairs: Vec<records::Pair>,
+    jobs: Vec<JobHead>,
+    report_ids: Vec<(records::DeviceSlot, Box<records::ReportIds>)>,
+    quarantined: Vec<(records::QuarantineKey, u32)>,
+}
+
+impl Residents {
+    fn take(&mut self, resident: Resident) {
+        match resident {
+            Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
+            Resident::Pair(pair) => self.pairs.push(*pair),
+            Resident::Job(head) => self.jobs.push(*head),
+            Resident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
+            Resident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
+            Resident::Queue(..) => debug_assert!(false, "queues are in partitions of their own"),
+            Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What `watch` noticed becomes an event, and a notification for every linked client.
+
+use std::sync::Arc;
+
+use base::{EntityId, Incarnation, hash};
+use jobs::{NewJob, OnConflict, Published};
+use records::{
+    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId,
+    Metric, Op, Pair, Terms, Waiting,
+};
+use watch::Noticed;
+
+use super::devices::Device;
+use super::{Partition, Turn, lane_of, pair};
+
+/// What distinguishes the ids of events from those of deliveries.
+const CAUSE_EVENT: u64 = 1;
+const CAUSE_DELIVERY: u64 = 2;
+
+impl Partition {
+    pub(super) fn tell_noticed(&mut self, turn: &mut Turn<'_>) {
+        let mut noticed = std::mem::take(&mut turn.noticed);
+        for event in noticed.drain(..) {
+            self.tell(&event, turn);
+        }
+        turn.noticed = noticed;
+    }
+
+    fn tell(&mut self, noticed: &Noticed, turn: &mut Turn<'_>) {
+        let Some(device) = self.devices.get(noticed.slot) else { return };
+        let number = self.head.next_event;
+        self.head.next_event = number.wrapping_add(1);
+        let event = Event {
+            id: self.entity_id(device, number, &[CAUSE_EVENT, noticed.sequence]),
+            slot: noticed.slot,
+            device: device.id.clone(),
+            kind: noticed.kind,
+            sequence: noticed.sequence,
+            value: noticed.value.clone(),
+            previous: noticed.previous.clone(),
+        };
+        let metric = match noticed.kind {
+            EventKind::Changed => Some(Metric::Changes),
+            EventKind::Lost => Some(Metric::Losses),
+            EventKind::Restored => None,
+        };
+        if let Some(metric) = metric {
+            turn.counted.add(device.group, metric, event.id.at);
+        }
+        let clients = device.clients.clone();
+        for client in clients {
+            let mut pair = self
+                .pairs
+                .remove(&(noticed.slot, client))
+                .unwrap_or_else(|| pair::told(noticed.slot, client));
+            pair::gather(&mut pair, noticed.kind, noticed.previous.as_ref());
+            self.pairs.insert((noticed.slot, client), pair);
+            self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, turn);
+        }
+        self.pending.newest_events.put(turn.seq, noticed.slot, Some(Arc::new(event.clone())));
+        turn.push(Op::PutEvent(Box::new(event)));
+    }
+
+    /// Queues a notification of everything untold; it replaces the pending one. The pair must be there.
+    pub(super) fn queue_notification(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        (kind, sequence): (records::EventKind, u64),
+        resend_of: Option<EntityId>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(device) = self.devices.get(slot) else { return };
+        let number = self.head.next_delivery;
+        self.head.next_delivery = number.wrapping_add(1);
+        let id = self.entity_id(device, number, &[CAUSE_DELIVERY, client.0, sequence]);
+        let delivery = Delivery {
+            id,
+            slot,
+            device: device.id.clone(),
+            client,
+            client_id: self.client_id(client),
+            kind,
+            sequence,
+            progress: DeliveryProgress {
+                status: DeliveryStatus::Pending,
+                attempts: 0,
+                next_attempt_at: Some(turn.now),
+            },
+            resend_of,
+        };
+        turn.counted.add_delivery(device.group, client, id.at);
+        turn.push(Op::PutDelivery(Box::new(delivery)));
+        self.publish(slot, client, turn);
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
+        let failed = pair.failed.take();
+        if let Some(replaced) = replaced {
+            pair.skipped = pair.skipped.saturating_add(1);
+            turn.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
+        }
+        turn.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
+        if let Some(failed) = failed {
+            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, turn);
+        }
+    }
+
+    /// The pair's job: due now, once, whatever was there before.
+    pub(super) fn publish(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) -> JobId {
+        let id = self.next_job_id();
+        let job = NewJob {
+            id,
+            queue: lane_of(client),
+            run_at: turn.now,
+            tries: self.settings.retry.attempts_max,
+            terms: Terms::default(),
+            alias: Some(alias_of(slot)),
+            on_conflict: OnConflict::Replace,
+        };
+        let published = self.jobs.publish(turn.now, job, &mut turn.batch, &mut turn.wakes);
+        debug_assert!(
+            !matches!(published, Published::Conflict(_) | Published::Kept(_)),
+            "replace never declines"
+        );
+        id
+    }
+
+    fn next_job_id(&self) -> JobId {
+        let number = self.jobs.numbers().next_job;
+        let mut bytes = [0; 16];
+        let tag = hash::derived(self.lineage.0 ^ u64::from(self.id.0), &number.to_le_bytes());
+        bytes[..8].copy_from_slice(&tag.to_be_bytes());
+        bytes[8..].copy_from_slice(&number.to_be_bytes());
+        JobId(bytes)
+    }
+
+    fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
+        let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
+        EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
+    }
+}
+
+/// The alias of a pair's job within its client's queue.
+pub(super) fn alias_of(slot: DeviceSlot) -> AliasKey {
+    AliasKey(u128::from(slot.0))
+}
+
+/// The device of a pair's job.
+pub(super) fn slot_of(alias: AliasKey) -> DeviceSlot {
+    DeviceSlot(alias.0 as u32)
+}
+
+/// A delivery that waits for nothing more.
+pub(super) fn progress_op(delivery: EntityId, status: DeliveryStatus, attempts: u32) -> Op {
+    Op::PutProgress(DeliveryKey::from(delivery), DeliveryProgress { status, attempts, next_attempt_at: None })
+}

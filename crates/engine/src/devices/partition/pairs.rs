@@ -1,0 +1,105 @@
+//! Per client and device: events not yet delivered, and a running count of pending notifications.
+//!
+//! Every change of a pair updates the count, so that reading it costs nothing.
+
+use std::ops::{Deref, DerefMut};
+
+use base::Incarnation;
+use records::{DeviceSlot, Pair};
+
+use crate::kernel::hashed::HashMap;
+
+/// Up to so many pairs the count is checked where invariants are, as in the simulation.
+const COUNTED_MAX: usize = 100;
+
+type Place = (DeviceSlot, Incarnation);
+
+/// The pairs of a partition.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    by_place: HashMap<Place, Pair>,
+    pending: u64,
+}
+
+/// A pair that is being changed.
+pub(super) struct PairMut<'a> {
+    pair: &'a mut Pair,
+    all_pending: &'a mut u64,
+    /// Of this pair, when it was taken.
+    pending: u64,
+}
+
+/// Deliveries of a pair that are `pending`: one may wait while another is under way.
+fn pending(pair: &Pair) -> u64 {
+    u64::from(pair.pending.is_some()) + u64::from(pair.in_flight.is_some())
+}
+
+impl Pairs {
+    pub(super) fn get(&self, place: &Place) -> Option<&Pair> {
+        self.by_place.get(place)
+    }
+
+    pub(super) fn get_mut(&mut self, place: &Place) -> Option<PairMut<'_>> {
+        let pair = self.by_place.get_mut(place)?;
+        Some(PairMut { pending: pending(pair), pair, all_pending: &mut self.pending })
+    }
+
+    pub(super) fn insert(&mut self, place: Place, pair: Pair) {
+        self.pending += pending(&pair);
+        let before = self.by_place.insert(place, pair);
+        self.pending -= before.as_ref().map_or(0, pending);
+    }
+
+    pub(super) fn remove(&mut self, place: &Place) -> Option<Pair> {
+        let pair = self.by_place.remove(place)?;
+        self.pending -= pending(&pair);
+        Some(pair)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Pair> {
+        self.by_place.values()
+    }
+
+    /// Deliveries that are `pending`: they wait for an attempt, or one is under way.
+    pub(super) fn pending(&self) -> u64 {
+        let counted = || self.values().map(pending).sum::<u64>();
+        debug_assert!(
+            self.by_place.len() > COUNTED_MAX || self.pending == counted(),
+            "the count has kept up"
+        );
+        self.pending
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_place.len()
+    }
+}
+
+impl Deref for PairMut<'_> {
+    type Target = Pair;
+
+    fn deref(&self) -> &Pair {
+        self.pair
+    }
+}
+
+impl DerefMut for PairMut<'_> {
+    fn deref_mut(&mut self) -> &mut Pair {
+        self.pair
+    }
+}
+
+impl Drop for PairMut<'_> {
+    fn drop(&mut self) {
+        *self.all_pending = *self.all_pending + pending(self.pair) - self.pending;
+    }
+}
+
+impl FromIterator<Pair> for Pairs {
+    fn from_iter<I: IntoIterator<Item = Pair>>(pairs: I) -> Self {
+        let mut all = Self::default();
+        pairs.into_iter().for_each(|pair| all.insert((pair.slot, pair.client), pair));
+        all
+    }
+}

@@ -1,0 +1,193 @@
+//! Devices come, change and go; so do their links.
+
+use std::sync::Arc;
+
+use base::{ClientId, DeviceId, Incarnation, Problem};
+use fleet::{CheckedDevice, DevicePatch, Linked};
+use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
+use store::StoreError;
+
+use super::notifications::{alias_of, progress_op};
+use super::{Partition, Stop, Turn, lane_of};
+use crate::devices::input::LinkedClient;
+use crate::queries::Device;
+use crate::refusals::unknown_device;
+use crate::version::{OnlyIf, Version};
+
+/// Devices that one sweep unlinks: each touches a profile, a pair, a job and a delivery.
+const SWEPT_PER_INPUT: usize = 200;
+
+impl Partition {
+    pub(super) fn create_device(
+        &mut self,
+        device: CheckedDevice,
+        turn: &mut Turn<'_>,
+    ) -> Result<Device, Problem> {
+        if self.devices.find(device.id()).is_some() {
+            let detail = format!("device {} is registered already; PATCH changes it", device.id());
+            return Err(Problem::conflict("exists", detail));
+        }
+        self.devices.check_room(device.kind())?;
+        let profile = device.register(self.registration(turn));
+        self.add_device(&profile, turn);
+        Ok(self.shown(profile))
+    }
+
+    pub(super) fn patch_device(
+        &mut self,
+        id: &DeviceId,
+        patch: DevicePatch,
+        only_if: &OnlyIf,
+        turn: &mut Turn<'_>,
+    ) -> Result<Device, Stop> {
+        let present = self.profile(id, turn)?;
+        only_if.check(Version::of_device(&present))?;
+        let profile = patch.merged(&present)?;
+        if profile != *present {
+            self.put_changed(&present, &profile, turn);
+        }
+        Ok(self.shown(profile))
+    }
+
+    pub(super) fn delete_device(
+        &mut self,
+        id: &DeviceId,
+        only_if: &OnlyIf,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        if !only_if.is_any() {
+            only_if.check(Version::of_device(&*self.profile(id, turn)?))?;
+        }
+        let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
+        let device = self.devices.remove(slot);
+        turn.left_groups.extend(device.as_ref().map(|device| device.group));
+        for client in device.map(|device| device.clients).unwrap_or_default() {
+            self.cancel_pair(slot, client, turn);
+        }
+        self.watch.forget(slot);
+        self.addresses.remove(&slot);
+        turn.push(Op::DeleteDevice(id.clone(), slot));
+        self.pending.profiles.put(turn.seq, id.clone(), None);
+        Ok(())
+    }
+
+    pub(super) fn link(
+        &mut self,
+        id: &DeviceId,
+        client: LinkedClient,
+        linked: bool,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let mut profile = (*self.profile(id, turn)?).clone();
+        let changed = if linked {
+            fleet::link(&mut profile, client.incarnation)? == Linked::Added
+        } else {
+            fleet::unlink(&mut profile, client.incarnation)
+        };
+        if !changed {
+            return Ok(());
+        }
+        if !linked {
+            self.cancel_pair(profile.slot, client.incarnation, turn);
+        }
+        if linked {
+            self.clients.insert(client.incarnation, client.id);
+        }
+        self.put_links(&profile, turn);
+        Ok(())
+    }
+
+    /// Unlinks a client that is gone from some devices. Whether there are more.
+    pub(super) fn sweep_client(
+        &mut self,
+        client: Incarnation,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, StoreError> {
+        let linked = self.devices.iter().filter(|device| device.clients.contains(&client));
+        let mut ids: Vec<DeviceId> =
+            linked.take(SWEPT_PER_INPUT + 1).map(|device| device.id.clone()).collect();
+        let more = ids.len() > SWEPT_PER_INPUT;
+        ids.truncate(SWEPT_PER_INPUT);
+        for id in ids {
+            let Some(present) = self.stored_profile(&id, turn)? else { continue };
+            let mut profile = (*present).clone();
+            if fleet::unlink(&mut profile, client) {
+                self.cancel_pair(profile.slot, client, turn);
+                self.put_links(&profile, turn);
+            }
+        }
+        if !more {
+            self.clients.remove(&client);
+        }
+        Ok(more)
+    }
+
+    /// Nothing more is told to this client of this device. An attempt under way can no longer change anything.
+    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+        let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
+        let (queue, alias) = (lane_of(client), alias_of(slot));
+        // The first takes a successor away or the job itself, the second the reserved job before it.
+        while let Some(job) = self.jobs.by_alias(queue, alias).map(|head| head.id) {
+            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+        }
+        let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
+        // How the attempt under way ends is not recorded any more, so it is no attempt.
+        let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
+        if let Some(failed) = pair.failed {
+            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, turn);
+        }
+        for (delivery, attempts) in pending.into_iter().chain(in_flight) {
+            turn.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
+        }
+        turn.push(Op::DeletePair(slot, client));
+    }
+
+    /// A registered device's profile, or the refusal that it is not registered.
+    pub(super) fn profile(&self, id: &DeviceId, turn: &Turn<'_>) -> Result<Arc<DeviceProfile>, Stop> {
+        if self.devices.find(id).is_none() {
+            return Err(unknown_device(id).into());
+        }
+        Ok(self.stored_profile(id, turn)?.ok_or_else(|| unknown_device(id))?)
+    }
+
+    pub(super) fn stored_profile(
+        &self,
+        id: &DeviceId,
+        turn: &Turn<'_>,
+    ) -> Result<Option<Arc<DeviceProfile>>, StoreError> {
+        self.pending.profiles.get_or_read(id, || Ok(turn.fetch.view()?.device(id)?.map(Arc::new)))
+    }
+
+    /// The id of a linked client; the text of its number if it was never known, which no link allows.
+    pub(super) fn client_id(&self, client: Incarnation) -> ClientId {
+        self.clients
+            .get(&client)
+            .cloned()
+            .unwrap_or_else(|| ClientId::new(&client.0.to_string()).expect("digits may be in a client id"))
+    }
+
+    pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+        if let Some(device) = self.devices.get_mut(profile.slot) {
+            device.clients = profile.clients.iter().copied().collect();
+            let group = self.groups.enter(profile);
+            turn.left_groups.push(std::mem::replace(&mut device.group, group));
+        }
+        self.put_profile(profile, turn);
+    }
+
+    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+        self.addresses.remove(&profile.slot);
+        if let Some(device) = self.devices.get_mut(profile.slot) {
+            device.has_address = profile.address.is_some();
+        }
+        self.pending.profiles.put(turn.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
+        turn.push(Op::PutDevice(Box::new(profile.clone())));
+    }
+
+    /// The device as a caller sees it.
+    fn shown(&self, profile: DeviceProfile) -> Device {
+        let (state, seen) = (self.state(profile.slot), self.watch.seen(profile.slot));
+        Device { profile, state, seen }
+    }
+}

@@ -1,0 +1,127 @@
+//! Reports: whose they are, whether they are allowed, and what `watch` makes of them.
+
+use base::{DeviceId, Kind, Problem, Timestamp, WayIn};
+use fleet::NewDevice;
+use records::{DeviceSlot, Metric, Op};
+use watch::SignOfLife;
+
+use super::{Partition, Turn};
+use crate::devices::effect::Effect;
+use crate::devices::input::Addressed;
+use crate::devices::intake::{Report, ReportId, Said, SlicePart};
+use crate::refusals::unknown_device;
+use crate::settings::UnknownDevice;
+
+/// A partition's part of a slice that is not applied to its end.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) way: WayIn,
+    pub(super) reports: std::vec::IntoIter<Addressed>,
+    pub(super) part: SlicePart,
+}
+
+impl Partition {
+    /// Applies reports as long as the batch has room; what is left waits for the next step.
+    pub(super) fn reports(&mut self, mut unfinished: Unfinished, turn: &mut Turn<'_>) {
+        while turn.has_room() {
+            let Some(Addressed { index, hash, report }) = unfinished.reports.next() else {
+                turn.effects.push(Effect::Accepted(unfinished.part));
+                return;
+            };
+            if let Err((device, problem)) = self.report(unfinished.way, hash, report, turn) {
+                unfinished.part.reject(index, device, problem);
+            }
+        }
+        self.backlog = Some(unfinished);
+    }
+
+    /// Applies a report, or says whose it is and why it is refused.
+    fn report(
+        &mut self,
+        way: WayIn,
+        hash: u64,
+        report: Report,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), (DeviceId, Problem)> {
+        let slot = match self.devices.find_hashed(&report.device, hash) {
+            Some(device) => device.slot,
+            None => match self.unknown(&report, turn) {
+                Ok(slot) => slot,
+                Err(problem) => return Err((report.device, problem)),
+            },
+        };
+        let (sign, refusal) = match self.refusal(slot, &report) {
+            Some(problem) => (SignOfLife::Alive, Some(problem)),
+            None => match report.said {
+                Said::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
+                Said::Value { value, ts } => {
+                    self.accepted(slot, report.id, ts, turn);
+                    (SignOfLife::Report { value, ts }, None)
+                }
+                Said::Alive => (SignOfLife::Alive, None),
+                Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
+            },
+        };
+        self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.noticed);
+        self.tell_noticed(turn);
+        refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
+    }
+
+    /// Whether one of the device's latest reports had this id.
+    fn is_repeated(&self, slot: DeviceSlot, id: Option<ReportId>) -> bool {
+        let known = self.devices.get(slot).and_then(|device| device.report_ids.as_ref());
+        id.zip(known).is_some_and(|(id, known)| known.contains(id.0))
+    }
+
+    /// A report becomes a reading: it is counted, and its id remembered.
+    fn accepted(
+        &mut self,
+        slot: DeviceSlot,
+        id: Option<ReportId>,
+        ts: Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(device) = self.devices.get_mut(slot) else { return };
+        turn.counted.add(device.group, Metric::Reports, ts.unwrap_or(turn.now));
+        if let Some(ReportId(id)) = id {
+            let ids = device.report_ids.get_or_insert_default();
+            ids.push(id);
+            turn.batch.ops.push(Op::PutReportIds(slot, ids.clone()));
+        }
+    }
+
+    /// Why a registered device's report is refused, if it is.
+    fn refusal(&self, slot: DeviceSlot, report: &Report) -> Option<Problem> {
+        let device = self.devices.get(slot)?;
+        let kind = self.devices.kind(device);
+        match (&report.kind, &report.said) {
+            (Some(claimed), _) if claimed != kind => Some(Problem::not_allowed(
+                "wrong_kind",
+                format!("device {} is of kind {kind}; the report says {claimed}", report.device),
+            )),
+            (_, Said::Value { value, .. }) => fleet::check_value(kind, value).err(),
+            _ => None,
+        }
+    }
+
+    /// A report of a device that is not registered: refused, or the device is registered by it. An id that no device could
+    /// be registered with says so: whoever is told "unknown" would look for a registration.
+    fn unknown(&mut self, report: &Report, turn: &mut Turn<'_>) -> Result<DeviceSlot, Problem> {
+        fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
+        let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
+        if self.settings.unknown == UnknownDevice::Register && reports_a_value {
+            let kind = report.kind.clone().unwrap_or_else(Kind::lock);
+            if let Said::Value { value, .. } = &report.said {
+                fleet::check_value(&kind, value)?;
+            }
+            let device = NewDevice {
+                id: report.device.to_string(),
+                kind: Some(kind.to_string()),
+                ..NewDevice::default()
+            };
+            let checked = device.check(&self.settings.registry_rules())?;
+            return Ok(self.create_device(checked, turn)?.profile.slot);
+        }
+        Err(unknown_device(&report.device))
+    }
+}

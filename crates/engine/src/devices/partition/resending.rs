@@ -1,0 +1,124 @@
+//! A delivery sent again by hand: the same one while it is not told, a new one with the present picture once it is.
+
+use base::{EntityId, Incarnation, Problem, Timestamp};
+use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
+
+use super::notifications::alias_of;
+use super::{Partition, Stop, Turn, lane_of, pair, pending};
+
+impl Partition {
+    /// Sends a delivery again now, if it is the newest of its device and client.
+    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+        let delivery = self.linked_delivery(id, turn)?;
+        let place = (delivery.slot, delivery.client);
+        let known = self.pairs.get(&place);
+        let waits = known.and_then(|pair| pair.pending).map(|waiting| waiting.delivery);
+        let flies = known.and_then(|pair| pair.in_flight.as_ref()).map(|flight| flight.delivery);
+        let failed = known.and_then(|pair| pair.failed).map(|waiting| waiting.delivery);
+        match waits.or(flies).or(failed) {
+            Some(newest) if newest != id => Err(superseded().into()),
+            Some(_) if waits.is_some() => {
+                self.send_now(place.0, place.1, id, turn);
+                Ok(())
+            }
+            Some(_) if flies.is_some() => Ok(()),
+            Some(_) => self.revive(place.0, place.1, id, turn),
+            None => self.repeat(&delivery, turn),
+        }
+    }
+
+    fn linked_delivery(&self, id: EntityId, turn: &Turn<'_>) -> Result<Delivery, Stop> {
+        let Some(delivery) = turn.fetch.view()?.delivery(DeliveryKey::from(id))? else {
+            return Err(unknown_delivery().into());
+        };
+        if delivery.id != id {
+            return Err(unknown_delivery().into());
+        }
+        let device = self.devices.get(delivery.slot);
+        if device.is_some_and(|device| device.clients.contains(&delivery.client)) {
+            return Ok(delivery);
+        }
+        let detail =
+            format!("client {} is no longer linked to device {}", delivery.client_id, delivery.device);
+        Err(Problem::conflict("not_linked", detail).into())
+    }
+
+    /// Makes a waiting notification due now.
+    pub(super) fn send_now(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        id: EntityId,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
+            return;
+        };
+        if self
+            .jobs
+            .reschedule(turn.now, job, JobClock::Engine, turn.now, &mut turn.batch, &mut turn.wakes)
+            .is_ok()
+        {
+            let attempts =
+                self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
+            turn.push(due_now(id, attempts, turn.now));
+        }
+    }
+
+    /// A notification that failed for good starts its attempts anew, with the body it had.
+    fn revive(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        id: EntityId,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let body = self.stored_body(Pair::body_of_failed(id), turn)?;
+        let job = self.publish(slot, client, turn);
+        if let Some(body) = body {
+            self.put_body(job, body, turn);
+        }
+        turn.push(Op::DeleteJob(Pair::body_of_failed(id)));
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
+        let Some(failed) = pair.failed.take() else { return Ok(()) };
+        pair.pending = Some(failed);
+        pair.skipped = pair.skipped.saturating_sub(1);
+        turn.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
+        turn.push(due_now(id, failed.attempts, turn.now));
+        self.is_no_longer_stale(slot, client, turn);
+        Ok(())
+    }
+
+    /// A notification that was delivered goes out again under a new id.
+    fn repeat(&mut self, delivery: &Delivery, turn: &mut Turn<'_>) -> Result<(), Stop> {
+        let place = (delivery.slot, delivery.client);
+        let newest = pending::newest_delivery(turn.fetch, place.0, place.1)?;
+        if newest.is_some_and(|newest| newest.id != delivery.id)
+            || self.state(place.0).sequence != delivery.sequence
+        {
+            return Err(superseded().into());
+        }
+        let previous = self.newest_event(place.0, turn)?.and_then(|(_, previous)| previous);
+        let mut again = pair::told(place.0, place.1);
+        pair::gather(&mut again, delivery.kind, previous.as_ref());
+        self.pairs.insert(place, again);
+        let told = (delivery.kind, delivery.sequence);
+        self.queue_notification(place.0, place.1, told, Some(delivery.id), turn);
+        Ok(())
+    }
+}
+
+fn due_now(id: EntityId, attempts: u32, now: Timestamp) -> Op {
+    let progress = DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(now) };
+    Op::PutProgress(DeliveryKey::from(id), progress)
+}
+
+fn superseded() -> Problem {
+    let detail = "a newer notification of this device to this client has taken its place";
+    Problem::conflict("superseded", detail)
+}
+
+fn unknown_delivery() -> Problem {
+    Problem::unknown("unknown_delivery", "there is no delivery of that id")
+}

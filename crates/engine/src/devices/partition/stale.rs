@@ -1,0 +1,129 @@
+//! Clients told again: of stale devices, whose newest notification has failed for good, and by hand of all their devices.
+//!
+//! What is queued is an ordinary notification with the device's present picture; `types` and `skipped` tell what was missed.
+
+use std::collections::BTreeSet;
+
+use base::{Incarnation, Value};
+use records::{DeviceSlot, EventKind, Pair};
+use store::StoreError;
+
+use super::{Partition, Turn, pair, pending};
+use crate::devices::effect::Effect;
+use crate::kernel::hashed::HashMap;
+
+/// Devices that are told again of by one input: each touches a pair, a job and a delivery.
+const TOLD_PER_INPUT: usize = 200;
+
+impl Partition {
+    /// The newest notification of a device to a client has failed for good.
+    pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+        let stale = self.stale.entry(client).or_default();
+        stale.insert(slot);
+        if stale.len() == 1 {
+            turn.effects.push(Effect::Stale(self.id, client, true));
+        }
+    }
+
+    /// Something newer is on its way, or nobody wants to know any more.
+    pub(super) fn is_no_longer_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+        let Some(stale) = self.stale.get_mut(&client) else { return };
+        stale.remove(&slot);
+        if stale.is_empty() {
+            self.stale.remove(&client);
+            turn.effects.push(Effect::Stale(self.id, client, false));
+        }
+    }
+
+    /// After a load: says which clients are stale here.
+    pub(super) fn announce_stale(&mut self, turn: &mut Turn<'_>) {
+        if std::mem::take(&mut self.unannounced) {
+            turn.effects.extend(self.stale.keys().map(|client| Effect::Stale(self.id, *client, true)));
+        }
+    }
+
+    /// Queues a notification for stale devices of a client: for one, or for all, some at a time.
+    pub(super) fn tell_stale(&mut self, client: Incarnation, probe: bool, turn: &mut Turn<'_>) {
+        let max = if probe { 1 } else { TOLD_PER_INPUT };
+        let stale = self.stale.get(&client).into_iter().flatten();
+        let slots: Vec<DeviceSlot> = stale.copied().take(max).collect();
+        for slot in slots {
+            self.tell_again(slot, client, turn);
+        }
+        if !self.stale.contains_key(&client) {
+            // Also where there was none: whoever ordered this believed otherwise.
+            turn.effects.push(Effect::Stale(self.id, client, false));
+        } else if !probe {
+            turn.effects.push(Effect::StaleGoOn(self.id, client));
+        }
+    }
+
+    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+        let newest = self.pairs.get(&(slot, client)).and_then(|pair| pair.untold.last().copied());
+        let Some(kind) = newest else { return };
+        let sequence = self.state(slot).sequence;
+        self.queue_notification(slot, client, (kind, sequence), None, turn);
+    }
+
+    /// Tells a client again of devices behind `after`, some at a time. Where to go on; `None` at the end.
+    pub(super) fn resend(
+        &mut self,
+        client: Incarnation,
+        after: Option<DeviceSlot>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<DeviceSlot>, StoreError> {
+        let linked = self.devices.behind(after).filter(|device| device.clients.contains(&client));
+        let slots: Vec<DeviceSlot> = linked.map(|device| device.slot).take(TOLD_PER_INPUT).collect();
+        for slot in &slots {
+            self.send_again(*slot, client, turn)?;
+        }
+        Ok(slots.last().copied().filter(|_| slots.len() == TOLD_PER_INPUT))
+    }
+
+    fn send_again(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
+        match self.pairs.get(&(slot, client)) {
+            Some(Pair { pending: Some(waiting), .. }) => {
+                let delivery = waiting.delivery;
+                self.send_now(slot, client, delivery, turn);
+            }
+            Some(Pair { in_flight: Some(_), .. }) => {}
+            Some(_) => self.tell_again(slot, client, turn),
+            None => {
+                if let Some((kind, previous)) = self.newest_event(slot, turn)? {
+                    let mut again = pair::told(slot, client);
+                    pair::gather(&mut again, kind, previous.as_ref());
+                    self.pairs.insert((slot, client), again);
+                    self.tell_again(slot, client, turn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The kind of a device's newest event, and the value before it.
+    pub(super) fn newest_event(
+        &self,
+        slot: DeviceSlot,
+        turn: &Turn<'_>,
+    ) -> Result<Option<(EventKind, Option<Value>)>, StoreError> {
+        let newest =
+            self.pending.newest_events.get_or_read(&slot, || pending::newest_event(turn.fetch, slot))?;
+        Ok(newest.map(|event| (event.kind, event.previous.clone())))
+    }
+}
+
+/// Stale devices by client, from what was loaded.
+pub(super) fn stale_pairs<'a>(
+    pairs: impl Iterator<Item = &'a Pair>,
+) -> HashMap<Incarnation, BTreeSet<DeviceSlot>> {
+    let mut stale = HashMap::<_, BTreeSet<_>>::default();
+    for pair in pairs.filter(|pair| pair.failed.is_some()) {
+        stale.entry(pair.client).or_default().insert(pair.slot);
+    }
+    stale
+}

@@ -1,0 +1,422 @@
+//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read from the effects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{
+    ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Problem, SystemClock, Timestamp,
+    Value, WayIn, hash,
+};
+use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
+use records::{
+    Attempt, AttemptError, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
+    DeliveryStatus, EventKind, Metric, Op, Process, Quarantined,
+};
+use store::{MemoryStore, Page, Store, Whose};
+
+use super::super::Partition;
+use crate::devices::effect::Reply;
+use crate::devices::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
+use crate::devices::intake::{Report, ReportId, Said, SlicePart};
+use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::kernel::fetch::FromStore;
+use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::runner::Outside;
+use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
+use crate::{DeviceStanding, Directory, OnlyIf};
+
+const PARTITION: PartitionId = PartitionId(0);
+const CLIENT: Incarnation = Incarnation(7);
+
+pub(super) struct Rig {
+    pub(super) partition: Partition,
+    store: Arc<MemoryStore>,
+    settings: Arc<Settings>,
+    pub(super) outside: Outside,
+    now: Timestamp,
+    processes: u64,
+}
+
+pub(super) fn number(number: u32) -> Value {
+    Value::number(f64::from(number)).expect("finite")
+}
+
+pub(super) fn status(code: u16) -> Answer {
+    Answer::Status { code, retry_after: None }
+}
+
+pub(super) fn error(error: AttemptError) -> Answer {
+    Answer::Error(error)
+}
+
+impl Rig {
+    /// Device 0xA, a lock, linked to client acme; HTTP is attended.
+    pub(super) fn linked() -> Self {
+        let store = Arc::new(MemoryStore::new(Lineage(1), 1));
+        let settings = Arc::new(settings());
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        let outside = Outside::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
+        outside.directory.put(client());
+        let now = Timestamp(1_795_000_000_000);
+        let partition = load(&store, &settings, &outside.directory, now, 1);
+        let mut rig = Self { partition, store, settings, outside, now, processes: 1 };
+        rig.attend();
+        rig.create("0xA").expect("registered");
+        rig.link("0xA", true).expect("linked");
+        rig
+    }
+
+    /// Steps with these inputs until there is nothing more to do; everything is durable at once.
+    fn step(&mut self, inputs: Vec<Input>) -> Vec<Op> {
+        let (mut ops, more) = self.one_step(inputs);
+        if more {
+            ops.extend(self.step(Vec::new()));
+        }
+        ops
+    }
+
+    fn one_step(&mut self, inputs: Vec<Input>) -> (Vec<Op>, bool) {
+        let fetch = FromStore::new(&*self.store, PARTITION);
+        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
+        let mut ops = Vec::new();
+        if let Some(batch) = step.batch {
+            ops.clone_from(&batch.ops);
+            let seq = batch.head.seq;
+            self.store
+                .commit(batch, Box::new(|outcome| assert!(matches!(outcome, store::CommitOutcome::Durable))));
+            self.partition.settled(seq);
+        }
+        for effect in step.effects {
+            effect.release(&self.outside);
+        }
+        (ops, step.more)
+    }
+
+    fn ask<T>(&mut self, make: impl FnOnce(Reply<T>) -> Input) -> T {
+        let (reply, mut answer) = Reply::new();
+        self.step(vec![make(reply)]);
+        answer.try_recv().expect("answered once durable")
+    }
+
+    pub(super) fn attend(&mut self) {
+        self.step(vec![Input::Attend { way: WayIn::Http, attended: true }]);
+    }
+
+    /// Time passes in one leap, as it does for a server that is down.
+    pub(super) fn pass(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+        self.step(Vec::new());
+    }
+
+    /// Time passes, and no step is made.
+    pub(super) fn stand_still(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+    }
+
+    /// Time passes second by second, as it does for a server that runs.
+    pub(super) fn pass_slowly(&mut self, span: Duration) {
+        for _ in 0..span.as_secs() {
+            self.pass(Duration::from_secs(1));
+        }
+    }
+
+    /// The process dies and another one loads the store.
+    pub(super) fn restart(&mut self) {
+        self.processes += 1;
+        self.partition = load(&self.store, &self.settings, &self.outside.directory, self.now, self.processes);
+    }
+
+    pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
+        let device = NewDevice { id: id.to_owned(), ..NewDevice::default() };
+        let device = Box::new(device.check(&self.settings.registry_rules())?);
+        self.ask(|reply| Input::CreateDevice { device, reply }).map(|_| ())
+    }
+
+    pub(super) fn import(&mut self, line: ImportDevice) -> Result<Imported, Problem> {
+        let known = LinkedClient { incarnation: CLIENT, id: client().id };
+        let import = line.check(&self.settings.registry_rules())?;
+        let clients = import.clients().map(|clients| clients.iter().map(|_| known.clone()).collect());
+        let lines = vec![ToImport { index: 0, import, clients }];
+        self.ask(|reply| Input::Import { lines, reply }).remove(0).1
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub(super) fn delete(&mut self, id: &str) -> Result<(), Problem> {
+        self.ask(|reply| Input::DeleteDevice { id: device(id), only_if: OnlyIf::default(), reply })
+    }
+
+    pub(super) fn link(&mut self, id: &str, linked: bool) -> Result<(), Problem> {
+        let client = LinkedClient { incarnation: CLIENT, id: client().id };
+        self.ask(|reply| Input::Link { id: device(id), client, linked, reply })
+    }
+
+    pub(super) fn sweep(&mut self) -> bool {
+        self.ask(|reply| Input::SweepClient { client: CLIENT, reply })
+    }
+
+    pub(super) fn retry(&mut self, id: EntityId) -> Result<(), Problem> {
+        self.ask(|reply| Input::RetryDelivery { id, reply })
+    }
+
+    /// Hands in the order to tell the client again.
+    pub(super) fn tell_stale(&mut self, probe: bool) {
+        self.step(vec![Input::TellStale { client: CLIENT, probe }]);
+    }
+
+    pub(super) fn resend(&mut self) {
+        let mut after = None;
+        loop {
+            after = self.ask(|reply| Input::Resend { client: CLIENT, after, reply });
+            if after.is_none() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, id: &str, value: Value) -> Vec<Op> {
+        self.say(id, Said::Value { value, ts: None })
+    }
+
+    pub(super) fn say(&mut self, id: &str, said: Said) -> Vec<Op> {
+        let (_pending, input) = reports(id, None, said);
+        self.step(vec![input])
+    }
+
+    pub(super) fn say_with_id(&mut self, id: &str, said: Said, report: Option<ReportId>) -> Vec<Op> {
+        let (_pending, mut input) = reports(id, None, said);
+        if let Input::Reports { reports, .. } = &mut input {
+            reports.iter_mut().for_each(|addressed| addressed.report.id = report);
+        }
+        self.step(vec![input])
+    }
+
+    pub(super) fn quarantine(&mut self, payloads: &[&[u8]]) {
+        let message = |payload: &&[u8]| RefusedMessage {
+            routing: 0,
+            device: None,
+            topic: None,
+            problem: Problem::unreadable("not JSON"),
+            payload: payload.to_vec(),
+            cut: false,
+        };
+        let messages = payloads.iter().map(message).collect();
+        self.ask(|reply| Input::Quarantine { way: WayIn::Mqtt, messages, reply });
+    }
+
+    pub(super) fn discard(&mut self, id: EntityId) -> Result<(), Problem> {
+        self.ask(|reply| Input::Discard { id, reply })
+    }
+
+    pub(super) fn quarantined(&self) -> Vec<Quarantined> {
+        self.view().quarantined(everything()).expect("readable")
+    }
+
+    pub(super) fn counts(&self, key: CountsKey) -> Option<Counts> {
+        self.view().counts(key).expect("readable")
+    }
+
+    /// What was counted today.
+    pub(super) fn counted(&self, of: CountedOf, metric: Metric) -> u32 {
+        let (day, _) = CountsKey::day_and_hour(self.now);
+        self.counts(CountsKey { day, of, metric }).map_or(0, |counts| counts.0.iter().sum())
+    }
+
+    pub(super) fn client(&self) -> Incarnation {
+        CLIENT
+    }
+
+    pub(super) fn label(&mut self, id: &str, key: &str, value: &str) {
+        let labels = Patch::Set(vec![(key.to_owned(), Some(value.to_owned()))]);
+        let patch = Box::new(DevicePatch { labels, ..DevicePatch::default() });
+        let only_if = OnlyIf::default();
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+    }
+
+    pub(super) fn address(&mut self, id: &str, address: Patch<String>) {
+        let patch = Box::new(DevicePatch { address, ..DevicePatch::default() });
+        let only_if = OnlyIf::default();
+        self.ask(|reply| Input::PatchDevice { id: device(id), patch, only_if, reply }).expect("changed");
+    }
+
+    /// Registers a device of a kind.
+    pub(super) fn create_kind(&mut self, id: &str, kind: &str) {
+        let device = NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), ..NewDevice::default() };
+        let device = Box::new(device.check(&self.settings.registry_rules()).expect("a device"));
+        self.ask(|reply| Input::CreateDevice { device, reply }).expect("registered");
+    }
+
+    /// Hands in one slice; the weights of the batches that it took.
+    pub(super) fn say_many(&mut self, id: &str, said: Vec<Said>) -> Vec<usize> {
+        let (pending, mut parts) = SlicePart::split(said.len() as u32, 1);
+        let part = parts.next().expect("one part");
+        let reports = (0..).zip(said).map(|(index, said)| Addressed {
+            index,
+            hash: hash::device_hash(id),
+            report: Report { device: device(id), kind: None, said, id: None },
+        });
+        let mut input = Some(Input::Reports { way: WayIn::Http, reports: reports.collect(), part });
+        let mut weights = Vec::new();
+        while input.is_some() || self.partition.has_unfinished() {
+            assert!(!pending.is_ready(), "acknowledged before its end");
+            let ops = self.one_step(input.take().into_iter().collect()).0;
+            weights.push(ops.iter().map(Op::weight).sum());
+        }
+        assert!(pending.is_ready());
+        weights
+    }
+
+    /// The code with which a report is refused, if it is.
+    pub(super) fn rejected(&mut self, id: &str, kind: Option<&str>, said: Said) -> Option<&'static str> {
+        let (pending, input) = reports(id, kind.and_then(Kind::new), said);
+        self.step(vec![input]);
+        let outcome = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(pending.durable());
+        outcome.expect("durable").rejected.first().map(|rejection| rejection.problem.code)
+    }
+
+    /// Leases all that is due, if the lane was named.
+    pub(super) fn lease_all(&mut self) -> Vec<AttemptDue> {
+        self.step(Vec::new());
+        if self.outside.lanes.take_now().is_empty() {
+            return Vec::new();
+        }
+        self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
+    }
+
+    pub(super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
+        let end = AttemptEnd { at: self.now, took: Duration::from_millis(5), answer };
+        let ended = Arc::from([(due.reservation, end)]);
+        self.ask(|reply| Input::AttemptsEnded { ended, reply });
+    }
+
+    pub(super) fn told(&self, due: &AttemptDue) -> String {
+        String::from_utf8(due.body.to_vec()).expect("text")
+    }
+
+    pub(super) fn all_deliveries(&self) -> Vec<Delivery> {
+        self.view().deliveries(Whose::default(), everything(), &|_| true).expect("readable")
+    }
+
+    /// Status and attempts of every delivery, oldest first.
+    pub(super) fn deliveries(&self) -> Vec<(DeliveryStatus, u32)> {
+        self.all_deliveries()
+            .iter()
+            .map(|delivery| (delivery.progress.status, delivery.progress.attempts))
+            .collect()
+    }
+
+    pub(super) fn attempts(&self, id: EntityId) -> Vec<Attempt> {
+        self.view().attempts(DeliveryKey::from(id)).expect("readable")
+    }
+
+    pub(super) fn events(&self) -> Vec<EventKind> {
+        let events = self.view().events(Whose::default(), everything(), &|_| true).expect("readable");
+        events.iter().map(|event| event.kind).collect()
+    }
+
+    pub(super) fn connection(&self, id: &str) -> Connection {
+        let profile = self.view().device(&device(id)).expect("readable").expect("registered");
+        self.view().state(profile.slot).expect("readable").connection
+    }
+
+    /// Devices never seen, online and lost, and pending deliveries, as figures show them.
+    pub(super) fn shown(&self) -> [u64; 4] {
+        let DeviceStanding { never_seen, online, lost, pending } = self.outside.device_standings().sum();
+        [never_seen, online, lost, pending]
+    }
+
+    fn view(&self) -> Box<dyn store::View> {
+        self.store.view(PARTITION).expect("readable")
+    }
+}
+
+impl Partition {
+    /// When a job comes due next.
+    pub(super) fn next_wakeup_of_jobs(&self) -> Option<Timestamp> {
+        self.jobs.next_wakeup()
+    }
+}
+
+fn load(
+    store: &MemoryStore,
+    settings: &Arc<Settings>,
+    directory: &Directory,
+    now: Timestamp,
+    process: u64,
+) -> Partition {
+    let moment = Moment { now, stamp: now, wall: now };
+    Partition::load(store, PARTITION, settings, Process(process), moment, directory)
+        .expect("readable")
+        .partition
+}
+
+fn reports(id: &str, kind: Option<Kind>, said: Said) -> (crate::Pending, Input) {
+    let (pending, mut parts) = SlicePart::split(1, 1);
+    let part = parts.next().expect("one part");
+    let report = Report { device: device(id), kind, said, id: None };
+    let reports = vec![Addressed { index: 0, hash: hash::device_hash(id), report }];
+    (pending, Input::Reports { way: WayIn::Http, reports, part })
+}
+
+fn device(id: &str) -> DeviceId {
+    DeviceId::new(id).expect("a device id")
+}
+
+fn client() -> Client {
+    Client {
+        id: ClientId::new("acme").expect("an id"),
+        incarnation: CLIENT,
+        name: "Acme".to_owned(),
+        url: "https://example.com/".to_owned(),
+        secret: vec![0; 32],
+        previous_secret: None,
+        enabled: true,
+        created_at: Timestamp(0),
+    }
+}
+
+fn everything<K>() -> Page<K> {
+    Page { from: Timestamp(0), to: Timestamp::MAX, ascending: true, after: None, limit: 1_000 }
+}
+
+fn settings() -> Settings {
+    Settings {
+        device_ids: base::DeviceIdForm::DEFAULT,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [false, true, false],
+        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
+        attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
+        jobs_resident_max: 65_536,
+        allow_private: false,
+        render: Arc::new(render),
+    }
+}
+
+fn render(picture: &Picture<'_>) -> Vec<u8> {
+    let value = |value: Option<&Value>| value.map_or("null".to_owned(), Value::to_json);
+    let kind = picture.kind.as_str().trim_start_matches("device.");
+    format!(
+        "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}{}",
+        picture.device,
+        picture.device_kind,
+        value(picture.value),
+        value(picture.previous),
+        picture.sequence,
+        picture.types,
+        picture.skipped,
+        picture.connection.as_str(),
+        picture.address.map_or_else(String::new, |address| format!(" at {address}"))
+    )
+    .into_bytes()
+}

@@ -1,0 +1,126 @@
+//! Clients that are told again: what failed for good, and by hand.
+
+use super::rig::{Rig, number, status};
+use super::*;
+use crate::devices::stale_clients::StaleOrder;
+
+/// What the clients' keeper would order now.
+fn orders(rig: &Rig) -> Vec<StaleOrder> {
+    rig.outside.stale.take(Timestamp(0))
+}
+
+/// The notification of 0xA has failed for good; 0xB is linked too.
+fn stale() -> Rig {
+    let mut rig = Rig::linked();
+    rig.create("0xB").expect("registered");
+    rig.link("0xB", true).expect("linked");
+    rig.report("0xA", number(1));
+    fail_for_good(&mut rig);
+    assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 3)]);
+    rig
+}
+
+fn fail_for_good(rig: &mut Rig) {
+    for _ in 0..3 {
+        let due = rig.lease_all().remove(0);
+        rig.ended(&due, status(500));
+        rig.pass(HOUR / 4);
+    }
+}
+
+fn get_through(rig: &mut Rig) -> Vec<String> {
+    let due = rig.lease_all();
+    due.iter().for_each(|due| rig.ended(due, status(200)));
+    due.iter().map(|due| rig.told(due)).collect()
+}
+
+#[test]
+fn one_that_gets_through_brings_what_failed_with_it() {
+    let mut rig = stale();
+    rig.report("0xB", number(1));
+    assert_eq!(orders(&rig), []);
+    get_through(&mut rig);
+    let order = orders(&rig).remove(0);
+    assert!(!order.probe);
+    rig.tell_stale(order.probe);
+    assert_eq!(
+        get_through(&mut rig),
+        ["changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=1 online"]
+    );
+    assert_eq!(orders(&rig), []);
+    rig.report("0xB", number(0));
+    get_through(&mut rig);
+    assert_eq!(orders(&rig), [], "nothing is stale any more");
+}
+
+#[test]
+fn a_newer_event_makes_what_failed_good() {
+    let mut rig = stale();
+    rig.report("0xA", number(0));
+    assert_eq!(
+        get_through(&mut rig),
+        ["changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"]
+    );
+    assert_eq!(orders(&rig), []);
+}
+
+#[test]
+fn a_probe_tells_of_one_device() {
+    let mut rig = stale();
+    rig.report("0xB", number(1));
+    fail_for_good(&mut rig);
+    rig.tell_stale(true);
+    assert_eq!(get_through(&mut rig).len(), 1);
+    assert_eq!(orders(&rig).len(), 1, "the probe got through: now the rest");
+}
+
+#[test]
+fn another_process_knows_what_is_stale() {
+    let mut rig = stale();
+    rig.restart();
+    rig.attend();
+    rig.report("0xB", number(1));
+    get_through(&mut rig);
+    assert_eq!(orders(&rig).len(), 1);
+}
+
+#[test]
+fn an_unlinked_client_is_not_told_again() {
+    let mut rig = stale();
+    rig.link("0xA", false).expect("unlinked");
+    rig.report("0xB", number(1));
+    get_through(&mut rig);
+    assert_eq!(orders(&rig), []);
+}
+
+#[test]
+fn by_hand_every_device_that_has_events_is_told_again() {
+    let mut rig = stale();
+    rig.create("0xC").expect("registered");
+    rig.link("0xC", true).expect("linked");
+    rig.report("0xB", number(1));
+    get_through(&mut rig);
+    rig.report("0xB", number(0));
+    get_through(&mut rig);
+    rig.resend();
+    let mut told = get_through(&mut rig);
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "changed 0xA lock value=1 previous=null seq=1 types=[Changed] skipped=1 online",
+            "changed 0xB lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online"
+        ]
+    );
+}
+
+#[test]
+fn by_hand_what_waits_for_its_retry_goes_at_once() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    let due = rig.lease_all().remove(0);
+    rig.ended(&due, status(500));
+    rig.resend();
+    let again = rig.lease_all().remove(0);
+    assert_eq!((again.delivery, again.attempt), (due.delivery, 2));
+}

@@ -1,0 +1,130 @@
+//! The webhook sender's calls to a partition: lease notifications, and record ended attempts.
+//!
+//! Each call costs a commit, which the partition shares among all inputs of its inbox. So the
+//! sender gathers its inputs for a partition and sends them together.
+
+use std::sync::Arc;
+
+use base::{Incarnation, PartitionId};
+use records::{Client, Reservation};
+use tokio::sync::oneshot;
+
+use super::{Door, Engine, ask, send};
+use crate::devices::effect::Reply;
+use crate::devices::input::Input;
+use crate::devices::intake::NotAccepting;
+use crate::devices::lanes::Answer;
+use crate::registry::RegistryInput;
+use crate::{AttemptDue, AttemptEnd};
+
+/// Ends of attempts that one input carries at most. They share a batch, and are lost or kept together.
+const ENDS_PER_INPUT_MAX: usize = 64;
+/// How often the same ends are handed in at most. Each time a batch was lost, and the partition was loaded again.
+const HAND_INS_MAX: u32 = 8;
+
+/// Ends of attempts that were handed in together, and where it is told that they are durable.
+struct HandedIn {
+    ended: Arc<[(Reservation, AttemptEnd)]>,
+    durable: oneshot::Receiver<()>,
+}
+
+impl Engine {
+    /// Records how attempts ended, each under its reservation; a stale reservation changes nothing.
+    /// So ends whose batch was lost, or may be, are handed in again. Then leases, for each client,
+    /// up to the wanted number of due notifications. Returns the leases in the order of `wanted`,
+    /// once they and the ends are durable. A short lease has emptied its lane, until
+    /// [`DueLanes`](crate::DueLanes) names that again. A server that no longer accepts inputs
+    /// leases nothing, and its unrecorded attempts count as interrupted.
+    pub async fn exchange(
+        &self,
+        partition: PartitionId,
+        ended: Vec<(Reservation, AttemptEnd)>,
+        wanted: Vec<(Incarnation, usize)>,
+    ) -> Vec<Vec<AttemptDue>> {
+        let mut leased = vec![Vec::new(); wanted.len()];
+        let Ok((ends, answers)) = self.hand_in(partition, &ended, wanted).await else {
+            tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
+            return leased;
+        };
+        for ends in ends {
+            self.see_recorded(partition, ends).await;
+        }
+        for (leased, answer) in leased.iter_mut().zip(answers) {
+            // Without an answer the partition is being loaded again, and will name the lane.
+            *leased = answer.await.unwrap_or_default();
+        }
+        leased
+    }
+
+    async fn hand_in(
+        &self,
+        partition: PartitionId,
+        ended: &[(Reservation, AttemptEnd)],
+        wanted: Vec<(Incarnation, usize)>,
+    ) -> Result<(Vec<HandedIn>, Vec<oneshot::Receiver<Vec<AttemptDue>>>), NotAccepting> {
+        let door = self.device_door(partition)?;
+        let mut ends = Vec::with_capacity(ended.len().div_ceil(ENDS_PER_INPUT_MAX));
+        for together in ended.chunks(ENDS_PER_INPUT_MAX) {
+            let ended = Arc::from(together);
+            let durable = hand_in_ends(door, &ended).await?;
+            ends.push(HandedIn { ended, durable });
+        }
+        let mut answers = Vec::with_capacity(wanted.len());
+        for (client, max) in wanted {
+            let (reply, answer) = Reply::new();
+            send(door, Input::Lease { client, max, reply }).await?;
+            answers.push(answer);
+        }
+        Ok((ends, answers))
+    }
+
+    /// Waits until the ends are durable, and hands them in again while their batch is lost.
+    async fn see_recorded(&self, partition: PartitionId, HandedIn { ended, mut durable }: HandedIn) {
+        for _ in 1..HAND_INS_MAX {
+            if durable.await.is_ok() {
+                return;
+            }
+            let again = async { hand_in_ends(self.device_door(partition)?, &ended).await };
+            let Ok(handed_in) = again.await else {
+                tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
+                return;
+            };
+            durable = handed_in;
+        }
+        if durable.await.is_err() {
+            let (attempts, times) = (ended.len(), HAND_INS_MAX);
+            tracing::warn!(%partition, attempts, times, "attempts could not be recorded; they will count as timed out");
+        }
+    }
+
+    fn device_door(&self, partition: PartitionId) -> Result<&Door<Input>, NotAccepting> {
+        self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
+    }
+
+    /// Takes note of an answer before its attempt is recorded: a client whose receiver says that it is gone for good (410) is
+    /// disabled, if that is its receiver still. `to` is the client as it was when the attempt began.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub async fn note_answer(&self, to: &Client, answer: Answer) -> Result<(), NotAccepting> {
+        if !matches!(answer, Answer::Status { code: 410, .. }) {
+            return Ok(());
+        }
+        let (client, url) = (to.incarnation, to.url.clone());
+        // Rare: in a box, so that a waiting attempt stays small.
+        let disabled =
+            Box::pin(ask(&self.shared.registry, |reply| RegistryInput::Disable { client, url, reply }));
+        // Refused only for a client that is gone already.
+        let _gone = disabled.await?;
+        Ok(())
+    }
+}
+
+async fn hand_in_ends(
+    door: &Door<Input>,
+    ended: &Arc<[(Reservation, AttemptEnd)]>,
+) -> Result<oneshot::Receiver<()>, NotAccepting> {
+    let (reply, durable) = Reply::new();
+    send(door, Input::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
+    Ok(durable)
+}

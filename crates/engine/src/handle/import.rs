@@ -1,0 +1,70 @@
+//! An import on its way: its lines checked, their clients looked up, and each partition's share handed in.
+
+use std::collections::HashSet;
+
+use base::{Incarnation, Problem, hash};
+use fleet::Rules;
+
+use super::{Door, Engine, ask};
+use crate::ImportDevice;
+use crate::devices::input::{Imported, Input, LinkedClient, ToImport};
+use crate::devices::intake::NotAccepting;
+use crate::refusals::unknown_client;
+
+type Outcomes = Vec<Result<Imported, Problem>>;
+
+/// Imports devices side by side in their partitions: what became of each, in order.
+pub(super) async fn import(engine: &Engine, devices: Vec<ImportDevice>) -> Result<Outcomes, NotAccepting> {
+    let rules = engine.settings().registry_rules();
+    let partitions = engine.shared.partitions.len();
+    let mut split: Vec<Vec<ToImport>> = (0..partitions).map(|_| Vec::new()).collect();
+    let mut outcomes: Vec<Option<Result<Imported, Problem>>> = Vec::with_capacity(devices.len());
+    let mut linked = HashSet::new();
+    for (index, device) in (0..).zip(devices) {
+        match checked(engine, device, &rules, index) {
+            Ok(line) => {
+                linked.extend(line.clients.iter().flatten().map(|client| client.incarnation));
+                let partition = hash::device_partition(line.import.id(), partitions as u16);
+                split[usize::from(partition.0)].push(line);
+                outcomes.push(None);
+            }
+            Err(problem) => outcomes.push(Some(Err(problem))),
+        }
+    }
+    let shares = engine.shared.partitions.iter().zip(split).filter(|(_, lines)| !lines.is_empty());
+    let asked = shares.map(|(door, lines)| hand_in(door, lines));
+    for answers in futures_util::future::try_join_all(asked).await? {
+        for (index, answer) in answers {
+            outcomes[index as usize] = Some(answer);
+        }
+    }
+    sweep_deleted(engine, linked).await?;
+    Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(NotAccepting.into()))).collect())
+}
+
+fn checked(engine: &Engine, device: ImportDevice, rules: &Rules, index: u32) -> Result<ToImport, Problem> {
+    let import = device.check(rules)?;
+    let known = |id| {
+        let client = engine.directory().by_id(id).ok_or_else(|| unknown_client(id))?;
+        Ok(LinkedClient { incarnation: client.incarnation, id: client.id.clone() })
+    };
+    let clients = import.clients().map(|ids| ids.iter().map(known).collect::<Result<_, Problem>>());
+    Ok(ToImport { index, clients: clients.transpose()?, import })
+}
+
+async fn hand_in(
+    door: &Door<Input>,
+    lines: Vec<ToImport>,
+) -> Result<Vec<(u32, Result<Imported, Problem>)>, NotAccepting> {
+    ask(door, |reply| Input::Import { lines, reply }).await
+}
+
+/// A client that was deleted meanwhile may have been swept before its new links were there.
+async fn sweep_deleted(engine: &Engine, linked: HashSet<Incarnation>) -> Result<(), NotAccepting> {
+    for client in linked {
+        if engine.directory().get(client).is_none() {
+            engine.sweep(client).await?;
+        }
+    }
+    Ok(())
+}

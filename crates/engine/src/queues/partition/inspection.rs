@@ -1,0 +1,309 @@
+//! Looking at jobs and queues without taking anything, and changing what waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{PartitionId, Problem, Timestamp};
+use records::{JobClock, JobHead, JobId, Op, QueueKey, QueueSettings};
+use store::StoreError;
+
+use super::publishing::due_at;
+use super::{QueuePartition, Turn};
+use crate::Engine;
+use crate::devices::partition::Stop;
+use crate::queues::input::Seen;
+use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
+
+/// Rows that one page of a list looks at: jobs of other queues are among them.
+const SCANNED_MAX: usize = 20_000;
+
+/// A queue and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// The queue.
+    pub name: QueueName,
+    /// Its number; `None` for a queue that has nothing.
+    pub key: Option<QueueKey>,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that can be consumed.
+    pub ready: u64,
+    /// Jobs that consumers have.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long a job has been ready that is so still, at most; of those in memory.
+    pub oldest_ready: Option<Duration>,
+    /// Nothing is leased.
+    pub paused: bool,
+    /// What its users set.
+    pub settings: QueueSettings,
+}
+
+/// Where a list of queues goes on.
+pub type QueueMark = QueueName;
+
+/// Queues that one step looks at for a list: those that have nothing are passed over.
+const NAMES_SEEN_MAX: usize = 10_000;
+
+/// A part of a list of queues.
+#[derive(Debug)]
+pub struct Listed {
+    /// The queues.
+    pub queues: Vec<Figures>,
+    /// Others may come behind this one, though these are fewer than were asked for.
+    pub next: Option<QueueMark>,
+}
+
+impl QueuePartition {
+    pub(super) fn look(
+        &mut self,
+        queue: &QueueName,
+        job: Option<&JobRef>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Seen, Stop> {
+        let head = match (job, self.key_of(queue)) {
+            (_, None) => None,
+            (Some(job), Some(key)) => self.find(key, job, turn)?,
+            (None, Some(key)) => {
+                // What is first may be in the store.
+                while self.jobs.peek(key).is_none() && self.read_first_of(key, turn)? {}
+                self.jobs.peek(key)
+            }
+        };
+        let head = head.ok_or_else(|| unknown_job(queue))?;
+        Ok(self.seen(head, turn)?)
+    }
+
+    fn seen(&self, head: JobHead, turn: &mut Turn<'_>) -> Result<Seen, StoreError> {
+        let body = self.body(head.id, turn)?;
+        // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
+        let state = if self.jobs.is_successor(head.id) {
+            JobState::Scheduled
+        } else {
+            state_of(&head, turn.now, turn.wall)
+        };
+        Ok(Seen { head, state, body })
+    }
+
+    /// A job of a queue, resident or not. One whose time to live has ended unnoticed, as that of a successor may, is gone.
+    fn find(
+        &mut self,
+        queue: QueueKey,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<JobHead>, StoreError> {
+        let found = self.find_as_it_was(queue, job, turn)?;
+        let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
+        let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= turn.now));
+        let Some(alias) = ended.and_then(|head| head.alias) else { return Ok(found) };
+        self.settle_alias(queue, alias, turn)?;
+        self.find_as_it_was(queue, job, turn)
+    }
+
+    fn find_as_it_was(
+        &mut self,
+        queue: QueueKey,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<JobHead>, StoreError> {
+        let head = match job {
+            JobRef::Id(id) => match self.jobs.get(*id) {
+                Some(head) => Some(head),
+                None => {
+                    let parked = self.parked_job(*id, turn)?;
+                    self.parked_now(parked, turn)?
+                }
+            },
+            JobRef::Alias(alias) => {
+                let alias = checks::alias_key(alias);
+                match self.jobs.by_alias(queue, alias) {
+                    Some(head) => Some(head),
+                    None => {
+                        let parked = self.parked_under(queue, alias, turn)?;
+                        self.parked_now(parked, turn)?
+                    }
+                }
+            }
+        };
+        Ok(head.filter(|head| head.queue == queue))
+    }
+
+    pub(super) fn change(
+        &mut self,
+        queue: &QueueName,
+        job: &JobRef,
+        payload: Option<Payload>,
+        due: Option<Due>,
+        turn: &mut Turn<'_>,
+    ) -> Result<Seen, Stop> {
+        let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
+        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        if matches!(head.state, records::JobState::Reserved { .. }) {
+            let detail = "a consumer has the job; it can be changed when it is waiting again";
+            return Err(Problem::conflict("job_reserved", detail).into());
+        }
+        self.read_in_job(head.id, turn)?;
+        if let Some(due) = due {
+            let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
+            let due_on_engine = turn.now.after(delay);
+            // A run that was not begun takes its ttl along.
+            let takes_along = head.terms.recurrence.is_some() && head.attempt == 0;
+            let expires_at = head.terms.expires_at.filter(|_| !takes_along);
+            if expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
+                let detail = "the job's ttl ends before that time: it would never run";
+                return Err(Problem::not_allowed("invalid_time", detail).into());
+            }
+            let moved =
+                self.jobs.reschedule(turn.now, head.id, clock, run_at, &mut turn.batch, &mut turn.wakes);
+            debug_assert!(moved.is_ok(), "it waits, as was just seen");
+        }
+        if let Some(payload) = payload {
+            let mut body = body::read(&self.body(head.id, turn)?)?;
+            body.payload = payload;
+            self.put_body(head.id, Arc::from(body.write()), turn);
+        }
+        turn.touched.push(key);
+        // It may be parked again, until its new time.
+        let head = self.find(key, &JobRef::Id(head.id), turn)?.unwrap_or(head);
+        Ok(self.seen(head, turn)?)
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        queue: &QueueName,
+        job: &JobRef,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Stop> {
+        let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
+        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        self.read_in_job(head.id, turn)?;
+        self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
+        turn.counted.cancelled += 1;
+        turn.touched.push(key);
+        Ok(())
+    }
+
+    pub(super) fn figures(&self, name: &QueueName, now: Timestamp) -> Figures {
+        let key = self.key_of(name);
+        let queue = key.and_then(|key| self.queues.get(&key));
+        let (Some(key), Some(queue)) = (key, queue) else {
+            return Figures {
+                name: name.clone(),
+                key: None,
+                scheduled: 0,
+                ready: 0,
+                reserved: 0,
+                dead: 0,
+                oldest_ready: None,
+                paused: false,
+                settings: QueueSettings::default(),
+            };
+        };
+        let jobs = self.jobs.figures(key);
+        let (parked_scheduled, parked_ready) = self.jobs.parked(key);
+        // Nobody waited for a job before it was published, whatever time it was given.
+        let since = |job, at: Timestamp| at.max(id::published_at(job));
+        Figures {
+            name: name.clone(),
+            key: Some(key),
+            scheduled: jobs.scheduled as u64 + parked_scheduled,
+            ready: jobs.ready as u64 + parked_ready,
+            reserved: jobs.reserved as u64,
+            dead: queue.dead,
+            oldest_ready: self.jobs.ready_since(key, since).map(|at| now.since(at)),
+            paused: queue.paused,
+            settings: queue.settings,
+        }
+    }
+
+    pub(super) fn list(
+        &self,
+        namespace: Option<&str>,
+        after: Option<&QueueName>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Listed {
+        let start = match (after, namespace) {
+            (Some(after), _) => std::ops::Bound::Excluded(after.clone()),
+            (None, Some(namespace)) => std::ops::Bound::Included(QueueName::unchecked(namespace, "")),
+            (None, None) => std::ops::Bound::Unbounded,
+        };
+        let queues = self.names.range((start, std::ops::Bound::Unbounded)).map(|(name, _)| name);
+        let within = queues.take_while(|name| namespace.is_none_or(|of| name.namespace() <= of));
+        let wanted = within.filter(|name| namespace.is_none_or(|of| name.namespace() == of));
+        let (mut queues, mut seen) = (Vec::new(), 0);
+        for name in wanted {
+            if queues.len() == limit {
+                break;
+            }
+            seen += 1;
+            if self.key_of(name).is_some_and(|key| !self.is_empty(key)) {
+                queues.push(self.figures(name, now));
+            }
+            if seen == NAMES_SEEN_MAX {
+                return Listed { queues, next: Some(name.clone()) };
+            }
+        }
+        Listed { queues, next: None }
+    }
+}
+
+pub(super) fn unknown_job(queue: &QueueName) -> Problem {
+    Problem::unknown(
+        "unknown_job",
+        format!("queue {queue} has no such job: it is done, dead, gone, or never was"),
+    )
+}
+
+pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
+    // From its first attempt on, a job waits by the engine clock.
+    let clock = match head.terms.clock {
+        JobClock::Wall if head.attempt == 0 => wall,
+        JobClock::Wall | JobClock::Engine => now,
+    };
+    match head.state {
+        records::JobState::Reserved { .. } => JobState::Reserved,
+        records::JobState::Waiting if head.visible_at > clock => JobState::Scheduled,
+        records::JobState::Waiting => JobState::Ready,
+    }
+}
+
+/// A page of a queue's jobs as the store has them, and where to go on.
+///
+/// # Errors
+/// 503 when the store cannot be read.
+pub fn listed(
+    engine: &Engine,
+    partition: PartitionId,
+    queue: QueueKey,
+    state: Option<JobState>,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
+    let unreadable = |error: StoreError| Problem::unavailable(error.to_string());
+    let (now, wall) = (engine.clock().now(), engine.clock().wall());
+    let view = engine.store().view(partition).map_err(unreadable)?;
+    let wanted = |head: &JobHead| state.is_none_or(|state| state_of(head, now, wall) == state);
+    let (heads, next) = view.jobs_of(queue, after, SCANNED_MAX, limit, &wanted).map_err(unreadable)?;
+    let mut jobs = Vec::with_capacity(heads.len());
+    for head in heads {
+        // A job's body is there as long as its head.
+        let Some(body) = view.job_body(head.id).map_err(unreadable)? else { continue };
+        let state = state_of(&head, now, wall);
+        jobs.push(calls::view(Seen { head, state, body })?);
+    }
+    Ok((jobs, next))
+}
+
+/// What is written of a queue.
+pub(super) fn put_queue(queue: &super::Queue, key: QueueKey, deleted: bool) -> Op {
+    Op::PutQueue(Box::new(records::Queue {
+        key,
+        namespace: queue.name.namespace().into(),
+        name: queue.name.queue().into(),
+        deleted,
+        paused: queue.paused,
+        settings: queue.settings,
+    }))
+}

@@ -1,0 +1,222 @@
+//! Reads parked jobs in, within the step's budget: those due soon, and the fronts of short lines.
+
+use base::Timestamp;
+use jobs::{Horizon, Want};
+use records::{GroupKey, JobClock, JobId, ParkedJob, QueueKey, QueueOrder};
+use store::{StoreError, StoredJob, parked_time};
+
+use super::recently_parked::Place;
+use super::soonest::{LAST_ID, Moment, Page, Soonest};
+use super::{QueuePartition, Turn};
+use crate::queues::id;
+
+/// Parked jobs, and up to where these are all that there are.
+type PageOfParked = (Vec<ParkedJob>, Option<Horizon>);
+
+/// Rows of a line that are read beside those that are wanted: some may be gone already.
+const GONE_EXPECTED: usize = 4;
+
+/// The soonest parked jobs of each clock.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    engine: Soonest,
+    wall: Soonest,
+}
+
+impl Clocks {
+    pub(super) fn new(resident_max: usize) -> Self {
+        Self { engine: Soonest::new(resident_max), wall: Soonest::new(resident_max) }
+    }
+
+    pub(super) fn of(&mut self, clock: JobClock) -> &mut Soonest {
+        match clock {
+            JobClock::Engine => &mut self.engine,
+            JobClock::Wall => &mut self.wall,
+        }
+    }
+}
+
+impl QueuePartition {
+    /// Reads in what the rules want, `left` jobs at most. Whether there was anything, be it left for the next step.
+    pub(super) fn read_in(
+        &mut self,
+        left: impl Fn(&Turn<'_>) -> usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<bool, StoreError> {
+        let mut any = self.read_at_once(turn)?;
+        while let Some(want) = self.jobs.wanted(turn.now) {
+            any = true;
+            let left = left(turn);
+            if left == 0 || !self.read_one(want, left, turn)? {
+                break;
+            }
+            self.read_at_once(turn)?;
+        }
+        Ok(any)
+    }
+
+    /// Reads what is before the next job that can be leased of a queue, as far as the step goes: beyond that, those that wait are
+    /// served in the next. Whether there was anything.
+    pub(super) fn read_in_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let Some(want) = self.jobs.wanted_of(queue) else { return Ok(false) };
+        match turn.budget.left_to_read() {
+            0 => {
+                self.waiting.set_unread(queue);
+                Ok(false)
+            }
+            left => self.read_one(want, left, turn),
+        }
+    }
+
+    /// Reads what is before the first job of a queue for somebody who looks at that, and is answered in this step: one job at a time
+    /// where the step has read all it may. Whether there was anything.
+    pub(super) fn read_first_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        if turn.budget.left_to_read() > 0 {
+            return self.read_in_of(queue, turn);
+        }
+        let want = self.jobs.wanted_of(queue).filter(|_| turn.budget.may_read_at_once());
+        let Some(want) = want else { return Ok(false) };
+        let read = self.read_page(want, 1, turn)?;
+        turn.budget.read_at_once(read.unwrap_or_default().max(1));
+        Ok(read.is_some())
+    }
+
+    /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether there was any.
+    pub(super) fn read_at_once(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let mut any = false;
+        while let Some(want) = self.jobs.wanted_at_once() {
+            any = true;
+            let read = self.read_page(want, 1, turn)?;
+            turn.budget.read_at_once(read.unwrap_or_default());
+        }
+        Ok(any)
+    }
+
+    /// One page. Whether it could be read.
+    fn read_one(&mut self, want: Want, left: usize, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+        let page_max = self.jobs.page_max(want).min(left);
+        let Some(read) = self.read_page(want, page_max, turn)? else { return Ok(false) };
+        // A page without jobs is work too.
+        turn.budget.read(read.max(1));
+        Ok(true)
+    }
+
+    /// How many jobs were read; `None` if it is not known yet which.
+    fn read_page(
+        &mut self,
+        want: Want,
+        page_max: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<usize>, StoreError> {
+        self.note_parked(turn);
+        let (jobs, to) = match want {
+            Want::Time { clock, .. } => match self.soonest(clock, page_max, turn)? {
+                Some(page) => page,
+                None => return Ok(None),
+            },
+            Want::Line { queue, group } => self.first_of_line(queue, group, page_max, turn)?,
+        };
+        for parked in &jobs {
+            self.jobs.take_in(turn.now, parked, &mut turn.batch, &mut turn.wakes);
+        }
+        self.jobs.read_to(turn.now, want, to, &mut turn.batch, &mut turn.wakes);
+        Ok(Some(jobs.len()))
+    }
+
+    /// The soonest parked jobs of a clock, and up to where these are all; `None` if the store has to be looked through further.
+    fn soonest(
+        &mut self,
+        clock: JobClock,
+        page_max: usize,
+        turn: &mut Turn<'_>,
+    ) -> Result<Option<PageOfParked>, StoreError> {
+        self.look_through(clock, turn)?;
+        let Page::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
+        let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, turn));
+        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        // Of the jobs of the last moment those are there whose id, and so whose number, is not above the last one's.
+        let next = self.jobs.numbers().next_job;
+        let number = |id| if id == LAST_ID { u64::MAX } else { id::number_before(id, next) };
+        Ok(Some((jobs, to.map(|(at, id)| Horizon { at, number: number(id) }))))
+    }
+
+    /// Goes on looking through the store for the soonest jobs, if few are known.
+    fn look_through(&mut self, clock: JobClock, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+        let Self { clocks, parked, .. } = self;
+        let soonest = clocks.of(clock);
+        loop {
+            let lately = parked.parked().filter_map(|parked| moment_of(parked, clock));
+            let Some(after) = soonest.wants(lately) else { return Ok(()) };
+            let scan_max = turn.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
+            if scan_max == 0 {
+                return Ok(());
+            }
+            let times = turn.fetch.view()?.parked_times(clock, after, scan_max)?;
+            turn.budget.scanned(scan_max);
+            soonest.scanned(times, |id| parked.get(id).is_none());
+            // While some are known, a little of it at a time is enough.
+            if matches!(soonest.page(1), Page::Jobs(..)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A job that is known to be parked.
+    fn parked_as_known(&self, id: JobId, turn: &Turn<'_>) -> Result<ParkedJob, StoreError> {
+        let found = match self.parked.get(id) {
+            Some(recent) => recent.cloned(),
+            None => match turn.fetch.view()?.job(id)? {
+                Some(StoredJob::Parked(parked)) => Some(parked),
+                Some(StoredJob::Resident(_)) | None => None,
+            },
+        };
+        found.ok_or_else(|| StoreError::Damaged {
+            file: "the tables".to_owned(),
+            at: id::id_text(id),
+            what: "the parked job that a time names is missing".to_owned(),
+        })
+    }
+
+    /// The first parked jobs of a line, and up to where these are all.
+    fn first_of_line(
+        &self,
+        queue: QueueKey,
+        group: Option<GroupKey>,
+        page_max: usize,
+        turn: &Turn<'_>,
+    ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
+        let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
+        let from_back = group.is_none() && order == QueueOrder::Lifo;
+        let after = self.jobs.line_horizon(queue, group).map(|horizon| (horizon.at, horizon.number));
+        let asked = page_max + if self.parked.is_empty() { 1 } else { GONE_EXPECTED };
+        let stored = turn.fetch.view()?.parked_line(queue, group, after, from_back, asked)?;
+        let end = stored.last().filter(|_| stored.len() == asked).map(place_of);
+        let is_within =
+            |place: Place| end.is_none_or(|end| if from_back { place >= end } else { place <= end });
+        let untouched = stored.into_iter().filter(|parked| self.parked.get(parked.head.id).is_none());
+        let mut jobs: Vec<ParkedJob> = untouched.collect();
+        let lately = self.parked.line((queue, group), after, from_back);
+        let lately = lately.take_while(|(place, _)| is_within(*place)).take(page_max + 1);
+        jobs.extend(lately.map(|(_, parked)| parked.clone()));
+        jobs.sort_unstable_by_key(place_of);
+        if from_back {
+            jobs.reverse();
+        }
+        let mut to = end;
+        if jobs.len() > page_max {
+            jobs.truncate(page_max);
+            to = jobs.last().map(place_of);
+        }
+        Ok((jobs, to.map(|(at, number)| Horizon { at, number })))
+    }
+}
+
+fn place_of(parked: &ParkedJob) -> Place {
+    (parked.head.visible_at, parked.head.number)
+}
+
+/// By when a parked job is found on a clock, and its id.
+pub(super) fn moment_of(parked: &ParkedJob, clock: JobClock) -> Option<Moment> {
+    let (_, at): (_, Timestamp) = parked_time(&parked.key()).filter(|(of, _)| *of == clock)?;
+    Some((at, parked.head.id))
+}

@@ -1,0 +1,25 @@
+//! What the queues have that figures name.
+
+use super::QueuePartition;
+use crate::devices::effect::Effect;
+use crate::queues::{JobsByState, QueueEffect};
+
+impl QueuePartition {
+    /// Which of the named queues stand otherwise than after the step before.
+    pub(super) fn named_otherwise(&mut self) -> Option<Effect> {
+        let Self { queues, jobs, names, named, .. } = self;
+        let now = |key| {
+            let queue = queues.get(&key)?;
+            let resident = jobs.figures(key);
+            let (parked_scheduled, parked_ready) = jobs.parked(key);
+            Some(JobsByState {
+                scheduled: resident.scheduled as u64 + parked_scheduled,
+                ready: resident.ready as u64 + parked_ready,
+                reserved: resident.reserved as u64,
+                dead: queue.dead,
+            })
+        };
+        let changes = named.changes(names.iter(), now);
+        (!changes.is_empty()).then(|| Effect::Queue(QueueEffect::Named(self.id, changes)))
+    }
+}
