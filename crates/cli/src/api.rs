@@ -1,83 +1,77 @@
-//! The server's API over HTTP: one request, one answer, and every way in which that can go wrong.
-//!
-//! Redirects are not followed, so that the token goes nowhere else.
+//! The server's API: requests of the client crate, made once and waited for, and every way in which that can go wrong.
 
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::time::Duration;
 
-use fieldpost_client::TlsFault;
+use fieldpost_client::{Client, ConnectionFault, Error, Method, Request};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use ureq::http::{Method, Request, Response, Uri};
-use ureq::unversioned::resolver::DefaultResolver;
-use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
-use ureq::{Agent, Body};
-use url::Url;
+use tokio::runtime::Runtime;
 
 use super::failure::Failure;
-use super::problem::Refusal;
 use super::reach::Reach;
-use super::tls::{self, TlsConnector};
+use super::tls;
 
-/// A machine that is there answers sooner.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until the answer begins, and between its parts. A list that has to look at much takes its time.
+/// Until the answer begins, and as long again until it ends. A list that has to look at much takes its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A request is sent within the same time, however large it is: a line slower than this gets longer.
+const SENT_BYTES_PER_SECOND: u64 = 8 * 1_024;
 /// The largest backup over the slowest line that anybody waits for.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
-/// What is kept of a download in memory.
-const DOWNLOAD_PIECE_BYTES: usize = 256 * 1_024;
 /// The largest page is 1,000 devices with values of 4 KiB and all their labels.
-const ANSWER_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
+const ANSWER_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// A server that asks to wait longer than this is not waited for.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// So often a request is made again that the server had no room for.
 const WAITS_MAX: u32 = 5;
-
-const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
-/// The header under which a request may be made again without being carried out twice.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// What a request says beside its path.
-#[derive(Clone, Copy, Debug)]
-struct Content<'a> {
-    kind: &'static str,
-    bytes: &'a [u8],
-    key: Option<&'a str>,
-}
-
-impl<'a> Content<'a> {
-    const EMPTY: Content<'static> = Content::json(b"");
-
-    const fn json(bytes: &'a [u8]) -> Self {
-        Self { kind: JSON, bytes, key: None }
-    }
-}
+/// The status of a server that has no room for this token now.
+const TOO_MANY_REQUESTS: u16 = 429;
 
 /// A server, and how to speak to it.
 #[derive(Debug)]
 pub(super) struct Api {
-    agent: Agent,
-    root: Url,
-    authorization: Option<String>,
+    client: Client,
+    runtime: Runtime,
+    server: String,
 }
 
-/// A path of the API, with what is asked of it.
+/// A path of the API with its parameters.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
-    segments: Vec<String>,
-    parameters: Vec<(String, String)>,
+    path: fieldpost_client::Path,
+    /// A part of the path that names nothing.
+    not_an_id: Option<String>,
 }
 
 impl Path {
     /// The path below `/v1` with these parts, whatever characters they have.
-    pub(super) fn of(segments: &[&str]) -> Self {
-        Self { segments: segments.iter().map(|&part| part.to_owned()).collect(), parameters: Vec::new() }
+    pub(super) fn of(parts: &[&str]) -> Self {
+        Self { path: fieldpost_client::Path::of(&[]), not_an_id: None }.and(parts)
+    }
+
+    /// With these parts behind the others.
+    pub(super) fn and(self, parts: &[&str]) -> Self {
+        let path = self.path.and(parts);
+        parts.iter().fold(Self { path, ..self }, |path, part| path.checked(part))
+    }
+
+    /// With one more part that names several things, with commas between them.
+    pub(super) fn and_any_of(self, names: &str) -> Self {
+        let path = self.path.and_any_of(&names.split(',').collect::<Vec<_>>());
+        Self { path, ..self }.checked(names)
+    }
+
+    fn checked(mut self, part: &str) -> Self {
+        // Dots would be taken for steps along the path.
+        if matches!(part, "" | "." | "..") {
+            self.not_an_id.get_or_insert_with(|| part.to_owned());
+        }
+        self
     }
 
     pub(super) fn with(mut self, name: &str, value: &(impl ToString + ?Sized)) -> Self {
-        self.parameters.push((name.to_owned(), value.to_string()));
+        self.path = self.path.with(name, &value.to_string());
         self
     }
 
@@ -88,155 +82,103 @@ impl Path {
         }
     }
 
-    fn below(&self, root: &Url) -> Result<Uri, Failure> {
-        // Dots would be taken for steps along the path.
-        if let Some(part) = self.segments.iter().find(|part| matches!(part.as_str(), "" | "." | "..")) {
+    fn request(&self, method: Method) -> Result<Request, Failure> {
+        if let Some(part) = &self.not_an_id {
             return Err(Failure::Usage(format!("{part:?} is not an id")));
         }
-        let mut url = root.clone();
-        url.path_segments_mut()
-            .map_err(|()| Failure::Usage(format!("{root} is not the URL of a server")))?
-            .pop_if_empty()
-            .push("v1")
-            .extend(&self.segments);
-        if !self.parameters.is_empty() {
-            url.query_pairs_mut().extend_pairs(&self.parameters);
-        }
-        Uri::try_from(url.as_str()).map_err(|error| Failure::Usage(format!("{url}: {error}")))
+        let request = Request::new(method, self.path.clone());
+        Ok(request.timeout(ANSWER_TIMEOUT).answer_bytes_max(ANSWER_BYTES_MAX))
     }
 }
 
 impl Api {
     /// Nothing is sent yet.
     pub(super) fn new(reach: &Reach) -> Result<Self, Failure> {
-        let header = |token: &super::token::Token| {
-            let unsendable =
-                || Failure::Usage("the token has characters that no header can carry".to_owned());
-            token.header().ok_or_else(unsendable)
-        };
-        // A variable that is empty is as good as none.
-        let token = reach.token.as_ref().filter(|token| !token.is_empty());
-        let authorization = token.map(header).transpose()?;
-        // Not where the command line is read: what is refused there is repeated on the screen.
-        if !reach.url.username().is_empty() || reach.url.password().is_some() {
-            return Err(Failure::Usage(
-                "the URL has a password in it; the server asks for a token".to_owned(),
-            ));
-        }
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("fieldpost/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(CONNECT_TIMEOUT))
-            .timeout_recv_response(Some(ANSWER_TIMEOUT))
-            .timeout_recv_body(Some(ANSWER_TIMEOUT));
-        if is_this_machine(&reach.url) {
-            config = config.proxy(None);
-        }
-        let agent = match reach.trust()? {
-            Some(trust) => {
-                let connections =
-                    ().chain(ConnectProxyConnector::default())
-                        .chain(TcpConnector::default())
-                        .chain(TlsConnector::new(trust)?);
-                Agent::with_parts(config.build(), connections, DefaultResolver::default())
-            }
-            None => config.build().into(),
-        };
-        Ok(Self { agent, root: reach.url.clone(), authorization })
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Failure::Incomplete(format!("no thread can be started: {error}")))?;
+        Ok(Self { client: reach.client()?, runtime, server: reach.server() })
+    }
+
+    /// The client that speaks to the server, for a command that uses more of it than single requests.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(super) fn get(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::GET, path, None)?)
+        self.document(&path.request(Method::GET)?)
     }
 
-    pub(super) fn post(&self, path: &Path, body: &impl serde::Serialize) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::POST, path, Some(Content::json(json(body).as_bytes())))?)
+    pub(super) fn post(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+        self.document(&with_body(path.request(Method::POST)?, body))
     }
 
     /// A `POST` that the server carries out once, however often it is made with the same key.
     pub(super) fn post_once(
         &self,
         path: &Path,
-        body: &impl serde::Serialize,
+        body: &impl Serialize,
         key: Option<&str>,
     ) -> Result<Box<RawValue>, Failure> {
-        let body = json(body);
-        let content = Content { key, ..Content::json(body.as_bytes()) };
-        self.document(&self.ask(&Method::POST, path, Some(content))?)
+        let request = with_body(path.request(Method::POST)?, body);
+        let request = match key {
+            Some(key) => request
+                .idempotency_key(key)
+                .map_err(|error| Failure::Usage(format!("this cannot be asked: {error}")))?,
+            None => request,
+        };
+        self.document(&request)
     }
 
     /// A `POST` that is answered with nothing.
-    pub(super) fn tell(&self, path: &Path, body: &impl serde::Serialize) -> Result<(), Failure> {
-        self.ask(&Method::POST, path, Some(Content::json(json(body).as_bytes()))).map(drop)
+    pub(super) fn tell(&self, path: &Path, body: &impl Serialize) -> Result<(), Failure> {
+        self.ask(&with_body(path.request(Method::POST)?, body)).map(drop)
     }
 
     /// A `PUT` of a document.
-    pub(super) fn set(&self, path: &Path, body: &impl serde::Serialize) -> Result<(), Failure> {
-        self.ask(&Method::PUT, path, Some(Content::json(json(body).as_bytes()))).map(drop)
+    pub(super) fn set(&self, path: &Path, body: &impl Serialize) -> Result<(), Failure> {
+        self.ask(&with_body(path.request(Method::PUT)?, body)).map(drop)
     }
 
-    pub(super) fn patch(&self, path: &Path, body: &impl serde::Serialize) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::PATCH, path, Some(Content::json(json(body).as_bytes())))?)
+    pub(super) fn patch(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+        self.document(&with_body(path.request(Method::PATCH)?, body))
     }
 
     /// A `POST` whose body is lines of JSON.
-    pub(super) fn post_lines(&self, path: &Path, lines: &[u8]) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(
-            &Method::POST,
-            path,
-            Some(Content { kind: NDJSON, ..Content::json(lines) }),
-        )?)
+    pub(super) fn post_lines(&self, path: &Path, lines: Vec<u8>) -> Result<Box<RawValue>, Failure> {
+        let sending = Duration::from_secs(lines.len() as u64 / SENT_BYTES_PER_SECOND);
+        self.document(&path.request(Method::POST)?.json_lines(lines).timeout(ANSWER_TIMEOUT + sending))
     }
 
     /// A `POST` that says everything in its path, with a document for an answer.
     pub(super) fn call(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
-        self.document(&self.ask(&Method::POST, path, Some(Content::EMPTY))?)
+        self.document(&path.request(Method::POST)?.json(""))
     }
 
     /// A `POST` that says everything in its path and starts something.
     pub(super) fn start(&self, path: &Path) -> Result<(), Failure> {
-        self.ask(&Method::POST, path, Some(Content::EMPTY)).map(drop)
+        self.ask(&path.request(Method::POST)?.json("")).map(drop)
     }
 
     pub(super) fn put(&self, path: &Path) -> Result<(), Failure> {
-        self.ask(&Method::PUT, path, Some(Content::EMPTY)).map(drop)
+        self.ask(&path.request(Method::PUT)?.json("")).map(drop)
     }
 
     pub(super) fn delete(&self, path: &Path) -> Result<(), Failure> {
-        self.ask(&Method::DELETE, path, None).map(drop)
+        self.ask(&path.request(Method::DELETE)?).map(drop)
     }
 
-    /// Writes the answer to a GET to `out`, as it comes.
+    /// Writes the answer to a GET to `out`, as it comes. An error of `out` is told from one of the connection.
     pub(super) fn download(&self, path: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut request = Request::builder().method(Method::GET).uri(path.below(&self.root)?);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
+        let request = path.request(Method::GET)?;
+        let download = self.runtime.block_on(self.client.download(&request, DOWNLOAD_TIMEOUT));
+        let mut download = download.map_err(|error| self.failure(error))?;
+        while let Some(bytes) =
+            self.runtime.block_on(download.next()).map_err(|error| self.failure(error))?
+        {
+            out.write_all(&bytes)?;
         }
-        let request =
-            request.body(()).map_err(|error| Failure::Usage(format!("this cannot be asked: {error}")))?;
-        let request = self.agent.configure_request(request).timeout_recv_body(Some(DOWNLOAD_TIMEOUT)).build();
-        let mut response = self.agent.run(request).map_err(|error| self.not_reached(&error))?;
-        if response.status() != 200 {
-            return self
-                .outcome(&mut response)
-                .and_then(|_| Err(self.foreign("it has no such answer".to_owned())));
-        }
-        self.copy(response.body_mut().as_reader(), out)
-    }
-
-    /// Copies a body; what fails on the way here is told from what fails there.
-    fn copy(&self, mut body: impl Read, out: &mut dyn Write) -> Result<(), Failure> {
-        let mut piece = vec![0; DOWNLOAD_PIECE_BYTES];
-        loop {
-            match body.read(&mut piece) {
-                Ok(0) => return Ok(()),
-                Ok(length) => out.write_all(&piece[..length])?,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.not_reached(&ureq::Error::Io(error))),
-            }
-        }
+        Ok(())
     }
 
     /// Reads a document of the API into a shape.
@@ -245,123 +187,61 @@ impl Api {
             .map_err(|error| self.foreign(format!("its answer is not what was asked for: {error}")))
     }
 
+    fn document(&self, request: &Request) -> Result<Box<RawValue>, Failure> {
+        let body = self.ask(request)?;
+        serde_json::from_slice(&body).map_err(|_| self.foreign("its answer is not JSON".to_owned()))
+    }
+
     /// Asks, and again when the server has no room for this token now; the body of a good answer.
-    fn ask(&self, method: &Method, path: &Path, content: Option<Content<'_>>) -> Result<String, Failure> {
-        let uri = path.below(&self.root)?;
+    fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         let mut waits = 0;
         loop {
-            let mut response = self.send(method, &uri, content)?;
-            let wait = retry_after(&response).filter(|wait| *wait <= WAIT_MAX && waits < WAITS_MAX);
-            match (response.status().as_u16(), wait) {
-                (429, Some(wait)) => {
+            let answer = self.runtime.block_on(self.client.send(request));
+            let answer = answer.map_err(|error| self.failure(error))?;
+            let wait = answer.retry_after.filter(|wait| *wait <= WAIT_MAX && waits < WAITS_MAX);
+            match (answer.status, wait) {
+                (TOO_MANY_REQUESTS, Some(wait)) => {
                     waits += 1;
                     std::thread::sleep(wait);
                 }
-                _ => return self.outcome(&mut response),
+                _ => return answer.success().map(Into::into).map_err(|error| self.failure(error)),
             }
         }
-    }
-
-    fn send(
-        &self,
-        method: &Method,
-        uri: &Uri,
-        content: Option<Content<'_>>,
-    ) -> Result<Response<Body>, Failure> {
-        let mut request = Request::builder().method(method).uri(uri).header("accept", JSON);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
-        let sent = match content {
-            None => request.body(()).map(|request| self.agent.run(request)),
-            Some(Content { kind, bytes, key }) => {
-                if let Some(key) = key {
-                    request = request.header(IDEMPOTENCY_KEY, key);
-                }
-                request.header("content-type", kind).body(bytes).map(|request| self.agent.run(request))
-            }
-        };
-        match sent {
-            Ok(answer) => answer.map_err(|error| self.not_reached(&error)),
-            Err(error) => Err(Failure::Usage(format!("this cannot be asked: {error}"))),
-        }
-    }
-
-    fn outcome(&self, response: &mut Response<Body>) -> Result<String, Failure> {
-        let status = response.status();
-        if status.is_redirection() {
-            let to =
-                response.headers().get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            return Err(self.foreign(format!("it answered {status} and points to {to}")));
-        }
-        let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-        let body = body.map_err(|error| self.not_reached(&error))?;
-        if status.is_success() {
-            Ok(body)
-        } else {
-            Err(Failure::Refused(Box::new(Refusal::read(status.as_u16(), &body))))
-        }
-    }
-
-    fn document(&self, body: &str) -> Result<Box<RawValue>, Failure> {
-        serde_json::from_str(body).map_err(|_| self.foreign("its answer is not JSON".to_owned()))
     }
 
     /// An answer that no Fieldpost server gives.
     pub(super) fn foreign(&self, what: String) -> Failure {
-        Failure::Foreign { server: self.server(), what }
+        Failure::Foreign { server: self.server.clone(), what }
     }
 
-    fn not_reached(&self, error: &ureq::Error) -> Failure {
-        Failure::NotReached { server: self.server(), why: reason(error) }
-    }
-
-    fn server(&self) -> String {
-        self.root.as_str().trim_end_matches('/').to_owned()
-    }
-}
-
-fn json(body: &impl serde::Serialize) -> String {
-    serde_json::to_string(body).expect("what is sent has only names for keys")
-}
-
-/// No proxy leads back to the machine that asks.
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
+    fn failure(&self, error: Error) -> Failure {
+        match error {
+            Error::Refused(refusal) => Failure::Refused(refusal),
+            Error::Foreign { what, .. } => self.foreign(what),
+            other => Failure::NotReached { server: self.server.clone(), why: reason(&other) },
+        }
     }
 }
 
-fn retry_after(response: &Response<Body>) -> Option<Duration> {
-    let seconds = response.headers().get("retry-after")?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
+fn with_body(request: Request, body: &impl Serialize) -> Request {
+    request.json(serde_json::to_vec(body).expect("what is sent has only names for keys"))
 }
 
 /// What went wrong on the way, without the names of layers.
-fn reason(error: &ureq::Error) -> String {
-    // What TLS refuses comes wrapped into an error of the stream.
-    if let ureq::Error::Io(error) = error
-        && let Some(fault) = TlsFault::behind(error)
-    {
-        return tls::told(fault, error);
-    }
-    match error {
-        ureq::Error::Io(error) => match error.kind() {
-            io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                format!("the connection broke ({error})")
-            }
-            _ => error.to_string(),
-        },
-        ureq::Error::HostNotFound => "there is no such host".to_owned(),
-        ureq::Error::Timeout(when) => format!("it took too long ({when})"),
-        ureq::Error::Protocol(error) => format!("it does not speak HTTP as expected ({error})"),
-        ureq::Error::Tls(what) => format!("TLS failed: {what}"),
-        ureq::Error::Rustls(error) => tls::told(TlsFault::behind(error).unwrap_or(TlsFault::Other), error),
-        other => other.to_string(),
+fn reason(error: &Error) -> String {
+    let cause = error.root_cause();
+    match error.connection_fault() {
+        Some(ConnectionFault::Refused) => "connection refused".to_owned(),
+        Some(ConnectionFault::NoSuchHost) => "there is no such host".to_owned(),
+        Some(ConnectionFault::TooSlow) => "it took too long (connect)".to_owned(),
+        Some(ConnectionFault::ClosedBeforeTls) => {
+            "TLS failed: it closed the connection where TLS was to begin: does it speak TLS?".to_owned()
+        }
+        Some(ConnectionFault::Tls(fault)) => tls::told(fault, cause),
+        Some(ConnectionFault::NotHttp) => format!("it does not speak HTTP as expected ({cause})"),
+        Some(_) if matches!(error, Error::Broken { .. }) => format!("the connection broke ({cause})"),
+        None if matches!(error, Error::TimedOut { .. }) => "it took too long (receive response)".to_owned(),
+        Some(_) | None => cause.to_string(),
     }
 }
 
@@ -369,38 +249,11 @@ fn reason(error: &ureq::Error) -> String {
 mod tests {
     use super::*;
 
-    fn uri(root: &str, path: &Path) -> Option<String> {
-        path.below(&root.parse().expect("a URL")).ok().map(|uri| uri.to_string())
-    }
-
-    #[test]
-    fn a_path_is_below_the_root_whatever_its_parts_are() {
-        let path = Path::of(&["devices", "a/b ?#%", "clients"]);
-        for root in ["http://a", "http://a/"] {
-            assert_eq!(uri(root, &path).as_deref(), Some("http://a/v1/devices/a%2Fb%20%3F%23%25/clients"));
-        }
-        assert_eq!(uri("http://a/b/", &Path::of(&["c"])).as_deref(), Some("http://a/b/v1/c"));
-        let path = Path::of(&["devices"]).with("label.a", "x&y=z").with_maybe("kind", None::<&str>);
-        assert_eq!(uri("http://a", &path).as_deref(), Some("http://a/v1/devices?label.a=x%26y%3Dz"));
-    }
-
     #[test]
     fn what_would_be_a_step_along_the_path_is_no_id() {
-        for part in ["", ".", ".."] {
-            assert_eq!(uri("http://a", &Path::of(&["devices", part])), None, "{part:?}");
-        }
-    }
-
-    #[test]
-    fn the_loopback_is_asked_without_a_proxy() {
-        for (url, is) in [
-            ("http://127.0.0.1:8080", true),
-            ("http://[::1]:8080", true),
-            ("http://localhost", true),
-            ("http://10.0.0.1", false),
-            ("https://fieldpost.example", false),
-        ] {
-            assert_eq!(is_this_machine(&url.parse().expect("a URL")), is, "{url}");
+        for (part, right) in [("", false), (".", false), ("..", false), ("a.b", true)] {
+            assert_eq!(Path::of(&["devices", part]).request(Method::GET).is_ok(), right, "{part:?}");
+            assert_eq!(Path::of(&["queues"]).and_any_of(part).request(Method::GET).is_ok(), right, "{part:?}");
         }
     }
 }

@@ -120,11 +120,12 @@ pub(super) fn run(
         let settled = |cause| Failure::BrokenOff { after_line, cause: Box::new(cause) };
         let piece = pieces.next().map_err(|error| settled(lines::unreadable(file, &error)))?;
         let Some(piece) = piece else { break };
-        let answer = api.post_lines(path, &piece.text).and_then(|answer| api.read::<Tally>(&answer));
+        let bytes = piece.text.len() as u64;
+        let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<Tally>(&answer));
         let listed = sum.rejected.len();
         sum.add(answer.map_err(settled)?, piece.lines_before);
         after_line = piece.lines_before + piece.lines;
-        sent_bytes += piece.text.len() as u64;
+        sent_bytes += bytes;
         sum.tell_rejected(listed, screen);
     }
     screen.progress("");

@@ -139,7 +139,7 @@ impl Command {
         match self {
             Self::Publish(publish) => publish.run(api, screen),
             Self::Consume(consume) => consume.run(api, screen),
-            Self::Work(work) => work.run(reach, screen),
+            Self::Work(work) => work.run(reach, api, screen),
             Self::Ack(Ack { place, reservations }) => ack(place, reservations, api, screen),
             Self::Extend(Extend { held, ttr }) => {
                 let body = json!({ "reservation": held.reservation, "ttr": ttr });

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use fieldpost_client::Trust;
+use fieldpost_client::{Client, Trust};
 use url::Url;
 
 use super::failure::Failure;
-
 use super::tls;
 use super::token::Token;
 
@@ -33,11 +32,34 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// A client of the server. Nothing is sent yet.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        // Not where the command line is read: what is refused there is repeated on the screen.
+        if !self.url.username().is_empty() || self.url.password().is_some() {
+            return Err(Failure::Usage(
+                "the URL has a password in it; the server asks for a token".to_owned(),
+            ));
+        }
+        let mut client = Client::builder(self.url.as_str())
+            .user_agent(concat!("fieldpost/", env!("CARGO_PKG_VERSION")))
+            .proxy_of_environment();
+        // A variable that is empty is as good as none.
+        if let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) {
+            client = client.token(token.secret());
+        }
+        if let Some(trust) = self.trust()? {
+            client = client.trust(trust);
+        }
+        client.build().map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// The server as messages name it.
+    pub(super) fn server(&self) -> String {
+        self.url.as_str().trim_end_matches('/').to_owned()
+    }
+
     /// Which servers are believed; `None` for one that is not asked over TLS.
-    ///
-    /// # Errors
-    /// When what is to be trusted cannot be read.
-    pub(super) fn trust(&self) -> Result<Option<Trust>, Failure> {
+    fn trust(&self) -> Result<Option<Trust>, Failure> {
         // A variable that is empty is as good as none.
         let ca = self.ca.as_deref().filter(|file| !file.as_os_str().is_empty());
         (self.url.scheme() == "https").then(|| tls::trust(ca)).transpose()

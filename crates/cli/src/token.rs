@@ -13,15 +13,9 @@ impl Token {
         self.0.is_empty()
     }
 
-    /// The token itself, for whoever makes its own header of it.
+    /// The token itself, for the header that carries it.
     pub(super) fn secret(&self) -> &str {
         &self.0
-    }
-
-    /// The value of the `Authorization` header, or `None` where no header can carry the token.
-    pub(super) fn header(&self) -> Option<String> {
-        let sendable = !self.is_empty() && self.0.bytes().all(|byte| byte.is_ascii_graphic());
-        sendable.then(|| format!("Bearer {}", self.0))
     }
 }
 
@@ -51,14 +45,7 @@ mod tests {
 
     #[test]
     fn a_token_is_sent_and_not_shown() {
-        assert_eq!(token("s3cret").header().as_deref(), Some("Bearer s3cret"));
+        assert_eq!(token("s3cret").secret(), "s3cret");
         assert_eq!(format!("{:?}", token("s3cret")), "Token(..)");
-    }
-
-    #[test]
-    fn what_no_header_can_carry_is_not_sent() {
-        for text in ["", "two words", "line\nend", "ключ"] {
-            assert_eq!(token(text).header(), None, "{text:?}");
-        }
     }
 }

@@ -57,7 +57,7 @@ impl Consume {
 
     /// Asks until there is a job or the wait is over.
     fn take(&self, api: &Api) -> Result<Taken, Failure> {
-        let path = Path::of(&["queues", &self.namespace, &self.queues, "consume"]);
+        let path = Path::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
         let since = Instant::now();
         loop {
             let left = self.wait.saturating_sub(since.elapsed());

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use base::duration;
 use clap::Args;
-use fieldpost_client::{Client, Error, SetupError};
+use fieldpost_client::{Client, Error};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::api::Api;
 use crate::failure::Failure;
-use crate::problem::Refusal;
 use crate::reach::Reach;
 use crate::screen::Screen;
 use crate::tls;
@@ -54,25 +54,17 @@ pub struct Work {
 }
 
 impl Work {
-    pub(super) fn run(&self, reach: &Reach, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, reach: &Reach, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         // Before any job is taken: a slip of the pen must not use up the tries of a whole queue.
         let program = Program::new(&self.command).map_err(Failure::Usage)?;
-        let token = reach.token.as_ref().filter(|token| !token.is_empty());
-        let mut client = Client::builder(reach.url.as_str());
-        if let Some(token) = token {
-            client = client.token(token.secret());
-        }
-        if let Some(trust) = reach.trust()? {
-            client = client.trust(trust);
-        }
-        let client = client.build().map_err(|error| unusable(&error))?;
+        let client = api.client();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unstartable(&error))?;
         screen.flush()?;
         let told = Arc::new(Told::new(reach.json));
         let worked = runtime.block_on(async {
-            let worked = self.work(&client, &program, Arc::clone(&told)).await?;
-            Ok::<_, Failure>((worked, program.verdict(&client, &self.namespace).await))
+            let worked = self.work(client, &program, Arc::clone(&told)).await?;
+            Ok::<_, Failure>((worked, program.verdict(client, &self.namespace).await))
         });
         // What a command does that was given up is not waited for.
         runtime.shutdown_background();
@@ -123,20 +115,15 @@ fn unstartable(error: &io::Error) -> Failure {
     Failure::Incomplete(format!("no worker can be started: {error}"))
 }
 
-fn unusable(error: &SetupError) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
 /// Why the worker ended, as the other commands say it.
 fn refused(reach: &Reach, error: &Error) -> Failure {
-    let server = reach.url.as_str().trim_end_matches('/').to_owned();
+    let server = reach.server();
     match error {
-        Error::Refused(refusal) => Failure::Refused(Box::new(Refusal {
-            status: refusal.status,
-            code: refusal.code.clone(),
-            detail: refusal.detail.clone(),
-            document: None,
-        })),
+        Error::Refused(refusal) => {
+            let mut refusal = refusal.clone();
+            refusal.document = None;
+            Failure::Refused(refusal)
+        }
         Error::Foreign { what, .. } => Failure::Foreign { server, what: what.clone() },
         other => {
             let of_tls = other.tls_fault().map(|fault| tls::told(fault, other));
