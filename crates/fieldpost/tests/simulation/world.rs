@@ -24,8 +24,10 @@ use engine::registry::RegistryInput;
 use engine::{Report, Settings};
 
 use crate::checkers::contents;
-use crate::clock::VirtualClock;
 use crate::counts::Counts;
+use crate::harness::clock::VirtualClock;
+use crate::harness::storage::{Storage, check_rows};
+use crate::harness::trace::Trace;
 use crate::meant::{CallId, Meant, MeantClient};
 use crate::model::breaker::Breakers;
 use crate::model::partition::Partition;
@@ -33,8 +35,6 @@ use crate::model::registry::Registry;
 use crate::model::track::{Past, Track};
 use crate::plan::Plan;
 use crate::receivers::Receivers;
-use crate::storage::{Storage, check_rows};
-use crate::trace::Trace;
 use crate::violation::{Checked, Violation};
 use calls::{Call, Expectations};
 use sender::Sending;
@@ -78,7 +78,7 @@ impl World {
         let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions), syncs_later);
         Self {
             random: Random::new(plan.seed),
-            storage: crate::storage::of(&plan, &clock),
+            storage: crate::harness::storage::of(&plan, &clock),
             clock,
             server: None,
             model: (0..plan.partitions).map(|_| partition()).collect(),

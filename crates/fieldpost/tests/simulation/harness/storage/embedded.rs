@@ -13,7 +13,7 @@ use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError
 use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
-use crate::clock::VirtualClock;
+use crate::harness::clock::VirtualClock;
 use crate::plan::Plan;
 use crate::sabotage::Sabotage;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::random::Random;
 use store::{Store, StoreError};
 
-use crate::clock::VirtualClock;
+use crate::harness::clock::VirtualClock;
 use crate::plan::{Plan, Storage as Kind};
 use crate::violation::{Checked, Invariant};
 

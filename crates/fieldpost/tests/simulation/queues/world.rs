@@ -21,7 +21,9 @@ use base::{Clock, PartitionId, Timestamp, hash};
 use engine::queues::{QueueInput, QueueName};
 use records::JobId;
 
-use crate::clock::VirtualClock;
+use crate::harness::clock::VirtualClock;
+use crate::harness::storage::{Storage, check_rows};
+use crate::harness::trace::Trace;
 use crate::meant::CallId;
 use crate::model::track::{Past, Track};
 use crate::queues::checkers::contents;
@@ -30,8 +32,6 @@ use crate::queues::counts::Counts;
 use crate::queues::meant::{LeaseRef, Meant};
 use crate::queues::model::Partition;
 use crate::queues::plan::Plan;
-use crate::storage::{Storage, check_rows};
-use crate::trace::Trace;
 use crate::violation::{Checked, Invariant, Violation};
 use calls::{Call, Expectations, Then, Waiting};
 use consumers::{Holding, Several};
@@ -85,7 +85,7 @@ impl World {
         let partition = || Partition::new(plan.is_parking());
         Self {
             random: Random::new(machine.seed),
-            storage: crate::storage::of(machine, &clock),
+            storage: crate::harness::storage::of(machine, &clock),
             clock,
             server: None,
             model: (0..machine.partitions).map(|_| Track::new(partition(), syncs_later)).collect(),
