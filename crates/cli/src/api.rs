@@ -173,9 +173,7 @@ impl Api {
         let request = path.request(Method::GET)?;
         let download = self.runtime.block_on(self.client.download(&request, DOWNLOAD_TIMEOUT));
         let mut download = download.map_err(|error| self.failure(error))?;
-        while let Some(bytes) =
-            self.runtime.block_on(download.next()).map_err(|error| self.failure(error))?
-        {
+        while let Some(bytes) = self.runtime.block_on(download.next()).map_err(|error| self.failure(error))? {
             out.write_all(&bytes)?;
         }
         Ok(())
@@ -253,7 +251,11 @@ mod tests {
     fn what_would_be_a_step_along_the_path_is_no_id() {
         for (part, right) in [("", false), (".", false), ("..", false), ("a.b", true)] {
             assert_eq!(Path::of(&["devices", part]).request(Method::GET).is_ok(), right, "{part:?}");
-            assert_eq!(Path::of(&["queues"]).and_any_of(part).request(Method::GET).is_ok(), right, "{part:?}");
+            assert_eq!(
+                Path::of(&["queues"]).and_any_of(part).request(Method::GET).is_ok(),
+                right,
+                "{part:?}"
+            );
         }
     }
 }

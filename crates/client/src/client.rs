@@ -200,7 +200,11 @@ impl Client {
     }
 
     /// Asks for a document.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, request: &Request, repeat: Repeat) -> Result<T, Error> {
+    pub(crate) async fn fetch<T: DeserializeOwned>(
+        &self,
+        request: &Request,
+        repeat: Repeat,
+    ) -> Result<T, Error> {
         self.read(&self.ask(request, repeat).await?.body)
     }
 

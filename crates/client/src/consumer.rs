@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::job::{Held, Job};
 use crate::line::Line;
 use crate::path::Path;
-use crate::span::Span;
 use crate::request::Request;
+use crate::span::Span;
 use crate::worker::Worker;
 
 /// The most reservations that one call acknowledges.

@@ -92,7 +92,12 @@ fn with_port(server: Uri) -> Uri {
     let (None, Some("http"), Some(host)) = (server.port(), server.scheme_str(), server.host()) else {
         return server;
     };
-    Uri::builder().scheme("http").authority(format!("{host}:80")).path_and_query("/").build().unwrap_or(server)
+    Uri::builder()
+        .scheme("http")
+        .authority(format!("{host}:80"))
+        .path_and_query("/")
+        .build()
+        .unwrap_or(server)
 }
 
 #[cfg(test)]

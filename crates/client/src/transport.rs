@@ -178,11 +178,7 @@ impl Transport {
     }
 
     /// The whole answer.
-    pub(crate) async fn read(
-        &self,
-        response: Response<Incoming>,
-        bytes_max: usize,
-    ) -> Result<Answer, Error> {
+    pub(crate) async fn read(&self, response: Response<Incoming>, bytes_max: usize) -> Result<Answer, Error> {
         let (head, body) = response.into_parts();
         let answer = Answer::headed(&head, &self.root.text);
         let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {

@@ -37,8 +37,14 @@ async fn a_request_has_its_own_body_key_and_agent() {
         client.send(request).await.expect("an answer").success().expect("a good one");
     }
     let asked = stage.asked();
-    assert_eq!((asked[0].header("content-type"), asked[0].body.as_str()), (Some("application/x-ndjson"), "{}\n{}\n"));
-    assert_eq!((asked[1].path.as_str(), asked[1].header("idempotency-key")), ("/v1/devices/a%2Fb", Some("k1")));
+    assert_eq!(
+        (asked[0].header("content-type"), asked[0].body.as_str()),
+        (Some("application/x-ndjson"), "{}\n{}\n")
+    );
+    assert_eq!(
+        (asked[1].path.as_str(), asked[1].header("idempotency-key")),
+        ("/v1/devices/a%2Fb", Some("k1"))
+    );
     assert_eq!(asked[1].header("user-agent"), Some("test/1"));
     assert!(lines.idempotency_key("line\nend").is_err());
 }
