@@ -9,7 +9,8 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
-use crate::transport::{Call, Transport};
+use crate::request::Request;
+use crate::transport::Transport;
 
 /// The wait after the first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -50,14 +51,14 @@ impl From<Failed> for Error {
 /// Asks until there is an answer that another try would not change, or until there is no time for another try.
 pub(crate) async fn ask(
     transport: &Transport,
-    call: &Call,
+    request: &Request,
     repeat: Repeat,
     until: Instant,
 ) -> Result<Answered, Failed> {
     let mut perhaps_done = false;
     let mut waits = Waits::new();
     loop {
-        let error = match transport.exchange(call).await {
+        let error = match transport.exchange(request).await {
             Ok(body) => return Ok(Answered { body, perhaps_twice: perhaps_done }),
             Err(error) => error,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::Method;
-use serde::Serialize;
+use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
@@ -16,15 +16,14 @@ use crate::figures::{Cursor, Figures, Page};
 use crate::line::Line;
 use crate::path::Path;
 use crate::queue::Queue;
-use crate::transport::{Call, Transport};
+use crate::request::{Answer, Download, Request};
+use crate::transport::Transport;
 use crate::trust::Trust;
 
 /// How long an answer is waited for, unless it is said otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call is tried again, unless it is said otherwise.
 const RETRY_FOR: Duration = Duration::from_secs(30);
-/// The longest answer but for consumers: a list of a thousand jobs with payloads of some kilobytes.
-const ANSWER_BYTES_MAX: usize = 256 * 1_024 * 1_024;
 
 /// A server. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
@@ -35,17 +34,18 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     transport: Transport,
-    timeout: Duration,
     retry_for: Duration,
 }
 
 /// A [`Client`] in the making.
 #[derive(Clone)]
 pub struct Builder {
-    url: String,
-    token: Option<String>,
-    trust: Option<Trust>,
-    timeout: Duration,
+    pub(crate) url: String,
+    pub(crate) token: Option<String>,
+    pub(crate) trust: Option<Trust>,
+    pub(crate) timeout: Duration,
+    pub(crate) user_agent: Option<HeaderValue>,
+    pub(crate) heeds_proxies: bool,
     retry_for: Duration,
 }
 
@@ -80,13 +80,26 @@ impl Builder {
         Self { retry_for, ..self }
     }
 
+    /// What is sent as `User-Agent`: `fieldpost-client/VERSION` unless it is said here, or if no header can carry it.
+    #[must_use]
+    pub fn user_agent(self, user_agent: &str) -> Self {
+        Self { user_agent: HeaderValue::from_str(user_agent).ok(), ..self }
+    }
+
+    /// The server is reached through the proxy that `ALL_PROXY`, `HTTPS_PROXY` or `HTTP_PROXY` names, unless `NO_PROXY`
+    /// lists its host or it is on this machine. Without this call it is reached directly.
+    #[must_use]
+    pub fn proxy_of_environment(self) -> Self {
+        Self { heeds_proxies: true, ..self }
+    }
+
     /// The client. Nothing is sent yet.
     ///
     /// # Errors
     /// When the URL leads to no server, no header can carry the token, or TLS cannot be set up.
     pub fn build(self) -> Result<Client, SetupError> {
-        let transport = Transport::new(&self.url, self.token.as_deref(), self.trust)?;
-        Ok(Client { inner: Arc::new(Inner { transport, timeout: self.timeout, retry_for: self.retry_for }) })
+        let retry_for = self.retry_for;
+        Ok(Client { inner: Arc::new(Inner { transport: Transport::new(self)?, retry_for }) })
     }
 }
 
@@ -94,7 +107,15 @@ impl Client {
     /// A client of the server at a URL such as `http://127.0.0.1:8080`, which may have a path.
     #[must_use]
     pub fn builder(url: impl Into<String>) -> Builder {
-        Builder { url: url.into(), token: None, trust: None, timeout: TIMEOUT, retry_for: RETRY_FOR }
+        Builder {
+            url: url.into(),
+            token: None,
+            trust: None,
+            timeout: TIMEOUT,
+            user_agent: None,
+            heeds_proxies: false,
+            retry_for: RETRY_FOR,
+        }
     }
 
     /// A queue. It need not be there yet.
@@ -129,25 +150,28 @@ impl Client {
                 path = path.with(name, value);
             }
         }
-        self.fetch(&self.call(Method::GET, path), Repeat::Harmless).await
+        self.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
     }
 
-    /// A call without a body.
-    pub(crate) fn call(&self, method: Method, path: Path) -> Call {
-        Call {
-            method,
-            path,
-            body: Bytes::new(),
-            idempotency_key: None,
-            timeout: self.inner.timeout,
-            answer_bytes_max: ANSWER_BYTES_MAX,
-        }
+    /// Makes a request once, whatever it is; any answer, whatever its status.
+    ///
+    /// # Errors
+    /// Any [`Error`] but a refusal.
+    pub async fn send(&self, request: &Request) -> Result<Answer, Error> {
+        self.inner.transport.send(request).await
     }
 
-    /// A call with one.
-    pub(crate) fn call_with(&self, method: Method, path: Path, body: &impl Serialize) -> Result<Call, Error> {
-        let body = Bytes::from(serde_json::to_vec(body)?);
-        Ok(Call { body, ..self.call(method, path) })
+    /// Makes a request once, whose answer is to be read within `limit` as it comes.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn download(&self, request: &Request, limit: Duration) -> Result<Download, Error> {
+        self.inner.transport.download(request, limit).await
+    }
+
+    /// How long the answer to a request is waited for.
+    pub(crate) fn timeout_of(&self, request: &Request) -> Duration {
+        self.inner.transport.timeout_of(request)
     }
 
     /// For how long a call is tried.
@@ -156,33 +180,37 @@ impl Client {
     }
 
     /// Asks, for as long as calls are tried.
-    pub(crate) async fn ask(&self, call: &Call, repeat: Repeat) -> Result<Answered, Failed> {
-        self.ask_until(call, repeat, Instant::now() + self.inner.retry_for).await
+    pub(crate) async fn ask(&self, request: &Request, repeat: Repeat) -> Result<Answered, Failed> {
+        self.ask_until(request, repeat, Instant::now() + self.inner.retry_for).await
     }
 
     /// Asks, and not again after `until`.
     pub(crate) async fn ask_until(
         &self,
-        call: &Call,
+        request: &Request,
         repeat: Repeat,
         until: Instant,
     ) -> Result<Answered, Failed> {
-        call::ask(&self.inner.transport, call, repeat, until).await
+        call::ask(&self.inner.transport, request, repeat, until).await
     }
 
     /// Asks once, on a connection of one's own.
-    pub(crate) async fn ask_on(&self, line: &mut Line, call: &Call) -> Result<Bytes, Error> {
-        line.exchange(&self.inner.transport, call).await
+    pub(crate) async fn ask_on(&self, line: &mut Line, request: &Request) -> Result<Bytes, Error> {
+        line.exchange(&self.inner.transport, request).await
     }
 
     /// Asks for a document.
-    pub(crate) async fn fetch<T: DeserializeOwned>(&self, call: &Call, repeat: Repeat) -> Result<T, Error> {
-        self.read(&self.ask(call, repeat).await?.body)
+    pub(crate) async fn fetch<T: DeserializeOwned>(
+        &self,
+        request: &Request,
+        repeat: Repeat,
+    ) -> Result<T, Error> {
+        self.read(&self.ask(request, repeat).await?.body)
     }
 
     /// Asks for something to be done.
-    pub(crate) async fn order(&self, call: &Call, repeat: Repeat) -> Result<(), Error> {
-        self.ask(call, repeat).await?;
+    pub(crate) async fn order(&self, request: &Request, repeat: Repeat) -> Result<(), Error> {
+        self.ask(request, repeat).await?;
         Ok(())
     }
 

@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::job::{Held, Job};
 use crate::line::Line;
 use crate::path::Path;
+use crate::request::Request;
 use crate::span::Span;
-use crate::transport::Call;
 use crate::worker::Worker;
 
 /// The most reservations that one call acknowledges.
@@ -141,12 +141,13 @@ impl Consumer {
         self.jobs(&body)
     }
 
-    fn consuming(&self, want: Want) -> Result<Call, Error> {
+    fn consuming(&self, want: Want) -> Result<Request, Error> {
         let path = Path::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
-        let call = self.client.call_with(Method::POST, path, &want)?;
+        let request = Request::document(Method::POST, path, &want)?;
         let wait = want.wait.map_or(Duration::ZERO, |wait| wait.0);
         let answer_bytes_max = want.max.unwrap_or(1).saturating_mul(JOB_BYTES_MAX);
-        Ok(Call { timeout: call.timeout + wait, answer_bytes_max, ..call })
+        let timeout = self.client.timeout_of(&request) + wait;
+        Ok(request.timeout(timeout).answer_bytes_max(answer_bytes_max))
     }
 
     fn jobs(&self, body: &Bytes) -> Result<Vec<Job>, Error> {
@@ -206,8 +207,8 @@ impl Consumer {
             stale: Vec<String>,
         }
         let path = Path::of(&["queues", &self.namespace, queue, "ack"]);
-        let call = self.client.call_with(Method::POST, path, &Reservations { reservations })?;
-        let answered = self.client.ask_until(&call, Repeat::Harmless, until).await?;
+        let request = Request::document(Method::POST, path, &Reservations { reservations })?;
+        let answered = self.client.ask_until(&request, Repeat::Harmless, until).await?;
         let Answer { acked, stale } = self.client.read(&answered.body)?;
         Ok(AckedThere { acked, stale, perhaps_twice: answered.perhaps_twice })
     }
@@ -229,9 +230,10 @@ impl Consumer {
         until: Instant,
     ) -> Result<(), Error> {
         let showing = Showing { ttr: Some(Span(ttr)), ..Showing::of(held) };
-        let call = self.settling(held, "extend", &showing)?;
-        let call = Call { timeout: call.timeout.min(limit), ..call };
-        self.client.ask_until(&call, Repeat::Harmless, until).await?;
+        let request = self.settling(held, "extend", &showing)?;
+        let limit = self.client.timeout_of(&request).min(limit);
+        let request = request.timeout(limit);
+        self.client.ask_until(&request, Repeat::Harmless, until).await?;
         Ok(())
     }
 
@@ -251,9 +253,9 @@ impl Consumer {
         until: Instant,
     ) -> Result<(), Failed> {
         let showing = Showing { retry: Some(retry), ..Showing::of(held) };
-        let call = self.settling(held, "release", &showing);
-        let call = call.map_err(|error| Failed { error, perhaps_done: false })?;
-        self.client.ask_until(&call, Repeat::Harmless, until).await?;
+        let request = self.settling(held, "release", &showing);
+        let request = request.map_err(|error| Failed { error, perhaps_done: false })?;
+        self.client.ask_until(&request, Repeat::Harmless, until).await?;
         Ok(())
     }
 
@@ -261,9 +263,9 @@ impl Consumer {
         self.client.order(&self.settling(held, how, showing)?, Repeat::Harmless).await
     }
 
-    fn settling(&self, held: &Held, how: &str, showing: &Showing<'_>) -> Result<Call, Error> {
+    fn settling(&self, held: &Held, how: &str, showing: &Showing<'_>) -> Result<Request, Error> {
         let path = Path::of(&["queues", &self.namespace, &held.queue, "jobs", held.id.as_str(), how]);
-        self.client.call_with(Method::POST, path, showing)
+        Request::document(Method::POST, path, showing)
     }
 
     /// A worker whose jobs carry JSON of this shape.

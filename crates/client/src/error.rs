@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::fault::{ConnectionFault, chain};
 use crate::trust::TlsFault;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -69,10 +70,26 @@ impl Error {
     /// What was wrong with the server, where TLS is why there is no answer.
     #[must_use]
     pub fn tls_fault(&self) -> Option<TlsFault> {
-        match self {
-            Self::Unreachable { cause, .. } | Self::Broken { cause, .. } => TlsFault::behind(&**cause),
+        match self.connection_fault() {
+            Some(ConnectionFault::Tls(fault)) => Some(fault),
             _ => None,
         }
+    }
+
+    /// Why the connection gave no answer, where that is what went wrong.
+    #[must_use]
+    pub fn connection_fault(&self) -> Option<ConnectionFault> {
+        match self {
+            Self::Unreachable { cause, .. } => Some(ConnectionFault::of_connecting(&**cause)),
+            Self::Broken { cause, .. } => Some(ConnectionFault::of_exchange(&**cause)),
+            _ => None,
+        }
+    }
+
+    /// Where the error began, below the libraries that passed it on.
+    #[must_use]
+    pub fn root_cause(&self) -> &(dyn std::error::Error + 'static) {
+        chain(self).last().unwrap_or(self)
     }
 
     /// The status of a refusal.
@@ -138,6 +155,8 @@ pub struct Refusal {
     pub detail: String,
     /// How long to wait before it may be tried again.
     pub retry_after: Option<Duration>,
+    /// The server's problem document as it came; `None` where somebody in between answered.
+    pub document: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -147,12 +166,19 @@ struct Document {
 }
 
 impl Refusal {
-    pub(crate) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        match serde_json::from_slice(body) {
-            Ok(Document { code, detail }) => Self { status, code: Some(code), detail, retry_after },
+    /// The refusal that an answer with this status and this body is. A body that is no problem document is its detail,
+    /// cut short.
+    #[must_use]
+    pub fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        match serde_json::from_str(&text) {
+            Ok(Document { code, detail }) => {
+                let document = Some(text.trim().to_owned());
+                Self { status, code: Some(code), detail, retry_after, document }
+            }
             Err(_) => {
-                let detail = String::from_utf8_lossy(body).trim().chars().take(STRANGE_CHARS_MAX).collect();
-                Self { status, code: None, detail, retry_after }
+                let detail = text.trim().chars().take(STRANGE_CHARS_MAX).collect();
+                Self { status, code: None, detail, retry_after, document: None }
             }
         }
     }

@@ -16,7 +16,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tower_service::Service;
 
 use crate::error::Error;
-use crate::transport::{Call, Transport};
+use crate::request::Request;
+use crate::transport::Transport;
 
 /// One connection, opened when it is needed and kept while it is good.
 #[derive(Debug)]
@@ -32,16 +33,20 @@ impl Line {
     }
 
     /// Asks once.
-    pub(crate) async fn exchange(&mut self, transport: &Transport, call: &Call) -> Result<Bytes, Error> {
-        let request = transport.request_on_line(call)?;
+    pub(crate) async fn exchange(
+        &mut self,
+        transport: &Transport,
+        request: &Request,
+    ) -> Result<Bytes, Error> {
+        let http = transport.request_on_line(request)?;
         let exchange = async {
             let mut sender = self.ready(transport).await?;
-            let response = sender.send_request(request).await.map_err(|error| transport.broken(error))?;
-            let body = transport.outcome(response, call.answer_bytes_max).await;
+            let response = sender.send_request(http).await.map_err(|error| transport.broken(error))?;
+            let answer = transport.read(response, request.answer_bytes_max).await;
             self.sender = Some(sender);
-            body
+            answer?.success()
         };
-        transport.in_time(call.timeout, exchange).await
+        transport.in_time(transport.timeout_of(request), exchange).await
     }
 
     /// The connection, taken out: one on which an exchange was broken off is not used again.

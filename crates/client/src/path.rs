@@ -2,21 +2,30 @@
 
 use std::fmt::Write;
 
-/// A path below the server's root, with what is asked of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
+/// A path below the server's root, with its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
     text: String,
-    asked: bool,
+    has_parameters: bool,
 }
 
 impl Path {
-    /// The path below `/v1` with these parts.
-    pub(crate) fn of(parts: &[&str]) -> Self {
-        Self { text: "/v1".to_owned(), asked: false }.and(parts)
+    /// The path below `/v1` with these parts, whatever characters they have.
+    #[must_use]
+    pub fn of(parts: &[&str]) -> Self {
+        Self::encoded("/v1").and(parts)
+    }
+
+    /// A path that is encoded already, parameters too, such as `/readyz`. It begins with a slash.
+    #[must_use]
+    pub fn encoded(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { has_parameters: text.contains('?'), text }
     }
 
     /// With these parts behind the others.
-    pub(crate) fn and(mut self, parts: &[&str]) -> Self {
+    #[must_use]
+    pub fn and(mut self, parts: &[&str]) -> Self {
         for part in parts {
             self.text.push('/');
             // Dots alone would be taken for steps along the path.
@@ -30,24 +39,29 @@ impl Path {
     }
 
     /// With one more part that names several things.
-    pub(crate) fn and_any_of(mut self, names: &[String]) -> Self {
+    #[must_use]
+    pub fn and_any_of(mut self, names: &[impl AsRef<str>]) -> Self {
         for (place, name) in names.iter().enumerate() {
             self.text.push(if place == 0 { '/' } else { ',' });
-            self.encode(name);
+            self.encode(name.as_ref());
         }
         self
     }
 
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.text.push(if self.asked { '&' } else { '?' });
-        self.asked = true;
-        self.text.push_str(name);
+    /// With a parameter.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.text.push(if self.has_parameters { '&' } else { '?' });
+        self.has_parameters = true;
+        self.encode(name);
         self.text.push('=');
         self.encode(value);
         self
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// Its text, encoded.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 
@@ -76,9 +90,11 @@ mod tests {
         ] {
             assert_eq!(Path::of(parts).as_str(), text);
         }
-        let several = Path::of(&["a"]).and_any_of(&["b".to_owned(), "c,d".to_owned()]).and(&["e"]);
+        let several = Path::of(&["a"]).and_any_of(&["b", "c,d"]).and(&["e"]);
         assert_eq!(several.as_str(), "/v1/a/b,c%2Cd/e");
-        let asked = Path::of(&["queues"]).with("namespace", "a&b").with("limit", "5");
-        assert_eq!(asked.as_str(), "/v1/queues?namespace=a%26b&limit=5");
+        let asked = Path::of(&["queues"]).with("namespace", "a&b").with("label.=", "5");
+        assert_eq!(asked.as_str(), "/v1/queues?namespace=a%26b&label.%3D=5");
+        let encoded = Path::encoded("/v1/queues?limit=5").with("namespace", "a");
+        assert_eq!(encoded.as_str(), "/v1/queues?limit=5&namespace=a");
     }
 }

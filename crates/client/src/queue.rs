@@ -17,7 +17,7 @@ use crate::figures::{Cursor, Figures, Page, Settings};
 use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
-use crate::transport::Call;
+use crate::request::Request;
 use crate::worker::Worker;
 
 /// The status of a thing that is not there.
@@ -93,11 +93,11 @@ impl Queue {
     }
 
     async fn publish_body(&self, body: &impl Serialize) -> Result<Jobs, Error> {
-        let call = self.client.call_with(Method::POST, self.path(&["jobs"]), body)?;
+        let request = Request::document(Method::POST, self.path(&["jobs"]), body)?;
         let idempotency_key = idempotency_key();
         // Without a key a second try might publish a second job.
         let repeat = if idempotency_key.is_some() { Repeat::Harmless } else { Repeat::Harmful };
-        self.client.fetch(&Call { idempotency_key, ..call }, repeat).await
+        self.client.fetch(&Request { idempotency_key, ..request }, repeat).await
     }
 
     /// A job, without taking it.
@@ -105,7 +105,7 @@ impl Queue {
     /// # Errors
     /// 404 `unknown_job`; see [`Error`].
     pub async fn get<'a>(&self, job: impl Into<Which<'a>>) -> Result<Seen, Error> {
-        self.client.fetch(&self.client.call(Method::GET, self.of(job.into())), Repeat::Harmless).await
+        self.client.fetch(&Request::new(Method::GET, self.of(job.into())), Repeat::Harmless).await
     }
 
     /// Gives a waiting job another payload or time.
@@ -113,8 +113,8 @@ impl Queue {
     /// # Errors
     /// 404 `unknown_job`, 409 `job_reserved` when it is with a consumer; see [`Error`].
     pub async fn change<'a>(&self, job: impl Into<Which<'a>>, change: &Change) -> Result<Seen, Error> {
-        let call = self.client.call_with(Method::PATCH, self.of(job.into()), change)?;
-        self.client.fetch(&call, Repeat::Harmful).await
+        let request = Request::document(Method::PATCH, self.of(job.into()), change)?;
+        self.client.fetch(&request, Repeat::Harmful).await
     }
 
     /// Cancels a job, wherever it stands; a consumer that has it finds its reservation stale.
@@ -122,8 +122,8 @@ impl Queue {
     /// # Errors
     /// 404 `unknown_job`; see [`Error`].
     pub async fn cancel<'a>(&self, job: impl Into<Which<'a>>) -> Result<(), Error> {
-        let call = self.client.call(Method::DELETE, self.of(job.into()));
-        match self.client.ask(&call, Repeat::Harmless).await {
+        let request = Request::new(Method::DELETE, self.of(job.into()));
+        match self.client.ask(&request, Repeat::Harmless).await {
             Ok(_) => Ok(()),
             // An earlier try of this call, whose answer was lost, has done it.
             Err(failed) if failed.perhaps_done && failed.error.status() == Some(NOT_FOUND) => Ok(()),
@@ -154,7 +154,7 @@ impl Queue {
             Some(cursor) => path.with("cursor", cursor.as_str()),
             None => path,
         };
-        self.client.fetch(&self.client.call(Method::GET, path), Repeat::Harmless).await
+        self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
     }
 
     /// Has the oldest dead jobs tried again, with all their tries, up to 1,000; how many there were.
@@ -186,8 +186,8 @@ impl Queue {
         struct Respawned {
             respawned: usize,
         }
-        let call = self.client.call_with(Method::POST, self.path(&["dead", "respawn"]), which)?;
-        let Respawned { respawned } = self.client.fetch(&call, Repeat::Harmful).await?;
+        let request = Request::document(Method::POST, self.path(&["dead", "respawn"]), which)?;
+        let Respawned { respawned } = self.client.fetch(&request, Repeat::Harmful).await?;
         Ok(respawned)
     }
 
@@ -196,7 +196,7 @@ impl Queue {
     /// # Errors
     /// See [`Error`].
     pub async fn clear_dead(&self) -> Result<(), Error> {
-        self.client.order(&self.client.call(Method::DELETE, self.path(&["dead"])), Repeat::Harmless).await
+        self.client.order(&Request::new(Method::DELETE, self.path(&["dead"])), Repeat::Harmless).await
     }
 
     /// How the queue stands; zeros for one that has nothing.
@@ -204,7 +204,7 @@ impl Queue {
     /// # Errors
     /// See [`Error`].
     pub async fn figures(&self) -> Result<Figures, Error> {
-        self.client.fetch(&self.client.call(Method::GET, self.path(&[])), Repeat::Harmless).await
+        self.client.fetch(&Request::new(Method::GET, self.path(&[])), Repeat::Harmless).await
     }
 
     /// Sets what the queue does, all of it.
@@ -212,8 +212,8 @@ impl Queue {
     /// # Errors
     /// 422 for what is out of range; see [`Error`].
     pub async fn set(&self, settings: &Settings) -> Result<(), Error> {
-        let call = self.client.call_with(Method::PUT, self.path(&["settings"]), settings)?;
-        self.client.order(&call, Repeat::Harmless).await
+        let request = Request::document(Method::PUT, self.path(&["settings"]), settings)?;
+        self.client.order(&request, Repeat::Harmless).await
     }
 
     /// Hands out no more jobs until the queue is resumed.
@@ -221,7 +221,7 @@ impl Queue {
     /// # Errors
     /// See [`Error`].
     pub async fn pause(&self) -> Result<(), Error> {
-        self.client.order(&self.client.call(Method::POST, self.path(&["pause"])), Repeat::Harmless).await
+        self.client.order(&Request::new(Method::POST, self.path(&["pause"])), Repeat::Harmless).await
     }
 
     /// Hands out jobs again.
@@ -229,7 +229,7 @@ impl Queue {
     /// # Errors
     /// See [`Error`].
     pub async fn resume(&self) -> Result<(), Error> {
-        self.client.order(&self.client.call(Method::POST, self.path(&["resume"])), Repeat::Harmless).await
+        self.client.order(&Request::new(Method::POST, self.path(&["resume"])), Repeat::Harmless).await
     }
 
     /// Deletes the queue with its jobs, dead ones too, and its settings.
@@ -237,7 +237,7 @@ impl Queue {
     /// # Errors
     /// See [`Error`].
     pub async fn delete(&self) -> Result<(), Error> {
-        self.client.order(&self.client.call(Method::DELETE, self.path(&[])), Repeat::Harmless).await
+        self.client.order(&Request::new(Method::DELETE, self.path(&[])), Repeat::Harmless).await
     }
 
     /// What takes jobs out of this queue.

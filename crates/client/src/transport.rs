@@ -1,7 +1,6 @@
 //! One request, one answer: connections, TLS, time limits, and what an answer's status means.
 //!
-//! What is asked again when it fails is not decided here but in [`crate::call`]. Redirects are not followed, so that the
-//! token goes nowhere else.
+//! What is asked again when it fails is not decided here but in [`crate::call`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
-};
-use hyper::{Method, Request, Response, Uri};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::{Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::time::Instant;
 
-use crate::error::{Error, Refusal, SetupError};
-use crate::path::Path;
+use crate::client::Builder;
+use crate::error::{Error, SetupError};
+use crate::proxy::Dialer;
+use crate::request::{Answer, Download, Request};
 use crate::trust::Trust;
 
 /// A machine that is there answers sooner.
@@ -31,7 +31,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("fieldpost-client/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-pub(crate) type Connector = HttpsConnector<HttpConnector>;
+pub(crate) type Connector = HttpsConnector<Dialer>;
+type HttpRequest = hyper::Request<Full<Bytes>>;
 
 /// A server, and how to speak to it.
 #[derive(Debug)]
@@ -40,26 +41,16 @@ pub(crate) struct Transport {
     pub(crate) connector: Connector,
     root: Root,
     authorization: Option<HeaderValue>,
-}
-
-/// What is asked of a server.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) path: Path,
-    pub(crate) body: Bytes,
-    pub(crate) idempotency_key: Option<HeaderValue>,
-    /// From the first byte sent to the last one read.
-    pub(crate) timeout: Duration,
-    /// A longer answer is not read.
-    pub(crate) answer_bytes_max: usize,
+    user_agent: HeaderValue,
+    /// How long an answer is waited for, unless the request says otherwise.
+    timeout: Duration,
 }
 
 /// Where a server is: what stands before the paths of its API.
 #[derive(Clone, Debug)]
 struct Root {
     /// Without a slash at its end.
-    text: String,
+    text: Arc<str>,
     uri: Uri,
     host: HeaderValue,
 }
@@ -81,7 +72,7 @@ impl Root {
             return Err(wrong("the URL of a server has no ? and no #"));
         }
         let host = HeaderValue::from_str(&host).map_err(|_| wrong("its host has a wrong form"))?;
-        Ok(Self { text: text.trim_end_matches('/').to_owned(), uri, host })
+        Ok(Self { text: text.trim_end_matches('/').into(), uri, host })
     }
 
     fn prefix(&self) -> &str {
@@ -91,37 +82,66 @@ impl Root {
 
 impl Transport {
     /// Nothing is sent yet.
-    pub(crate) fn new(url: &str, token: Option<&str>, trust: Option<Trust>) -> Result<Self, SetupError> {
-        let root = Root::of(url)?;
-        let authorization = token.map(bearer).transpose()?;
-        let connector = connector(root.uri.scheme_str() == Some("https"), trust)?;
+    pub(crate) fn new(builder: Builder) -> Result<Self, SetupError> {
+        let root = Root::of(&builder.url)?;
+        let authorization = builder.token.as_deref().map(bearer).transpose()?;
+        let connector = connector(&root.uri, builder.trust, builder.heeds_proxies)?;
         let pool = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_timer(TokioTimer::new())
             .build(connector.clone());
-        Ok(Self { pool, connector, root, authorization })
+        let Builder { timeout, user_agent, .. } = builder;
+        Ok(Self { pool, connector, root, authorization, user_agent: user_agent.unwrap_or(AGENT), timeout })
     }
 
-    /// Asks once, over any connection.
-    pub(crate) async fn exchange(&self, call: &Call) -> Result<Bytes, Error> {
-        let uri = format!("{}{}", self.root.text, call.path.as_str());
-        let request = self.request(&uri, call)?;
+    /// How long the answer to a request is waited for.
+    pub(crate) fn timeout_of(&self, request: &Request) -> Duration {
+        request.timeout.unwrap_or(self.timeout)
+    }
+
+    /// Asks once, over any connection; the body of a good answer, within the timeout from the first byte sent to the
+    /// last one read.
+    pub(crate) async fn exchange(&self, request: &Request) -> Result<Bytes, Error> {
         let exchange = async {
-            let response = self.pool.request(request).await.map_err(|error| {
-                if error.is_connect() { self.unreachable(error) } else { self.broken(error) }
-            })?;
-            self.outcome(response, call.answer_bytes_max).await
+            let response = self.begin(request).await?;
+            self.read(response, request.answer_bytes_max).await?.success()
         };
-        self.in_time(call.timeout, exchange).await
+        self.in_time(self.timeout_of(request), exchange).await
+    }
+
+    /// Asks once, over any connection; any answer, within the timeout until it begins and again until it ends.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, Error> {
+        let limit = self.timeout_of(request);
+        let response = self.in_time(limit, self.begin(request)).await?;
+        self.in_time(limit, self.read(response, request.answer_bytes_max)).await
+    }
+
+    /// Asks once, over any connection; the body of a good answer, to be read within `limit`.
+    pub(crate) async fn download(&self, request: &Request, limit: Duration) -> Result<Download, Error> {
+        let response = self.in_time(self.timeout_of(request), self.begin(request)).await?;
+        if !response.status().is_success() {
+            let refused = self.read(response, request.answer_bytes_max);
+            self.in_time(self.timeout_of(request), refused).await?.success()?;
+            return Err(self.foreign("its answer is no success and no refusal".to_owned()));
+        }
+        let (until, server) = (Instant::now() + limit, Arc::clone(&self.root.text));
+        Ok(Download { body: response.into_body(), limit, until, server })
+    }
+
+    /// Sends a request; its answer has begun.
+    async fn begin(&self, request: &Request) -> Result<Response<Incoming>, Error> {
+        let request = self.http_request(&format!("{}{}", self.root.text, request.path.as_str()), request)?;
+        let sent = self.pool.request(request).await;
+        sent.map_err(|error| if error.is_connect() { self.unreachable(error) } else { self.broken(error) })
     }
 
     /// What `exchange` gives, or that it took too long.
-    pub(crate) async fn in_time(
+    pub(crate) async fn in_time<T>(
         &self,
         limit: Duration,
-        exchange: impl Future<Output = Result<Bytes, Error>>,
-    ) -> Result<Bytes, Error> {
-        let late = || Error::TimedOut { server: self.root.text.clone(), limit };
+        exchange: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let late = || Error::TimedOut { server: self.root.text.to_string(), limit };
         tokio::time::timeout(limit, exchange).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -131,68 +151,55 @@ impl Transport {
     }
 
     /// A request for a connection of one's own, which names the host in a header.
-    pub(crate) fn request_on_line(&self, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
-        let path = format!("{}{}", self.root.prefix(), call.path.as_str());
-        let mut request = self.request(&path, call)?;
+    pub(crate) fn request_on_line(&self, request: &Request) -> Result<HttpRequest, Error> {
+        let path = format!("{}{}", self.root.prefix(), request.path.as_str());
+        let mut request = self.http_request(&path, request)?;
         request.headers_mut().insert(HOST, self.root.host.clone());
         Ok(request)
     }
 
-    fn request(&self, uri: &str, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
-        let mut request = Request::new(Full::new(call.body.clone()));
-        *request.method_mut() = call.method.clone();
-        *request.uri_mut() = uri.parse().map_err(|_| self.foreign(format!("{uri} is not a path")))?;
-        let headers = request.headers_mut();
+    fn http_request(&self, uri: &str, request: &Request) -> Result<HttpRequest, Error> {
+        let mut http = HttpRequest::new(Full::new(request.body.clone()));
+        *http.method_mut() = request.method.clone();
+        *http.uri_mut() = uri.parse().map_err(|_| self.foreign(format!("{uri} is not a path")))?;
+        let headers = http.headers_mut();
         headers.insert(ACCEPT, JSON);
-        headers.insert(USER_AGENT, AGENT);
-        if !call.body.is_empty() {
-            headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        if let Some(content_type) = &request.content_type {
+            headers.insert(CONTENT_TYPE, content_type.clone());
         }
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        if let Some(key) = &call.idempotency_key {
+        if let Some(key) = &request.idempotency_key {
             headers.insert("idempotency-key", key.clone());
         }
-        Ok(request)
+        Ok(http)
     }
 
-    /// The body of a good answer.
-    pub(crate) async fn outcome(
-        &self,
-        response: Response<Incoming>,
-        bytes_max: usize,
-    ) -> Result<Bytes, Error> {
+    /// The whole answer.
+    pub(crate) async fn read(&self, response: Response<Incoming>, bytes_max: usize) -> Result<Answer, Error> {
         let (head, body) = response.into_parts();
-        if head.status.is_redirection() {
-            let to = head.headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-            return Err(self.foreign(format!("it answered {} and points to {to}", head.status)));
-        }
+        let answer = Answer::headed(&head, &self.root.text);
         let body = Limited::new(body, bytes_max).collect().await.map_err(|error| {
             match error.downcast::<LengthLimitError>() {
                 Ok(_) => self.foreign(format!("its answer is longer than {bytes_max} bytes")),
                 Err(error) => self.broken(error),
             }
         })?;
-        let body = body.to_bytes();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let seconds = head.headers.get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
-        let retry_after = seconds.map(Duration::from_secs);
-        Err(Error::Refused(Box::new(Refusal::read(head.status.as_u16(), retry_after, &body))))
+        Ok(Answer { body: body.to_bytes(), ..answer })
     }
 
     pub(crate) fn foreign(&self, what: String) -> Error {
-        Error::Foreign { server: self.root.text.clone(), what }
+        Error::Foreign { server: self.root.text.to_string(), what }
     }
 
     pub(crate) fn unreachable(&self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        Error::Unreachable { server: self.root.text.clone(), cause: cause.into() }
+        Error::Unreachable { server: self.root.text.to_string(), cause: cause.into() }
     }
 
     pub(crate) fn broken(&self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-        Error::Broken { server: self.root.text.clone(), cause: cause.into() }
+        Error::Broken { server: self.root.text.to_string(), cause: cause.into() }
     }
 }
 
@@ -206,10 +213,10 @@ fn bearer(token: &str) -> Result<HeaderValue, SetupError> {
 }
 
 /// Opens connections. The certificate authorities of the system are read only where they are needed.
-fn connector(tls: bool, trust: Option<Trust>) -> Result<Connector, SetupError> {
+fn connector(server: &Uri, trust: Option<Trust>, heeds_proxies: bool) -> Result<Connector, SetupError> {
     let trust = match trust {
         Some(trust) => Some(trust),
-        None => tls.then(Trust::of_system).transpose()?,
+        None => (server.scheme_str() == Some("https")).then(Trust::of_system).transpose()?,
     };
     let config = match trust {
         Some(trust) => trust.client_config()?,
@@ -219,11 +226,12 @@ fn connector(tls: bool, trust: Option<Trust>) -> Result<Connector, SetupError> {
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let dialer = if heeds_proxies { Dialer::of_environment(tcp, server) } else { Dialer::Direct(tcp) };
     Ok(HttpsConnectorBuilder::new()
         .with_tls_config(config)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(tcp))
+        .wrap_connector(dialer))
 }
 
 /// A server that is not asked over TLS is not believed over it.
@@ -238,6 +246,15 @@ fn without_tls() -> Result<ClientConfig, SetupError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Client;
+
+    fn transport(url: &str, token: Option<&str>) -> Result<Transport, SetupError> {
+        let builder = Client::builder(url);
+        Transport::new(match token {
+            Some(token) => builder.token(token),
+            None => builder,
+        })
+    }
 
     #[test]
     fn the_url_of_a_server_is_http_and_nothing_else() {
@@ -252,19 +269,19 @@ mod tests {
             ("http://a/#b", false),
             ("", false),
         ] {
-            assert_eq!(Transport::new(url, None, None).is_ok(), right, "{url}");
+            assert_eq!(transport(url, None).is_ok(), right, "{url}");
         }
     }
 
     #[test]
     fn neither_a_token_nor_a_password_is_repeated() {
-        let wrong = Transport::new("http://me:hunter2@a", None, None).expect_err("it has a password");
+        let wrong = transport("http://me:hunter2@a", None).expect_err("it has a password");
         assert!(!format!("{wrong} {wrong:?}").contains("hunter2"));
         for token in ["", "two words", "ключ", "line\nend"] {
-            let wrong = Transport::new("http://a", Some(token), None).expect_err("no header can carry it");
+            let wrong = transport("http://a", Some(token)).expect_err("no header can carry it");
             assert!(matches!(wrong, SetupError::Token), "{token:?}");
         }
-        let right = Transport::new("http://a", Some("s3cret"), None).expect("a right token");
+        let right = transport("http://a", Some("s3cret")).expect("a right token");
         assert!(!format!("{right:?}").contains("s3cret"));
     }
 }

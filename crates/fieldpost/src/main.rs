@@ -2,7 +2,7 @@
 
 mod certificate;
 mod check_config;
-mod cli;
+mod command_line;
 mod config;
 mod demo;
 mod serve;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command, LogFormat};
+use command_line::{Cli, Command, LogFormat, backup, check, completions, restore};
 use config::Settings;
 
 /// A burst's memory goes back to the system when the burst is over; with the C library's allocator it stays: after a million first reports
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
             Ok(false) => ExitCode::from(EXIT_WRONG),
             Err(error) => unwritable(&error),
         },
-        Command::Backup(flags) => to_stdout(cli.log_format, |out| cli::backup::run(&flags, out)),
-        Command::Check(flags) => to_stdout(cli.log_format, |out| cli::check::run(&flags, out)),
-        Command::Restore(flags) => to_stdout(cli.log_format, |out| cli::restore::run(&flags, out)),
-        Command::Completions(flags) => print(|out| cli::completions::complete(&flags, out)),
-        Command::Man(flags) => print(|out| cli::completions::manual(&flags, out)),
-        Command::Remote(command) => cli::remote::run(&command),
+        Command::Backup(flags) => to_stdout(cli.log_format, |out| backup::run(&flags, out)),
+        Command::Check(flags) => to_stdout(cli.log_format, |out| check::run(&flags, out)),
+        Command::Restore(flags) => to_stdout(cli.log_format, |out| restore::run(&flags, out)),
+        Command::Completions(flags) => print(|out| completions::complete(&flags, out)),
+        Command::Man(flags) => print(|out| completions::manual(&flags, out)),
+        Command::Remote(command) => cli::run(&command),
     }
 }
 

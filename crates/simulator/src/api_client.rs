@@ -1,18 +1,17 @@
 //! The public API over HTTP, for those who look from outside.
 //!
 //! Calls that may be repeated (GET, PUT, DELETE) are repeated while the server is restarted, until a deadline; a POST
-//! or PATCH is repeated only where it cannot have been carried out (no connection, 503). Not for load: see
-//! [`crate::fleet`].
+//! or PATCH is repeated only where it cannot have been carried out (no connection, 503). The client crate makes each
+//! attempt; the repeats are here, because a server that is killed again and again comes back at another address. Not for
+//! load: see [`crate::fleet`].
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::header::CONTENT_TYPE;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use fieldpost_client::{Answer, Client, Error, Method, Path, Request};
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,9 +23,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A single attempt takes no longer.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(20);
-
-const NDJSON: &str = "application/x-ndjson";
-const JSON: &str = "application/json";
 
 /// A call that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +67,8 @@ pub enum ApiError {
 #[derive(Debug, Clone)]
 pub struct Api {
     endpoint: Endpoint,
-    client: Client<HttpConnector, Full<Bytes>>,
+    /// The client for the server's last known address, which changes with each start.
+    client: Arc<Mutex<Option<(SocketAddr, Client)>>>,
     patience: Duration,
 }
 
@@ -103,8 +100,19 @@ struct Page<T> {
 struct Call<'a> {
     method: Method,
     path: &'a str,
-    content_type: &'static str,
-    body: Bytes,
+    request: Request,
+}
+
+impl<'a> Call<'a> {
+    /// A call with a JSON body, which may be empty.
+    fn json(method: Method, path: &'a str, body: impl Into<Bytes>) -> Self {
+        let request = Request::new(method.clone(), Path::encoded(path)).timeout(ATTEMPT_TIMEOUT).json(body);
+        Self { method, path, request }
+    }
+
+    fn value(method: Method, path: &'a str, body: Option<&Value>) -> Self {
+        Self::json(method, path, body.map(Value::to_string).unwrap_or_default())
+    }
 }
 
 /// Why an attempt gave no answer, and whether the server may have acted on it.
@@ -117,8 +125,7 @@ impl Api {
     /// Calls the server at `endpoint`, each call for no longer than `patience`.
     #[must_use]
     pub fn new(endpoint: Endpoint, patience: Duration) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        Self { endpoint, client, patience }
+        Self { endpoint, client: Arc::default(), patience }
     }
 
     /// GET, read as `T`.
@@ -126,8 +133,7 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        let response =
-            self.success(Call { method: Method::GET, path, content_type: JSON, body: Bytes::new() }).await?;
+        let response = self.success(Call::json(Method::GET, path, "")).await?;
         read(path, &response.body)
     }
 
@@ -136,7 +142,7 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ApiError> {
-        let response = self.success(json_call(Method::POST, path, body)).await?;
+        let response = self.success(Call::value(Method::POST, path, Some(body))).await?;
         read(path, &response.body)
     }
 
@@ -145,8 +151,8 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn post_lines<T: DeserializeOwned>(&self, path: &str, lines: String) -> Result<T, ApiError> {
-        let body = lines.into();
-        let response = self.success(Call { method: Method::POST, path, content_type: NDJSON, body }).await?;
+        let call = Call::json(Method::POST, path, "");
+        let response = self.success(Call { request: call.request.json_lines(lines), ..call }).await?;
         read(path, &response.body)
     }
 
@@ -155,7 +161,7 @@ impl Api {
     /// # Errors
     /// A refusal, or no answer in time.
     pub async fn patch(&self, path: &str, body: &Value) -> Result<(), ApiError> {
-        self.success(json_call(Method::PATCH, path, body)).await.map(drop)
+        self.success(Call::value(Method::PATCH, path, Some(body))).await.map(drop)
     }
 
     /// PUT without a body; what is answered is left unread.
@@ -163,9 +169,7 @@ impl Api {
     /// # Errors
     /// A refusal, or no answer in time.
     pub async fn put(&self, path: &str) -> Result<(), ApiError> {
-        self.success(Call { method: Method::PUT, path, content_type: JSON, body: Bytes::new() })
-            .await
-            .map(drop)
+        self.success(Call::json(Method::PUT, path, "")).await.map(drop)
     }
 
     /// Any call, and whatever is answered to it.
@@ -173,8 +177,7 @@ impl Api {
     /// # Errors
     /// No answer in time.
     pub async fn any(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
-        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        self.call(&Call { method, path, content_type: JSON, body }).await
+        self.call(&Call::value(method, path, body)).await
     }
 
     /// Any call, made once: what was answered to it, a 503 too.
@@ -182,8 +185,7 @@ impl Api {
     /// # Errors
     /// No answer.
     pub async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
-        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let answered = self.attempt(&Call { method: method.clone(), path, content_type: JSON, body }).await;
+        let answered = self.attempt(&Call::value(method.clone(), path, body)).await;
         answered.map_err(|Failure { reason, .. }| {
             let path = path.to_owned();
             ApiError::NoAnswer { method, path, patience: ATTEMPT_TIMEOUT, reason }
@@ -272,32 +274,31 @@ impl Api {
     }
 
     async fn attempt(&self, call: &Call<'_>) -> Result<Response, Failure> {
-        let address = self.endpoint.address().await;
-        let request = Request::builder()
-            .method(call.method.clone())
-            .uri(format!("http://{address}{}", call.path))
-            .header(CONTENT_TYPE, call.content_type)
-            .body(Full::new(call.body.clone()))
+        let client = self.client_at(self.endpoint.address().await);
+        let answer = client.send(&call.request).await.map_err(|error| failure(&error))?;
+        let Answer { status, body, .. } = answer;
+        let status = StatusCode::from_u16(status)
             .map_err(|error| Failure { reason: error.to_string(), may_have_acted: true })?;
-        let exchange = async {
-            let response = self.client.request(request).await.map_err(|error| Failure {
-                may_have_acted: !error.is_connect(),
-                reason: format!("{error:?}"),
-            })?;
-            let status = response.status();
-            let body = response.into_body().collect().await;
-            let body =
-                body.map_err(|error| Failure { reason: error.to_string(), may_have_acted: true })?.to_bytes();
-            Ok(Response { status, body })
-        };
-        let in_time = tokio::time::timeout(ATTEMPT_TIMEOUT, exchange).await;
-        let late = |_| Failure { reason: format!("no answer in {ATTEMPT_TIMEOUT:?}"), may_have_acted: true };
-        in_time.map_err(late)?
+        Ok(Response { status, body })
+    }
+
+    /// The client for the server at `address`.
+    fn client_at(&self, address: SocketAddr) -> Client {
+        let mut known = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((at, client)) if *at == address => client.clone(),
+            _ => {
+                let client = Client::builder(format!("http://{address}")).build();
+                let client = client.expect("an address makes a URL, and no TLS is asked for");
+                known.insert((address, client)).1.clone()
+            }
+        }
     }
 }
 
-fn json_call<'a>(method: Method, path: &'a str, body: &Value) -> Call<'a> {
-    Call { method, path, content_type: JSON, body: body.to_string().into() }
+fn failure(error: &Error) -> Failure {
+    let cause = error.root_cause();
+    Failure { reason: format!("{error}: {cause}"), may_have_acted: !error.is_undone() }
 }
 
 fn read<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, ApiError> {

@@ -3,5 +3,6 @@
 
 mod calls;
 mod ends;
+mod requests;
 mod stage;
 mod worker;

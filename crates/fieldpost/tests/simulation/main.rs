@@ -48,8 +48,8 @@
 //!   what a seed decides would lose it, with a test of its own.
 
 mod checkers;
-mod clock;
 mod counts;
+mod harness;
 mod meant;
 mod model;
 mod plan;
@@ -58,8 +58,6 @@ mod receivers;
 mod sabotage;
 mod sabotage_tests;
 mod seeds;
-mod storage;
 mod tap;
-mod trace;
 mod violation;
 mod world;

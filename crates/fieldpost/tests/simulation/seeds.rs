@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::counts::Counts;
+use crate::harness::trace::Trace;
 use crate::plan::Plan;
-use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::world;
 

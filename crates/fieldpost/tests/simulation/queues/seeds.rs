@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::counts::Counts;
 use super::plan::Plan;
 use super::world;
+use crate::harness::trace::Trace;
 use crate::seeds::{Asked, asked_for, run_all};
-use crate::trace::Trace;
 use crate::violation::Violation;
 
 /// The seeds of CI.

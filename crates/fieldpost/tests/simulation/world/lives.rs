@@ -14,11 +14,11 @@ use store::StoreError;
 use super::World;
 use super::calls::{Then, Waiting};
 use super::server::Server;
+use crate::harness::storage::End;
 use crate::meant::Meant;
 use crate::model::track::Track;
 use crate::plan;
 use crate::sabotage::Sabotage;
-use crate::storage::End;
 use crate::tap::Tap;
 use crate::violation::{Checked, Invariant};
 

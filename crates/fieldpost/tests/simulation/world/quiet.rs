@@ -7,9 +7,9 @@ use records::{Client, DeliveryStatus};
 
 use super::World;
 use crate::checkers::{kept, newest};
+use crate::harness::storage::End;
 use crate::meant::AttemptRef;
 use crate::model::ExpectedAttempt;
-use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// How long it may take until all is told, in milliseconds: far longer than the longest delay.

@@ -5,9 +5,9 @@ use std::sync::PoisonError;
 use base::{PartitionId, WayIn};
 
 use super::World;
+use crate::harness::storage::End;
 use crate::receivers::Mood;
 use crate::sabotage::Sabotage;
-use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// A kind of step.

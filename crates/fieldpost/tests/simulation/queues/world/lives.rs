@@ -8,7 +8,7 @@ use store::StoreError;
 
 use super::World;
 use super::server::Server;
-use crate::storage::End;
+use crate::harness::storage::End;
 use crate::tap::Tap;
 use crate::violation::{Checked, Invariant};
 

@@ -8,10 +8,10 @@ use records::{JobId, QueueSettings};
 
 use super::World;
 use super::server::Server;
+use crate::harness::storage::End;
 use crate::meant::CallId;
 use crate::queues::meant::{Asked, Meant};
 use crate::queues::model::Partition;
-use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// Rounds of consuming: more than the longest schedule takes.

@@ -6,8 +6,8 @@ use base::PartitionId;
 
 use super::World;
 use super::server::Server;
+use crate::harness::storage::End;
 use crate::sabotage::Sabotage;
-use crate::storage::End;
 use crate::violation::{Checked, Invariant};
 
 /// A kind of step.

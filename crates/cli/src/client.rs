@@ -1,0 +1,186 @@
+//! `fieldpost client`: the applications that are told, and their secrets.
+
+mod shown;
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand};
+use serde_json::{Map, Value};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::lines;
+use super::list::{self, Extent};
+use super::screen::Screen;
+use super::table::plain;
+use shown::{Attempt, Client, Rotated};
+
+/// What can be done with clients.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Register a client; its secret is shown this once.
+    Add(Add),
+    /// List clients.
+    Ls(Ls),
+    /// Show a client.
+    Show(One),
+    /// Change a client's name or URL.
+    Set(Set),
+    /// Remove clients; nothing more goes out to them.
+    Rm(Several),
+    /// Give a client a new secret; the old one still signs beside it for 24 hours.
+    RotateSecret(One),
+    /// Send one `client.test` now; exit 1 if the client does not take it.
+    Test(One),
+    /// Tell a client the present state of all its devices.
+    Resend(One),
+    /// Send to clients again.
+    Enable(Several),
+    /// Send nothing to clients until they are enabled.
+    Disable(Several),
+}
+
+#[derive(Args, Debug)]
+pub struct One {
+    /// The client.
+    #[arg(value_name = "CLIENT")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Several {
+    /// The clients.
+    #[arg(value_name = "CLIENT", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Add {
+    /// Its id; the server makes one where there is none.
+    #[arg(value_name = "CLIENT", required_unless_present = "name")]
+    id: Option<String>,
+    /// Where notifications are posted.
+    #[arg(long, value_name = "URL")]
+    hook: String,
+    /// What people call it; the id if left out.
+    #[arg(long)]
+    name: Option<String>,
+    /// Read its secret (`whsec_...`) from a file, - for stdin; the server makes one if left out.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only those that are told of this device.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name"]))]
+pub struct Set {
+    /// The client.
+    #[arg(value_name = "CLIENT")]
+    id: String,
+    /// Where notifications are posted.
+    #[arg(long, value_name = "URL")]
+    hook: Option<String>,
+    /// What people call it.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Add(add) => add.run(api, screen),
+            Self::Ls(ls) => ls.run(api, screen),
+            Self::Show(One { id }) => {
+                let client = api.get(&of(id))?;
+                screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+            }
+            Self::Set(set) => set.run(api, screen),
+            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} removed\n", plain(id)))
+            }),
+            Self::RotateSecret(One { id }) => {
+                let rotated = api.call(&below(id, "rotate-secret"))?;
+                screen.show(&rotated, || Ok(api.read::<Rotated>(&rotated)?.facts()))
+            }
+            Self::Test(One { id }) => test(id, api, screen),
+            Self::Resend(One { id }) => {
+                api.start(&below(id, "resend"))?;
+                screen.tell(&format!("{} will be told the state of its devices\n", plain(id)))
+            }
+            Self::Enable(Several { ids }) => ids.iter().try_for_each(|id| switch(id, true, api, screen)),
+            Self::Disable(Several { ids }) => ids.iter().try_for_each(|id| switch(id, false, api, screen)),
+        }
+    }
+}
+
+impl Add {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let mut body = Map::new();
+        body.insert("url".to_owned(), self.hook.clone().into());
+        if let Some(name) = self.name.as_ref().or(self.id.as_ref()) {
+            body.insert("name".to_owned(), name.clone().into());
+        }
+        if let Some(id) = &self.id {
+            body.insert("id".to_owned(), id.clone().into());
+        }
+        if let Some(file) = &self.secret_file {
+            body.insert("secret".to_owned(), lines::whole(file)?.trim().into());
+        }
+        let client = api.post(&Path::of(&["clients"]), &body)?;
+        screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+    }
+}
+
+impl Ls {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = match &self.device {
+            Some(device) => Path::of(&["devices", device, "clients"]),
+            None => Path::of(&["clients"]),
+        };
+        list::show::<Client>(api, screen, &path, &self.extent, "no clients")
+    }
+}
+
+impl Set {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let named = [("url", &self.hook), ("name", &self.name)];
+        let changes = named.into_iter().filter_map(|(field, to)| Some((field, to.clone()?)));
+        let changes: Map<String, Value> = changes.map(|(field, to)| (field.to_owned(), to.into())).collect();
+        let client = api.patch(&of(&self.id), &changes)?;
+        screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+    }
+}
+
+fn switch(id: &str, enabled: bool, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    let client = api.patch(&of(id), &serde_json::json!({ "enabled": enabled }))?;
+    let now = if enabled { "enabled" } else { "disabled" };
+    screen.show(&client, || Ok(format!("{} {now}\n", plain(id))))
+}
+
+fn test(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    let answer = api.call(&below(id, "test"))?;
+    let attempt: Attempt = api.read(&answer)?;
+    screen.show(&answer, || Ok(attempt.sentence()))?;
+    if attempt.is_success() {
+        Ok(())
+    } else {
+        Err(Failure::Incomplete(format!("{id} did not take the test; look at its URL and at its log")))
+    }
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["clients", id])
+}
+
+fn below(id: &str, what: &str) -> Path {
+    Path::of(&["clients", id, what])
+}

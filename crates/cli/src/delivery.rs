@@ -1,0 +1,113 @@
+//! `fieldpost delivery`: what clients were told, and how it went.
+
+mod shown;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::api::{Api, Path};
+use super::device::Label;
+use super::failure::Failure;
+use super::feed::Feed;
+use super::list::Extent;
+use super::screen::Screen;
+use super::table::plain;
+use shown::{Delivery, WithAttempts};
+
+/// What can be done with deliveries.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List deliveries, the newest first.
+    Ls(Ls),
+    /// Show a delivery with its attempts.
+    Show(One),
+    /// Send deliveries again now; of each client and device only the newest can be.
+    Retry(Several),
+}
+
+#[derive(Args, Debug)]
+pub struct One {
+    /// The delivery, which is its webhook-id.
+    #[arg(value_name = "DELIVERY")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Several {
+    /// The deliveries, which are their webhook-ids.
+    #[arg(value_name = "DELIVERY", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only to this client.
+    #[arg(long)]
+    client: Option<String>,
+    /// Only about this device.
+    #[arg(long)]
+    device: Option<String>,
+    /// Only about devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
+    /// Only those of this status.
+    #[arg(long, value_enum)]
+    status: Option<Status>,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// How a delivery stands.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Status {
+    /// To be sent, now or again.
+    Pending,
+    /// The client took it.
+    Delivered,
+    /// Given up.
+    Failed,
+    /// A newer one took its place.
+    Superseded,
+    /// The client is no longer linked, or gone.
+    Cancelled,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Ls(ls) => ls.run(api, screen),
+            Self::Show(One { id }) => {
+                let delivery = api.get(&Path::of(&["deliveries", id]))?;
+                screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text()))
+            }
+            Self::Retry(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.start(&Path::of(&["deliveries", id, "retry"]))?;
+                screen.tell(&format!("{} is sent again\n", plain(id)))
+            }),
+        }
+    }
+}
+
+impl Ls {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = Path::of(&["deliveries"])
+            .with_maybe("client", self.client.as_ref())
+            .with_maybe("device", self.device.as_ref())
+            .with_maybe("status", self.status.map(Status::as_str));
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
+        self.feed.show::<Delivery>(api, screen, path, &self.extent, "no deliveries")
+    }
+}

@@ -1,0 +1,297 @@
+//! `fieldpost device`: what is watched, and what became of what it said.
+
+mod change;
+mod export;
+mod follower;
+mod shown;
+mod watch;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::feed::Feed;
+use super::import::{self, Count};
+use super::list::{self, Extent};
+use super::screen::Screen;
+use super::table::plain;
+use shown::{Device, Event, Reading};
+
+/// What can be done with devices.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Register a device.
+    Add(change::Add),
+    /// List devices.
+    Ls(Ls),
+    /// Show a device, its state, and who is told of it.
+    Show(One),
+    /// Change a device.
+    Set(change::Set),
+    /// Remove devices with their readings and events.
+    Rm(Several),
+    /// Tell clients of a device from now on.
+    Link(Link),
+    /// Tell clients of a device no longer.
+    Unlink(Link),
+    /// Register or change devices from a file: one JSON object a line, with id, and what else there is to say.
+    Import(Import),
+    /// Write devices as lines that `device import` takes.
+    Export(export::Export),
+    /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends it.
+    Watch(watch::Watch),
+    /// List what a device reported, the newest first.
+    Readings(Readings),
+    /// List changes, losses and restorations, the newest first.
+    Events(Events),
+}
+
+#[derive(Args, Debug)]
+pub struct One {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Several {
+    /// The devices.
+    #[arg(value_name = "DEVICE", required = true)]
+    ids: Vec<String>,
+}
+
+/// Which devices.
+#[derive(Args, Debug)]
+pub(super) struct Filter {
+    /// Only of this kind.
+    #[arg(long)]
+    kind: Option<String>,
+    /// Only those that are online, lost or never seen.
+    #[arg(long, value_enum)]
+    connection: Option<Connection>,
+    /// Only with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    #[command(flatten)]
+    filter: Filter,
+    /// Only those of which this client is told.
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["kind", "connection", "label"])]
+    client: Option<String>,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+pub struct Link {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    device: String,
+    /// The clients.
+    #[arg(value_name = "CLIENT", required = true)]
+    clients: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct Import {
+    /// The file, - for stdin.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct Readings {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    id: String,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+pub struct Events {
+    /// Only of this device.
+    #[arg(value_name = "DEVICE")]
+    device: Option<String>,
+    /// Only of devices of which this client is told.
+    #[arg(long)]
+    client: Option<String>,
+    /// Only of devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
+    /// Only of this type.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    r#type: Option<EventType>,
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Whether anything is heard of a device.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Connection {
+    /// It gives signs of life.
+    Online,
+    /// It fell silent.
+    Lost,
+    /// It never gave any.
+    #[value(alias = "never_seen")]
+    NeverSeen,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EventType {
+    /// A new value.
+    Changed,
+    /// It fell silent.
+    Lost,
+    /// It was heard of again.
+    Restored,
+}
+
+/// A label and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    key: String,
+    value: String,
+}
+
+impl FromStr for Label {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE")?;
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl Label {
+    /// Only what has this label.
+    pub(super) fn narrow(&self, path: Path) -> Path {
+        path.with(&format!("label.{}", self.key), &self.value)
+    }
+}
+
+impl Filter {
+    fn of(&self, path: Path) -> Path {
+        let connection = self.connection.map(|connection| match connection {
+            Connection::Online => "online",
+            Connection::Lost => "lost",
+            Connection::NeverSeen => "never_seen",
+        });
+        let path = path.with_maybe("kind", self.kind.as_ref()).with_maybe("connection", connection);
+        self.label.iter().fold(path, |path, label| label.narrow(path))
+    }
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Add(add) => add.run(api, screen),
+            Self::Ls(ls) => ls.run(api, screen),
+            Self::Show(One { id }) => show(id, api, screen),
+            Self::Set(set) => set.run(api, screen),
+            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} removed\n", plain(id)))
+            }),
+            Self::Link(link) => link.each(|path, device, client| {
+                api.put(path)?;
+                screen.tell(&format!("{client} is told of {device}\n"))
+            }),
+            Self::Unlink(link) => link.each(|path, device, client| {
+                api.delete(path)?;
+                screen.tell(&format!("{client} is no longer told of {device}\n"))
+            }),
+            Self::Import(Import { file }) => {
+                let counts = [Count::Created, Count::Updated];
+                import::run(api, screen, &Path::of(&["devices", "import"]), file, &counts)
+            }
+            Self::Export(export) => export.run(api, screen),
+            Self::Watch(watch) => watch.run(api, screen),
+            Self::Readings(Readings { id, feed, extent }) => {
+                feed.show::<Reading>(api, screen, below(id, "readings"), extent, "no readings")
+            }
+            Self::Events(events) => events.run(api, screen),
+        }
+    }
+}
+
+impl Ls {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = match &self.client {
+            Some(client) => Path::of(&["clients", client, "devices"]),
+            None => self.filter.of(Path::of(&["devices"])),
+        };
+        list::show::<Device>(api, screen, &path, &self.extent, "no devices")
+    }
+}
+
+impl Link {
+    fn each(&self, mut act: impl FnMut(&Path, &str, &str) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.clients.iter().try_for_each(|client| {
+            let path = Path::of(&["devices", &self.device, "clients", client]);
+            act(&path, &plain(&self.device), &plain(client))
+        })
+    }
+}
+
+impl Events {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let kind = self.r#type.map(|kind| match kind {
+            EventType::Changed => "device.changed",
+            EventType::Lost => "device.lost",
+            EventType::Restored => "device.restored",
+        });
+        let path = Path::of(&["events"])
+            .with_maybe("device", self.device.as_ref())
+            .with_maybe("client", self.client.as_ref())
+            .with_maybe("type", kind);
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
+        self.feed.show::<Event>(api, screen, path, &self.extent, "no events")
+    }
+}
+
+/// People also see who is told of it, which the API lists apart.
+fn show(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    let document = api.get(&of(id))?;
+    let text = || {
+        let device: Device = api.read(&document)?;
+        Ok(device.facts(&clients_of(id, api)?))
+    };
+    screen.show(&document, text)
+}
+
+/// The ids of the clients that are told of a device; it has a hundred at most.
+fn clients_of(id: &str, api: &Api) -> Result<Vec<String>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Client {
+        id: String,
+    }
+    let mut ids = Vec::new();
+    list::each_page(api, &below(id, "clients"), &Extent::ALL, |clients| {
+        for client in clients {
+            ids.push(api.read::<Client>(client)?.id);
+        }
+        Ok(())
+    })?;
+    Ok(ids)
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["devices", id])
+}
+
+fn below(id: &str, what: &str) -> Path {
+    Path::of(&["devices", id, what])
+}

@@ -1,0 +1,76 @@
+//! `fieldpost device export`: the registry as lines that an import takes, here or on another server.
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Filter, clients_of};
+use crate::api::{Api, Path};
+use crate::failure::Failure;
+use crate::list::{self, Extent};
+use crate::screen::Screen;
+
+#[derive(Args, Debug)]
+pub struct Export {
+    #[command(flatten)]
+    filter: Filter,
+    /// Also say who is told of each device; takes a request for each.
+    #[arg(long)]
+    clients: bool,
+}
+
+/// What an import takes: a registration, without what the server found out by itself.
+#[derive(Deserialize, Serialize)]
+struct Line {
+    id: String,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    labels: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report_interval: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    clients: Option<Vec<String>>,
+}
+
+impl Export {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let path = self.filter.of(Path::of(&["devices"]));
+        list::each_page(api, &path, &Extent::ALL, |devices| {
+            for device in devices {
+                let mut line: Line = api.read(device)?;
+                if self.clients {
+                    line.clients = Some(clients_of(&line.id, api)?);
+                }
+                let text = serde_json::to_string(&line).expect("a line has only names for keys");
+                screen.write_line(&text)?;
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exported_line_has_only_what_an_import_takes() {
+        for (device, line) in [
+            (
+                r#"{"id":"a","kind":"lock","address":null,"labels":{},"report_interval":null,
+                    "registered_at":"2026-11-20T12:00:00.000Z","state":{"value":1,"connection":"online"}}"#,
+                r#"{"id":"a","kind":"lock"}"#,
+            ),
+            (
+                r#"{"id":"a","kind":"lock","address":"Hall","labels":{"site":"12"},"report_interval":"30m"}"#,
+                r#"{"id":"a","kind":"lock","address":"Hall","labels":{"site":"12"},"report_interval":"30m"}"#,
+            ),
+        ] {
+            let read: Line = serde_json::from_str(device).expect("a device");
+            assert_eq!(serde_json::to_string(&read).expect("JSON"), line);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! `fieldpost device watch`: a device live. Its state now, then every event and reading as it comes, until Ctrl-C.
+//!
+//! It asks again and again, from this side; the server keeps nothing for it. A server that goes away is waited for.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use base::{Timestamp, duration};
+use clap::Args;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::follower::Follower;
+use super::shown::{Device, Event, Reading};
+use super::{below, of};
+use crate::api::{Api, Path};
+use crate::failure::Failure;
+use crate::list::{self, Extent};
+use crate::screen::Screen;
+use crate::table::{self, Cell};
+
+/// Between two attempts to reach a server that went away.
+const WAIT_FOR_SERVER: Duration = Duration::from_secs(1);
+/// More often than this is not live, only load.
+const EVERY_MIN: Duration = Duration::from_millis(50);
+
+#[derive(Args, Debug)]
+pub struct Watch {
+    /// The device.
+    #[arg(value_name = "DEVICE")]
+    id: String,
+    /// How long to wait between two looks.
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = interval)]
+    every: Duration,
+}
+
+/// The two feeds of a device, and where they have been followed to.
+struct Feeds {
+    device: Path,
+    events: (Path, Follower),
+    readings: (Path, Follower),
+}
+
+/// Something new, with its time.
+struct News {
+    ts: Timestamp,
+    what: &'static str,
+    item: Box<RawValue>,
+    cells: Vec<Cell>,
+}
+
+/// An item of a feed that can be watched.
+trait Told: DeserializeOwned {
+    const WHAT: &'static str;
+
+    fn ts(&self) -> &str;
+    fn cells(&self) -> Vec<Cell>;
+}
+
+impl Told for Event {
+    const WHAT: &'static str = "event";
+
+    fn ts(&self) -> &str {
+        &self.ts
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        self.line()
+    }
+}
+
+impl Told for Reading {
+    const WHAT: &'static str = "reading";
+
+    fn ts(&self) -> &str {
+        &self.ts
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        self.line()
+    }
+}
+
+impl Watch {
+    /// Ends only by a failure: the device is gone, or nobody reads any more.
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let mut feeds = Feeds::at_their_end(&self.id, api)?;
+        // After the feeds, so that what happens meanwhile is told.
+        let state = api.get(&feeds.device)?;
+        let device: Device = api.read(&state)?;
+        tell(screen, "state", &state, &device.line())?;
+        let mut is_away = false;
+        loop {
+            screen.flush()?;
+            sleep(self.every);
+            match feeds.look(api) {
+                Ok(news) => {
+                    if std::mem::take(&mut is_away) {
+                        screen.note("the server is back");
+                    }
+                    news.iter().try_for_each(|new| tell(screen, new.what, &new.item, &new.cells))?;
+                }
+                Err(failure) if failure.may_pass() => {
+                    if !std::mem::replace(&mut is_away, true) {
+                        screen.note(&format!("{failure}; waiting for it"));
+                    }
+                    sleep(WAIT_FOR_SERVER);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+}
+
+impl Feeds {
+    fn at_their_end(id: &str, api: &Api) -> Result<Self, Failure> {
+        let events = Path::of(&["events"]).with("device", id);
+        let readings = below(id, "readings");
+        // A device that is not there has an empty feed of events; its readings say so.
+        let last_reading = newest::<Reading>(&readings, api)?;
+        let last_event = newest::<Event>(&events, api)?;
+        let mut feeds = Self {
+            device: of(id),
+            events: (events, Follower::behind(last_event)),
+            readings: (readings, Follower::behind(last_reading)),
+        };
+        feeds.look(api)?;
+        Ok(feeds)
+    }
+
+    /// What is new in both feeds, in order of time; what is in one feed stays in its order.
+    fn look(&mut self, api: &Api) -> Result<Vec<News>, Failure> {
+        let device: Device = api.read(&api.get(&self.device)?)?;
+        let present = device.last_seen_at().map(|text| moment(text, api)).transpose()?;
+        let mut news = look::<Event>(&mut self.events, None, api)?;
+        news.extend(look::<Reading>(&mut self.readings, present, api)?);
+        news.sort_by_key(|new| new.ts);
+        Ok(news)
+    }
+}
+
+fn look<T: Told>(
+    (path, follower): &mut (Path, Follower),
+    present: Option<Timestamp>,
+    api: &Api,
+) -> Result<Vec<News>, Failure> {
+    let path = path.clone().with("order", "asc").with_maybe("from", follower.from());
+    let mut news = Vec::new();
+    let mut look = follower.look();
+    list::each_page(api, &path, &Extent::ALL, |items| {
+        for item in items {
+            let told: T = api.read(item)?;
+            let ts = moment(told.ts(), api)?;
+            if look.is_new(ts) {
+                news.push(News { ts, what: T::WHAT, item: item.clone(), cells: told.cells() });
+            }
+        }
+        Ok(())
+    })?;
+    follower.go_on(present);
+    Ok(news)
+}
+
+/// The time of a feed's newest item.
+fn newest<T: Told>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failure> {
+    let mut newest = None;
+    list::each_page(api, &path.clone().with("order", "desc"), &Extent::up_to(1), |items| {
+        for item in items {
+            newest = Some(moment(api.read::<T>(item)?.ts(), api)?);
+        }
+        Ok(())
+    })?;
+    Ok(newest)
+}
+
+fn moment(text: &str, api: &Api) -> Result<Timestamp, Failure> {
+    Timestamp::parse(text).map_err(|error| api.foreign(format!("{text} in its answer is {error}")))
+}
+
+/// A line: for programs an object that says what it is, `{"event":{...}}`.
+fn tell(screen: &mut Screen, what: &str, item: &RawValue, cells: &[Cell]) -> Result<(), Failure> {
+    if screen.is_for_programs() {
+        screen.write_line(&format!("{{\"{what}\":{item}}}"))
+    } else {
+        screen.tell(&table::line(cells))
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text).map_err(|error| error.to_string())?;
+    if span < EVERY_MIN { Err(format!("at least {}", duration::format(EVERY_MIN))) } else { Ok(span) }
+}

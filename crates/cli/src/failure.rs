@@ -1,0 +1,190 @@
+//! Why a command failed, in words that say what to do, and the exit code that tells a script the same.
+//!
+//! The codes are a contract; `docs/cli.md` lists them.
+
+use std::fmt;
+use std::io;
+
+use fieldpost_client::Refusal;
+use serde_json::json;
+
+use super::problem;
+use super::table::plain;
+
+/// A command that did not do what it was asked for.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The command line, or a file that it names, is wrong.
+    Usage(String),
+    /// The server was asked and said no.
+    Refused(Box<Refusal>),
+    /// Nobody answered, or the connection broke.
+    NotReached { server: String, why: String },
+    /// Something answered that is not a Fieldpost server.
+    Foreign { server: String, what: String },
+    /// It was done in part, or the receiver that was to be tested did not take it; what came of it has been shown.
+    Incomplete(String),
+    /// An import ended before its input did; everything up to this line of it has been taken.
+    BrokenOff { after_line: u64, cause: Box<Failure> },
+    /// The output cannot be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    /// What the process exits with.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused(refusal) if problem::is_for_now(refusal) => 4,
+            Self::Refused(_) | Self::Incomplete(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotReached { .. } | Self::Foreign { .. } => 3,
+            Self::BrokenOff { cause, .. } => cause.exit_code(),
+            // Whoever read the output has had enough of it, as `head` does.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Output(_) => 5,
+        }
+    }
+
+    /// Whether the same may succeed in a while, without anybody doing anything here.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => problem::is_for_now(refusal),
+            Self::NotReached { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether there is anybody to be told.
+    pub(super) fn is_silent(&self) -> bool {
+        self.exit_code() == 0
+    }
+
+    /// What to do about it.
+    fn advice(&self) -> Option<String> {
+        match self {
+            Self::Refused(refusal) => problem::advice(refusal).map(str::to_owned),
+            Self::NotReached { .. } => Some(
+                "is it running? `fieldpost serve` starts one; --url or FIELDPOST_URL names another"
+                    .to_owned(),
+            ),
+            Self::Foreign { .. } => Some("does --url or FIELDPOST_URL lead to it?".to_owned()),
+            Self::BrokenOff { after_line, cause } => {
+                let go_on = match after_line {
+                    0 => "nothing of the input has been taken for certain".to_owned(),
+                    line => format!("lines up to {line} are settled; go on with those after it"),
+                };
+                Some(cause.advice().into_iter().chain([go_on]).collect::<Vec<_>>().join("\n"))
+            }
+            Self::Usage(_) | Self::Incomplete(_) | Self::Output(_) => None,
+        }
+    }
+
+    /// For scripts: the server's own document where there is one, else one of the same form.
+    pub(super) fn to_json(&self) -> String {
+        let kind = match self {
+            Self::Refused(refusal) => match &refusal.document {
+                Some(document) => return document.clone(),
+                None => "refused",
+            },
+            Self::BrokenOff { cause, .. } => return cause.to_json(),
+            Self::Usage(_) => "usage",
+            Self::NotReached { .. } => "not_reached",
+            Self::Foreign { .. } => "not_fieldpost",
+            Self::Incomplete(_) => "incomplete",
+            Self::Output(_) => "output",
+        };
+        let mut document = json!({ "detail": self.to_string() });
+        document["code"] = kind.into();
+        document.to_string()
+    }
+
+    /// For people: what went wrong, and below it what to do.
+    pub(super) fn to_text(&self) -> String {
+        let advice = self
+            .advice()
+            .into_iter()
+            .flat_map(|text| text.lines().map(|line| format!("\n  {line}")).collect::<Vec<_>>());
+        format!("error: {}{}", plain(&self.to_string()), advice.collect::<String>())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) | Self::Incomplete(what) => f.write_str(what),
+            Self::Refused(refusal) => match &refusal.code {
+                Some(code) => write!(f, "{} ({} {code})", refusal.detail, refusal.status),
+                None => write!(f, "the server answered {}: {}", refusal.status, refusal.detail),
+            },
+            Self::NotReached { server, why } => write!(f, "no answer from {server}: {why}"),
+            Self::Foreign { server, what } => write!(f, "{server} is not a Fieldpost server: {what}"),
+            Self::BrokenOff { cause, .. } => write!(f, "{cause}"),
+            Self::Output(error) => write!(f, "the output cannot be written: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Output(error) => Some(error),
+            Self::BrokenOff { cause, .. } => Some(&**cause),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: u16, body: &str) -> Failure {
+        Failure::Refused(Box::new(Refusal::read(status, None, body.as_bytes())))
+    }
+
+    #[test]
+    fn the_exit_code_tells_what_a_script_can_do() {
+        let not_reached = || Failure::NotReached { server: "s".to_owned(), why: "w".to_owned() };
+        for (failure, code) in [
+            (refused(404, ""), 1),
+            (refused(422, ""), 1),
+            (refused(429, ""), 4),
+            (refused(503, ""), 4),
+            (Failure::Incomplete("2 lines rejected".to_owned()), 1),
+            (Failure::Usage("no such file".to_owned()), 2),
+            (not_reached(), 3),
+            (Failure::BrokenOff { after_line: 7, cause: Box::new(not_reached()) }, 3),
+            (Failure::Output(io::ErrorKind::BrokenPipe.into()), 0),
+            (Failure::Output(io::ErrorKind::StorageFull.into()), 5),
+        ] {
+            assert_eq!(failure.exit_code(), code, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_person_reads_what_is_wrong_and_what_to_do() {
+        let failure = refused(404, r#"{"code":"unknown_device","detail":"there is no device \"x\""}"#);
+        assert_eq!(
+            failure.to_text(),
+            "error: there is no device \"x\" (404 unknown_device)\n  `fieldpost device ls` lists those that there are"
+        );
+        let broken =
+            Failure::NotReached { server: "http://a".to_owned(), why: "connection refused".to_owned() };
+        let broken = Failure::BrokenOff { after_line: 40, cause: Box::new(broken) };
+        assert!(broken.to_text().ends_with("\n  lines up to 40 are settled; go on with those after it"));
+    }
+
+    #[test]
+    fn a_script_reads_the_servers_own_document() {
+        let document = r#"{"code":"unknown_device","detail":"no","status":404}"#;
+        assert_eq!(refused(404, document).to_json(), document);
+        let usage = Failure::Usage("what".to_owned()).to_json();
+        assert_eq!(usage, r#"{"code":"usage","detail":"what"}"#);
+    }
+}

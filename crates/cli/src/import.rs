@@ -1,0 +1,176 @@
+//! Many lines to the server: sent in pieces one after the other, so that everything before a failure is known to be settled.
+//!
+//! The answers are added up to the one that a single request would have got.
+
+use std::path::Path as File;
+
+use serde::{Deserialize, Serialize};
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::lines::{self, Pieces};
+use super::progress;
+use super::screen::Screen;
+use super::table::{grouped, plain};
+
+/// So many rejected lines are shown to people; the rest is counted.
+const SHOWN_MAX: usize = 20;
+/// So many are listed in the sum, as in any answer of the server.
+const LISTED_MAX: usize = 1_000;
+
+/// What became of lines. Reports are accepted; devices are created or updated.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Tally {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated: Option<u64>,
+    rejected_count: u64,
+    rejected: Vec<Rejected>,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
+struct Rejected {
+    line: u64,
+    code: String,
+    detail: String,
+}
+
+impl Tally {
+    fn nothing_yet(counts: &[Count]) -> Self {
+        let zero = |count| counts.contains(&count).then_some(0);
+        Self {
+            accepted: zero(Count::Accepted),
+            created: zero(Count::Created),
+            updated: zero(Count::Updated),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what became of the lines behind those that were before.
+    fn add(&mut self, mut other: Self, lines_before: u64) {
+        let sum = |a: Option<u64>, b: Option<u64>| a.map(|a| a + b.unwrap_or(0)).or(b);
+        self.accepted = sum(self.accepted, other.accepted);
+        self.created = sum(self.created, other.created);
+        self.updated = sum(self.updated, other.updated);
+        self.rejected_count += other.rejected_count;
+        other.rejected.iter_mut().for_each(|rejected| rejected.line += lines_before);
+        let room = LISTED_MAX.saturating_sub(self.rejected.len());
+        self.rejected.extend(other.rejected.into_iter().take(room));
+    }
+
+    /// `1,200 accepted, 3 rejected`.
+    pub(super) fn sentence(&self) -> String {
+        let counts = [(self.created, "created"), (self.updated, "updated"), (self.accepted, "accepted")];
+        let mut parts: Vec<_> = counts
+            .iter()
+            .filter_map(|(count, what)| Some(format!("{} {what}", grouped((*count)?))))
+            .collect();
+        parts.push(format!("{} rejected", grouped(self.rejected_count)));
+        parts.join(", ")
+    }
+
+    /// An error where anything was rejected: a script has to notice.
+    pub(super) fn verdict(&self) -> Result<(), Failure> {
+        match self.rejected_count {
+            0 => Ok(()),
+            1 => Err(Failure::Incomplete("one was rejected".to_owned())),
+            count => Err(Failure::Incomplete(format!("{} were rejected", grouped(count)))),
+        }
+    }
+
+    /// Tells people the rejected lines from this one of the list on, while they are few. Programs have them in the sum.
+    pub(super) fn tell_rejected(&self, from: usize, screen: &Screen) {
+        if screen.is_for_programs() {
+            return;
+        }
+        let few = &self.rejected[..self.rejected.len().min(SHOWN_MAX)];
+        for Rejected { line, code, detail } in few.iter().skip(from) {
+            screen.note(&format!("line {line}: {} ({})", plain(detail), plain(code)));
+        }
+    }
+}
+
+/// What the answers of a call count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Accepted,
+    Created,
+    Updated,
+}
+
+/// Sends a file, or stdin, and shows what became of it.
+pub(super) fn run(
+    api: &Api,
+    screen: &mut Screen,
+    path: &Path,
+    file: &File,
+    counts: &[Count],
+) -> Result<(), Failure> {
+    let size = lines::size(file);
+    let mut pieces = Pieces::of(lines::open(file)?);
+    let mut sent_bytes = 0;
+    let mut sum = Tally::nothing_yet(counts);
+    let mut after_line = 0;
+    loop {
+        let known = format!("{} lines: {}", grouped(after_line), sum.sentence());
+        screen.progress(&progress::line(sent_bytes, size, &known));
+        let settled = |cause| Failure::BrokenOff { after_line, cause: Box::new(cause) };
+        let piece = pieces.next().map_err(|error| settled(lines::unreadable(file, &error)))?;
+        let Some(piece) = piece else { break };
+        let bytes = piece.text.len() as u64;
+        let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<Tally>(&answer));
+        let listed = sum.rejected.len();
+        sum.add(answer.map_err(settled)?, piece.lines_before);
+        after_line = piece.lines_before + piece.lines;
+        sent_bytes += bytes;
+        sum.tell_rejected(listed, screen);
+    }
+    screen.progress("");
+    let document = serde_json::value::to_raw_value(&sum).expect("a tally has only names for keys");
+    screen.show(&document, || Ok(format!("{}\n", sum.sentence())))?;
+    sum.verdict()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(text: &str) -> Tally {
+        serde_json::from_str(text).expect("a tally")
+    }
+
+    #[test]
+    fn answers_add_up_with_the_lines_of_the_whole_input() {
+        let mut sum = Tally::nothing_yet(&[Count::Accepted]);
+        let answer = r#"{"accepted":9,"rejected_count":1,"rejected":[{"line":3,"code":"c","detail":"d"}]}"#;
+        sum.add(tally(answer), 0);
+        sum.add(tally(answer), 10);
+        assert_eq!((sum.accepted, sum.rejected_count), (Some(18), 2));
+        assert_eq!(sum.rejected.iter().map(|rejected| rejected.line).collect::<Vec<_>>(), [3, 13]);
+        assert_eq!(sum.sentence(), "18 accepted, 2 rejected");
+        assert!(sum.verdict().is_err());
+    }
+
+    #[test]
+    fn an_empty_input_has_a_sum_too() {
+        let sum = Tally::nothing_yet(&[Count::Created, Count::Updated]);
+        let text = serde_json::to_string(&sum).expect("JSON");
+        assert_eq!(text, r#"{"created":0,"updated":0,"rejected_count":0,"rejected":[]}"#);
+        assert_eq!(sum.sentence(), "0 created, 0 updated, 0 rejected");
+        assert!(sum.verdict().is_ok());
+    }
+
+    #[test]
+    fn only_the_first_thousand_are_listed_and_all_are_counted() {
+        let line = |line: u64| Rejected { line, code: "c".to_owned(), detail: "d".to_owned() };
+        let many =
+            || Tally { rejected_count: 5_000, rejected: (1..=700).map(line).collect(), ..Tally::default() };
+        let mut sum = Tally::default();
+        sum.add(many(), 0);
+        sum.add(many(), 5_000);
+        assert_eq!((sum.rejected_count, sum.rejected.len()), (10_000, LISTED_MAX));
+    }
+}

@@ -1,0 +1,112 @@
+//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and `stats`.
+//!
+//! Each thing has a module with its flags and its calls, and in it one with how it is shown to people. They know the
+//! server only by its API, like any other program; nothing here sees an engine or a data directory. `job work` alone runs for
+//! long, and is the client crate's worker.
+
+mod api;
+mod client;
+mod delivery;
+mod device;
+mod failure;
+mod feed;
+mod follow;
+mod import;
+mod job;
+mod lines;
+mod list;
+mod problem;
+mod progress;
+mod queue;
+mod reach;
+mod report;
+mod screen;
+mod stats;
+mod table;
+mod tls;
+mod token;
+mod when;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use api::{Api, Path};
+use failure::Failure;
+pub use reach::Reach;
+use screen::Screen;
+
+/// The commands, by what they are about.
+#[derive(Debug, Subcommand)]
+pub enum RemoteCommand {
+    /// The applications that are told.
+    Client(Noun<client::Command>),
+    /// What is watched: registry, state, readings, events.
+    Device(Noun<device::Command>),
+    /// Send reports, and look at those that were rejected.
+    Report(Noun<report::Command>),
+    /// What clients were told, and how it went.
+    Delivery(Noun<delivery::Command>),
+    /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
+    Queue(Noun<queue::Command>),
+    /// Publish jobs, take them and work on them.
+    Job(Noun<job::Command>),
+    /// Count reports, changes, losses or deliveries over time.
+    Stats(Alone<stats::Stats>),
+}
+
+/// A thing with commands of its own.
+#[derive(Args, Debug)]
+pub struct Noun<C: Subcommand> {
+    #[command(subcommand)]
+    command: C,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// A command that stands for itself.
+#[derive(Args, Debug)]
+pub struct Alone<A: Args> {
+    #[command(flatten)]
+    command: A,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Asks the server, shows what it says, and tells failures on stderr.
+pub fn run(command: &RemoteCommand) -> ExitCode {
+    let reach = match command {
+        RemoteCommand::Client(noun) => &noun.reach,
+        RemoteCommand::Device(noun) => &noun.reach,
+        RemoteCommand::Report(noun) => &noun.reach,
+        RemoteCommand::Delivery(noun) => &noun.reach,
+        RemoteCommand::Queue(noun) => &noun.reach,
+        RemoteCommand::Job(noun) => &noun.reach,
+        RemoteCommand::Stats(alone) => &alone.reach,
+    };
+    let mut screen = Screen::of_process(reach.json);
+    let outcome = Api::new(reach).and_then(|api| carry_out(command, &api, &mut screen));
+    match outcome.and_then(|()| screen.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => screen.fail(&failure),
+    }
+}
+
+/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is told here.
+pub fn download(reach: &Reach, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
+    let downloaded = Api::new(reach).and_then(|api| api.download(&Path::of(path), out));
+    downloaded.map_err(|failure| Screen::of_process(reach.json).fail(&failure))
+}
+
+fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    match command {
+        RemoteCommand::Client(noun) => noun.command.run(api, screen),
+        RemoteCommand::Device(noun) => noun.command.run(api, screen),
+        RemoteCommand::Report(noun) => noun.command.run(api, screen),
+        RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
+        RemoteCommand::Queue(noun) => noun.command.run(api, screen),
+        RemoteCommand::Job(noun) => noun.command.run(&noun.reach, api, screen),
+        RemoteCommand::Stats(alone) => alone.command.run(api, screen),
+    }
+}

@@ -1,0 +1,144 @@
+//! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed for good.
+
+mod set;
+mod shown;
+
+use clap::{ArgGroup, Args, Subcommand};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::api::{Api, Path};
+use super::failure::Failure;
+use super::list::{self, Extent};
+use super::screen::Screen;
+use super::table::{grouped, plain};
+use shown::{DeadJob, Figures};
+
+/// What can be done with queues.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List queues with how many jobs they have.
+    Ls(Ls),
+    /// Show how a queue stands and what is set for it.
+    Stats(Place),
+    /// Change what is set for a queue: order, concurrency, rate, limits.
+    Set(set::Set),
+    /// Hand out no more jobs.
+    Pause(Place),
+    /// Hand out jobs again.
+    Resume(Place),
+    /// List jobs that failed for good, the oldest first.
+    Dead(Dead),
+    /// Have jobs tried again that failed for good: these, or the oldest.
+    Respawn(Respawn),
+    /// Drop all jobs that failed for good.
+    ClearDead(Place),
+    /// Delete a queue with all its jobs and what is set for it.
+    Delete(Place),
+}
+
+/// A queue.
+#[derive(Args, Debug)]
+pub struct Place {
+    /// The namespace.
+    #[arg(value_name = "NAMESPACE")]
+    namespace: String,
+    /// The queue.
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    /// Only those of this namespace.
+    #[arg(long)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+pub struct Dead {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("which").required(true).args(["jobs", "oldest"]))]
+pub struct Respawn {
+    #[command(flatten)]
+    place: Place,
+    /// The jobs.
+    #[arg(value_name = "JOB")]
+    jobs: Vec<String>,
+    /// The oldest ones, at most so many, in place of JOB.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    oldest: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Respawned {
+    respawned: u64,
+}
+
+impl Place {
+    pub(super) fn below(&self, parts: &[&str]) -> Path {
+        Path::of(&[&["queues", &self.namespace, &self.queue], parts].concat())
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", plain(&self.namespace), plain(&self.queue))
+    }
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Ls(Ls { namespace, extent }) => {
+                let path = Path::of(&["queues"]).with_maybe("namespace", namespace.as_ref());
+                list::show::<Figures>(api, screen, &path, extent, "no queues")
+            }
+            Self::Stats(place) => {
+                let figures = api.get(&place.below(&[]))?;
+                screen.show(&figures, || Ok(api.read::<Figures>(&figures)?.facts()))
+            }
+            Self::Set(set) => set.run(api, screen),
+            Self::Pause(place) => {
+                api.start(&place.below(&["pause"]))?;
+                screen.tell(&format!("{} hands out no jobs\n", place.name()))
+            }
+            Self::Resume(place) => {
+                api.start(&place.below(&["resume"]))?;
+                screen.tell(&format!("{} hands out jobs\n", place.name()))
+            }
+            Self::Dead(Dead { place, extent }) => {
+                list::show::<DeadJob>(api, screen, &place.below(&["dead"]), extent, "no dead jobs")
+            }
+            Self::Respawn(respawn) => respawn.run(api, screen),
+            Self::ClearDead(place) => {
+                api.delete(&place.below(&["dead"]))?;
+                screen.tell(&format!("{} has no dead jobs\n", place.name()))
+            }
+            Self::Delete(place) => {
+                api.delete(&place.below(&[]))?;
+                screen.tell(&format!("{} deleted\n", place.name()))
+            }
+        }
+    }
+}
+
+impl Respawn {
+    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let which = match self.oldest {
+            Some(limit) => json!({ "limit": limit }),
+            None => json!({ "ids": self.jobs }),
+        };
+        let answer = api.post(&self.place.below(&["dead", "respawn"]), &which)?;
+        screen.show(&answer, || {
+            let Respawned { respawned } = api.read(&answer)?;
+            Ok(format!("{} to be tried again\n", grouped(respawned)))
+        })
+    }
+}

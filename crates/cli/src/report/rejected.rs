@@ -1,0 +1,168 @@
+//! `fieldpost report rejected`: the quarantine, where reports wait that were refused.
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+
+use crate::api::{Api, Path};
+use crate::failure::Failure;
+use crate::feed::Feed;
+use crate::follow::Timed;
+use crate::import::Tally;
+use crate::list::{Extent, Row};
+use crate::screen::Screen;
+use crate::table::{BAD, Cell, facts, plain};
+use crate::when::{to_millisecond, with_age};
+
+/// What can be done with rejected reports.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List rejected reports, the newest first.
+    Ls(Ls),
+    /// Show a rejected report: why, and what it was.
+    Show(One),
+    /// Send rejected reports again, as they came; those that are accepted now are removed.
+    Replay(Several),
+    /// Remove rejected reports.
+    Rm(Several),
+}
+
+#[derive(Args, Debug)]
+pub struct Ls {
+    #[command(flatten)]
+    feed: Feed,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+#[derive(Args, Debug)]
+pub struct One {
+    /// The rejected report.
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub struct Several {
+    /// The rejected reports.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Rejected {
+    id: String,
+    at: String,
+    source: String,
+    code: String,
+    detail: String,
+    payload: Option<String>,
+    payload_base64: Option<String>,
+}
+
+impl Command {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        match self {
+            Self::Ls(Ls { feed, extent }) => {
+                feed.show::<Rejected>(api, screen, Path::of(&["quarantine"]), extent, "no rejected reports")
+            }
+            Self::Show(One { id }) => {
+                let rejected = api.get(&of(id))?;
+                screen.show(&rejected, || Ok(api.read::<Rejected>(&rejected)?.facts()))
+            }
+            Self::Replay(Several { ids }) => replay(ids, api, screen),
+            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
+                api.delete(&of(id))?;
+                screen.tell(&format!("{} removed\n", plain(id)))
+            }),
+        }
+    }
+}
+
+/// All of them are sent; one that is refused again does not stop the others.
+fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    let mut refused = 0;
+    for id in ids {
+        match api.call(&Path::of(&["quarantine", id, "replay"])) {
+            Ok(answer) => {
+                let tally: Tally = api.read(&answer)?;
+                screen.show(&answer, || Ok(format!("{}: {}\n", plain(id), tally.sentence())))?;
+                tally.tell_rejected(0, screen);
+                refused += u64::from(tally.verdict().is_err());
+            }
+            Err(failure @ Failure::Refused(_)) if !failure.may_pass() => {
+                screen.note(&told(id, &failure, screen.is_for_programs()));
+                refused += 1;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    match refused {
+        0 => Ok(()),
+        _ => Err(Failure::Incomplete(format!("{refused} of {} not accepted", ids.len()))),
+    }
+}
+
+fn told(id: &str, failure: &Failure, to_program: bool) -> String {
+    if to_program { failure.to_json() } else { format!("{}: {}", plain(id), plain(&failure.to_string())) }
+}
+
+fn of(id: &str) -> Path {
+    Path::of(&["quarantine", id])
+}
+
+impl Rejected {
+    fn payload(&self) -> String {
+        match (&self.payload, &self.payload_base64) {
+            (Some(text), _) => text.clone(),
+            (None, Some(base64)) => format!("{base64} (base64)"),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn facts(&self) -> String {
+        facts(&[
+            ("id", Cell::text(&self.id)),
+            ("at", Cell::text(&with_age(&self.at))),
+            ("source", Cell::text(&self.source)),
+            ("code", Cell::text(&self.code).styled(BAD)),
+            ("detail", Cell::text(&self.detail)),
+            ("payload", Cell::text(&self.payload())),
+        ])
+    }
+}
+
+impl Timed for Rejected {
+    fn time(&self) -> &str {
+        &self.at
+    }
+}
+
+impl Row for Rejected {
+    const HEADINGS: &'static [&'static str] = &["AT", "ID", "SOURCE", "CODE", "PAYLOAD"];
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![
+            Cell::text(&to_millisecond(&self.at)),
+            Cell::text(&self.id),
+            Cell::text(&self.source),
+            Cell::text(&self.code).styled(BAD),
+            Cell::short(&self.payload()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_that_is_no_text_is_shown_as_base64() {
+        for (members, shown) in
+            [(r#""payload":"{\"data\":2}""#, "{\"data\":2}"), (r#""payload_base64":"gA==""#, "gA== (base64)")]
+        {
+            let text = format!(r#"{{"id":"q","at":"x","source":"mqtt","code":"c","detail":"d",{members}}}"#);
+            let rejected: Rejected = serde_json::from_str(&text).expect("a rejected report");
+            assert_eq!(rejected.payload(), shown);
+        }
+    }
+}

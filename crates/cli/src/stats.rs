@@ -1,0 +1,126 @@
+//! `fieldpost stats`: counts over time, each with a bar.
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::api::{Api, Path};
+use super::device::Label;
+use super::failure::Failure;
+use super::feed::Span;
+use super::screen::Screen;
+use super::table::{Cell, Table};
+use super::when::to_second;
+
+/// The longest bar.
+const BAR_CHARS_MAX: u64 = 40;
+
+/// Count something over time.
+#[derive(Args, Debug)]
+pub struct Stats {
+    /// What is counted.
+    #[arg(value_enum, value_name = "METRIC")]
+    metric: Metric,
+    /// How long each count is.
+    #[arg(long, value_enum, value_name = "SPAN", default_value_t = By::Hour)]
+    by: By,
+    /// Only of this device.
+    #[arg(long, group = "of")]
+    device: Option<String>,
+    /// Only of this client.
+    #[arg(long, group = "of")]
+    client: Option<String>,
+    /// Only of devices with this label.
+    #[arg(long, group = "of", value_name = "KEY=VALUE")]
+    label: Option<Label>,
+    #[command(flatten)]
+    span: Span,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Metric {
+    /// Reports that were accepted.
+    Reports,
+    /// Reports that changed a device's value.
+    Changes,
+    /// Devices that fell silent.
+    Losses,
+    /// Notifications that were made, whatever became of them.
+    Deliveries,
+}
+
+/// How long each count is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum By {
+    Hour,
+    Day,
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    from: String,
+    count: u64,
+}
+
+impl Stats {
+    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+        let answer = api.get(&self.path())?;
+        let Counts { items } = api.read(&answer)?;
+        if screen.is_for_programs() {
+            return items.iter().try_for_each(|item| screen.write_line(item.get()));
+        }
+        let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<Count>, _>>()?;
+        screen.tell(&bars(&counts))
+    }
+
+    fn path(&self) -> Path {
+        let metric = match self.metric {
+            Metric::Reports => "reports",
+            Metric::Changes => "changes",
+            Metric::Losses => "losses",
+            Metric::Deliveries => "deliveries",
+        };
+        let by = match self.by {
+            By::Hour => "hour",
+            By::Day => "day",
+        };
+        let path = Path::of(&["stats"])
+            .with("metric", metric)
+            .with("by", by)
+            .with_maybe("device", self.device.as_ref())
+            .with_maybe("client", self.client.as_ref());
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
+        self.span.of(path)
+    }
+}
+
+/// A row for each count, its bar in proportion to the largest.
+fn bars(counts: &[Count]) -> String {
+    let largest = counts.iter().map(|count| count.count).max().unwrap_or(0).max(1);
+    let row = |Count { from, count }: &Count| {
+        let length = count.saturating_mul(BAR_CHARS_MAX).div_ceil(largest) as usize;
+        vec![Cell::text(&to_second(from)), Cell::number(*count), Cell::text(&"█".repeat(length))]
+    };
+    let rows: Vec<_> = counts.iter().map(row).collect();
+    Table::new(&["FROM", "COUNT", ""]).lines(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_in_proportion_and_only_nothing_has_none() {
+        let count = |count| Count { from: "2026-11-21T00:00:00.000Z".to_owned(), count };
+        let lines = bars(&[count(0), count(1), count(400), count(800)]);
+        let lengths: Vec<_> = lines.lines().skip(1).map(|line| line.matches('█').count()).collect();
+        assert_eq!(lengths, [0, 1, 20, 40]);
+        assert_eq!(bars(&[]), "");
+    }
+}

@@ -1,0 +1,234 @@
+//! The embedded store on a simulated disk: production's log, overlays, checkpoints and tables, with everything that a disk
+//! does to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::random::Random;
+use base::{Clock, Lineage};
+use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
+use store::embedded::LOG_BYTES_FACTOR_MAX;
+use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
+
+use super::lying_disk::LyingDisk;
+use super::mortal_disk::{Doom, MortalDisk};
+use super::{End, Storage};
+use crate::harness::clock::VirtualClock;
+use crate::plan::Plan;
+use crate::sabotage::Sabotage;
+
+/// Calls after which a fault comes at the latest.
+const FAULT_WITHIN_CALLS: u64 = 60;
+/// Writes and syncs after which an end in the middle of a step comes at the latest.
+const DOOM_WITHIN_CALLS: u64 = 150;
+/// The file of the tables; all others are the log's, but for the lock, which is empty.
+const TABLES: &str = "tables";
+/// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
+const COMMIT_BYTES: u64 = 128 << 10;
+/// The same where batches may be as large as they ever are.
+const LARGE_COMMIT_BYTES: u64 = 64 << 20;
+/// Stands for never.
+const NEVER: u64 = u64::MAX;
+
+/// The store, whichever process has it.
+pub(crate) struct OnDisk {
+    disk: SimulatedDisk,
+    options: EmbeddedOptions,
+    clock: Arc<VirtualClock>,
+    opened: Option<Arc<EmbeddedStore>>,
+    faulty: bool,
+    doom: Doom,
+    sabotage: Option<Sabotage>,
+    copies: u64,
+    largest_commit_bytes: u64,
+}
+
+impl OnDisk {
+    pub(crate) fn new(plan: &Plan, clock: Arc<VirtualClock>) -> Self {
+        let mut random = Random::new(plan.seed.rotate_left(32));
+        Self {
+            disk: SimulatedDisk::new(plan.seed),
+            options: options(plan, &mut random),
+            clock,
+            opened: None,
+            faulty: false,
+            doom: Doom::default(),
+            sabotage: plan.sabotage,
+            copies: 0,
+            largest_commit_bytes: if plan.has_large_batches() { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
+        }
+    }
+
+    fn as_seen(&self) -> Arc<dyn Disk> {
+        let disk = Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone() });
+        match self.sabotage {
+            Some(Sabotage::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
+            Some(Sabotage::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
+            _ => disk,
+        }
+    }
+
+    /// Bytes of the files that are meant.
+    fn bytes_of(&self, meant: impl Fn(&str) -> bool) -> u64 {
+        let names = self.disk.list().unwrap_or_default();
+        names.iter().filter(|name| meant(name)).filter_map(|name| self.disk.file_len(name)).sum()
+    }
+}
+
+/// Everything small, so that segments, checkpoints and pages turn over within a run.
+fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
+    EmbeddedOptions {
+        partitions: plan.partitions,
+        table_cache_bytes: 64 << 10,
+        checkpoint_log_bytes: 2_000 + random.below(60_000),
+        checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
+        checkpoint_age: Duration::from_secs(1 + random.below(120)),
+        merged_blobs: 2 + (plan.seed % 7) as u32,
+        sync: plan.sync_interval().map_or(SyncMode::Always, SyncMode::Interval),
+        log: LogOptions {
+            segment_bytes: 1_500 + random.below(20_000),
+            zeros_ahead_bytes: random.below(3) * 2_000,
+            spare_segments_max: (plan.seed % 4) as usize,
+        },
+        identity: Some((Lineage(plan.seed), LogId(plan.seed ^ 1))),
+    }
+}
+
+impl Storage for OnDisk {
+    fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        let store = Arc::new(EmbeddedStore::open(self.as_seen(), self.options.clone())?);
+        if self.sabotage == Some(Sabotage::ForgottenPosition) {
+            store.forget_positions();
+        }
+        self.opened = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    fn commit_step(&mut self, _: &mut Random) -> bool {
+        self.opened.as_ref().is_some_and(|store| match store.commit_step() {
+            Progress::Idle => false,
+            Progress::Worked => true,
+            // The log has no room: the real committer wakes the checkpointer and waits.
+            Progress::Full => store.checkpoint_step(self.clock.now()) == Progress::Worked,
+        })
+    }
+
+    fn upkeep_step(&mut self, random: &mut Random) -> bool {
+        let Some(store) = &self.opened else { return false };
+        let step =
+            if random.chance(1, 4) { store.idle_step() } else { store.checkpoint_step(self.clock.now()) };
+        step == Progress::Worked
+    }
+
+    fn sync_step(&mut self) -> bool {
+        let Some(store) = self.opened.as_ref().filter(|_| self.options.sync != SyncMode::Always) else {
+            return false;
+        };
+        if self.sabotage != Some(Sabotage::ForgottenLateSync) {
+            store.sync_step();
+        }
+        store.failure().is_none()
+    }
+
+    fn fault(&mut self, random: &mut Random) -> String {
+        self.faulty = true;
+        let nth = 1 + random.below(FAULT_WITHIN_CALLS);
+        match random.below(6) {
+            0 => {
+                self.disk.fail_read(nth);
+                format!("read {nth} fails")
+            }
+            1 | 2 => {
+                self.disk.fail_write(nth);
+                format!("write {nth} fails")
+            }
+            3 | 4 => {
+                let nth = 1 + nth / 8;
+                self.disk.fail_sync(nth);
+                format!("sync {nth} fails")
+            }
+            _ => {
+                let room = random.below(20_000);
+                self.disk.set_capacity(Some(self.bytes_of(|_| true) + room));
+                format!("the disk has room for {room} bytes more")
+            }
+        }
+    }
+
+    fn doom(&mut self, random: &mut Random) -> String {
+        let calls = random.below(DOOM_WITHIN_CALLS);
+        let end = if random.chance(1, 2) { End::Kill } else { End::Crash };
+        self.doom.plan(calls, end);
+        format!("{end:?} after {calls} writes and syncs")
+    }
+
+    fn take_end(&mut self) -> Option<End> {
+        let end = self.doom.take()?;
+        self.opened = None;
+        Some(end)
+    }
+
+    fn is_bounded(&self) -> Result<(), String> {
+        let bytes = self.bytes_of(|name| name != TABLES);
+        let log = &self.options.log;
+        let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes
+            + (2 + log.spare_segments_max as u64) * log.segment_bytes
+            + log.zeros_ahead_bytes
+            + self.largest_commit_bytes;
+        if bytes <= most { Ok(()) } else { Err(format!("the log takes {bytes} bytes; {most} are allowed")) }
+    }
+
+    fn is_faulty(&self) -> bool {
+        self.faulty
+    }
+
+    fn heal(&mut self) {
+        self.faulty = false;
+        self.doom.avert();
+        self.disk.fail_read(NEVER);
+        self.disk.fail_write(NEVER);
+        self.disk.fail_sync(NEVER);
+        self.disk.set_capacity(None);
+    }
+
+    fn kill(&mut self) {
+        self.disk.kill();
+        self.opened = None;
+    }
+
+    fn crash(&mut self, _: &mut Random) {
+        self.disk.crash();
+        self.opened = None;
+    }
+
+    fn stop(&mut self) -> bool {
+        self.opened.take().is_some_and(|store| {
+            store.idle_step();
+            store.failure().is_none()
+        })
+    }
+
+    fn reader(&self) -> Option<Arc<dyn Store>> {
+        let store = self.opened.as_ref().filter(|store| store.failure().is_none())?;
+        Some(Arc::clone(store) as Arc<dyn Store>)
+    }
+
+    fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError> {
+        self.copies += 1;
+        let copy = self.disk.copy_of_durable(self.copies);
+        Ok(Arc::new(EmbeddedStore::open(Arc::new(copy), self.options.clone())?))
+    }
+
+    fn findings(&mut self) -> Result<Vec<String>, StoreError> {
+        self.copies += 1;
+        let copy = self.disk.copy_of_current(self.copies);
+        let store = EmbeddedStore::open(Arc::new(copy), self.options.clone())?;
+        let mut findings = Vec::new();
+        store.check_rows(&mut |told| {
+            if let Checked::Found(error) = told {
+                findings.push(error.to_string());
+            }
+        });
+        Ok(findings)
+    }
+}
