@@ -7,12 +7,8 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
+use net::problem::{PROBLEM_JSON, RETRY_AFTER_SECONDS, document};
 use serde::Serialize;
-
-use crate::problem::Document;
-
-/// Seconds after which a caller that was told "not now" may come back.
-const RETRY_AFTER_SECONDS: &str = "1";
 
 /// What is answered. JSON, a problem document when the status says so, or nothing.
 #[derive(Clone, Debug)]
@@ -44,8 +40,8 @@ impl Answer {
 
     /// The problem with its own status.
     pub(crate) fn refused(problem: &Problem) -> Self {
-        let (status, document) = Document::of(problem);
-        Self::json(status, &document)
+        let (status, body) = document(problem);
+        Self { status, body }
     }
 
     /// What became of a request, shown by `show` if it was done.
@@ -83,8 +79,7 @@ impl Answer {
             return None;
         }
         let failed = self.status.is_client_error() || self.status.is_server_error();
-        let name = if failed { "application/problem+json" } else { "application/json" };
-        Some(HeaderValue::from_static(name))
+        Some(HeaderValue::from_static(if failed { PROBLEM_JSON } else { "application/json" }))
     }
 }
 

@@ -11,10 +11,10 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use base::{CallerName, LogLimit, address};
 use compact_str::CompactString;
+use net::problem::Code;
 use tracing::info;
 
 use crate::figures;
-use crate::problem::Code;
 
 /// What a request asked, from where.
 #[derive(Debug)]

@@ -12,17 +12,17 @@ use axum::response::{IntoResponse, Response};
 use base::{DeviceId, Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{Followed, FollowedFeed, Follower};
+use net::held::HeldPage;
+use net::problem::Refused;
+use net::shares::Whose;
 use tokio::select;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use crate::ApiState;
-use crate::held::HeldPage;
 use crate::list::{self, List, Read};
 use crate::page::{Feed, Form, PageOf};
-use crate::problem::Refused;
 use crate::reads::Reads;
-use crate::shares::Whose;
 
 /// Pause of a caller that was woken and found nothing.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use engine::Patch;
+use net::problem::quoted;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use crate::problem::quoted;
 
 /// Most members that are read of an object inside a body: far more than the labels that a device may have.
 const MEMBERS_MAX: usize = 1_000;

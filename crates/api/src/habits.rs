@@ -19,6 +19,7 @@ use base::Problem;
 use compact_str::CompactString;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
+use net::problem::{Refused, quoted};
 use tower_layer::{Layer, layer_fn};
 use tower_service::Service;
 use tracing::error;
@@ -26,7 +27,6 @@ use tracing::error;
 use crate::ApiState;
 use crate::access::{Access, KeepsOut};
 use crate::change_log::Asked;
-use crate::problem::{Refused, quoted};
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there are few, and none keeps a
 /// request that it has passed on.

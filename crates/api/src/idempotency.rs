@@ -17,6 +17,7 @@ use axum::http::header::AUTHORIZATION;
 use base::{Problem, Timestamp};
 use engine::queues::{Once, Queues};
 use engine::records::AnswerKey;
+use net::problem::Refused;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
@@ -24,7 +25,6 @@ use crate::ApiState;
 use crate::access::Caller;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::problem::Refused;
 
 const HEADER: &str = "idempotency-key";
 /// The code of a refusal: the key is that of another request.

@@ -9,10 +9,10 @@ use engine::intake::NotAccepting;
 use engine::{Engine, ImportDevice, Imported};
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, StreamExt};
+use net::body::Pieces;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
-use crate::body::Pieces;
 use crate::shape::{ImportedShape, import_device};
 
 /// Slices of one body that are handed in and not yet durable.

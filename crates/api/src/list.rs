@@ -9,6 +9,8 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
+use net::held::HeldPage;
+use net::problem::Refused;
 use serde::Serialize;
 
 use crate::ApiState;
@@ -16,9 +18,7 @@ use crate::answer::Answer;
 use crate::compression;
 use crate::cursor::{self, Key};
 use crate::export;
-use crate::held::HeldPage;
 use crate::page::{Form, PageOf};
-use crate::problem::Refused;
 use crate::reads::Reads;
 use crate::row::Row;
 

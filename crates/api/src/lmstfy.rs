@@ -28,8 +28,6 @@ use tracing::info;
 
 use crate::ApiState;
 use crate::access::{Access, Guesses};
-use crate::body::LargeBodies;
-use crate::leftover::Leftovers;
 
 mod admin;
 mod answer;
@@ -60,6 +58,8 @@ pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 use answer::Answer;
 use calls::TakenIn;
 use figures::Figures;
+use net::body::LargeBodies;
+use net::leftover::Leftovers;
 use refusals::RefusalLog;
 use request_id::RequestIds;
 

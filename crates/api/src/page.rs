@@ -8,8 +8,7 @@ use axum::http::header::ACCEPT;
 use base::Timestamp;
 use base::limits::PAGE_ITEMS_DEFAULT;
 use engine::Page;
-
-use crate::shares::Whose;
+use net::shares::Whose;
 
 /// The part of a list that was asked for.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
+use net::problem::{Refused, quoted};
+use net::shares::Whose;
 
 use crate::compression;
 use crate::cursor::{self, Key};
 use crate::page::{Feed, Form, Order, PageOf};
-use crate::problem::{Refused, quoted};
-use crate::shares::Whose;
 
 /// Parameters that do not say which list it is, but which part of it.
 const OF_THE_PAGE: [&str; 3] = ["limit", "cursor", "wait"];

@@ -6,8 +6,7 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Problem};
-
-use crate::problem::{Refused, quoted};
+use net::problem::{Refused, quoted};
 
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
 

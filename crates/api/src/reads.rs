@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use base::Problem;
+use net::shares::{Shares, Whose};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-
-use crate::shares::{Shares, Whose};
 
 /// Lookups of one thing that run at the same time: enough to keep a disk busy.
 const LOOKUPS_RUNNING_MAX: usize = 16;

@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, DeviceIdForm, WayIn};
 use engine::Engine;
-use gateway::http::{Answers, HttpListener, WebAccess};
 use gateway::mqtt::{Limits, MqttListener};
+use net::http::{Answers, HttpListener, WebAccess};
 use prometheus_client::registry::Registry;
 use store::{EmbeddedStore, Running, Store};
 use tokio::net::TcpListener;
@@ -294,7 +294,7 @@ fn notify_settings(settings: &Settings, shares: &Shares) -> notify::Settings {
 }
 
 fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, Ended> {
-    gateway::listen::bind(address).map_err(|error| no_listener(key, address, &error))
+    net::listen::bind(address).map_err(|error| no_listener(key, address, &error))
 }
 
 fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {

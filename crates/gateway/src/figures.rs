@@ -9,53 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use base::{DeviceId, LogLimit, Problem, WayIn, address};
+use net::metrics::ByWord;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-/// Counts things by a word of a fixed set: every one is written in this crate or is a [`Problem::code`].
-#[derive(Clone, Debug)]
-pub(crate) struct ByWord {
-    label: &'static str,
-    family: Family<[(&'static str, &'static str); 1], Counter>,
-}
-
-impl ByWord {
-    /// Counted under the label `label`.
-    pub(crate) fn new(label: &'static str) -> Self {
-        Self { label, family: Family::default() }
-    }
-
-    pub(crate) fn count(&self, word: &'static str) {
-        self.family.get_or_create(&[(self.label, word)]).inc();
-    }
-
-    pub(crate) fn register(&self, registry: &mut Registry, name: &str, help: &str) {
-        registry.register(name, help, self.family.clone());
-    }
-
-    /// The counter of one word, for what is counted often.
-    fn counter(&self, word: &'static str) -> Counter {
-        self.family.get_or_create_owned(&[(self.label, word)])
-    }
-}
-
-/// Counts something while it lives.
-pub(crate) struct Counted(Gauge);
-
-impl Counted {
-    pub(crate) fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
 
 /// What became of the reports of one way in.
 #[derive(Debug)]

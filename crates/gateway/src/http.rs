@@ -1,8 +1,8 @@
 //! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and the replay of refused ones.
 //!
 //! The answer comes when everything that is accepted is durable. A body that has begun is never answered "too busy": when
-//! the engine is behind, the body is read more slowly. Beside the routes there is the listener that serves them with everything
-//! else that is spoken over HTTP; who runs it tells the engine that this way in is attended.
+//! the engine is behind, the body is read more slowly. Whoever serves these routes tells the engine that this way in
+//! is attended.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -17,31 +17,25 @@ use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
+use net::body::LargeBodies;
+use net::metrics::ByWord;
+use net::problem;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use self::body::LargeBodies;
 use self::refusals::{Refusals, Sender};
 use self::room::Room;
 use crate::decode::{self, Rules};
-use crate::figures::{ByWord, ReportFigures};
+use crate::figures::ReportFigures;
 
 mod answer;
 mod body;
 mod lines;
-mod listener;
 mod ndjson;
-mod pace;
 mod refusals;
 mod replay;
 mod room;
-mod sending;
-mod web;
-
-pub use listener::HttpListener;
-pub use sending::Answers;
-pub use web::WebAccess;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
@@ -137,8 +131,8 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     };
     let (result, response) = match taken {
         Ok(tally) => ("answered", answer::tally(&tally)),
-        Err(Refused::NotTaken(result, problem)) => (result, answer::problem(&problem)),
-        Err(Refused::Report(problem)) => ("answered", answer::problem(&problem)),
+        Err(Refused::NotTaken(result, problem)) => (result, problem::response(&problem)),
+        Err(Refused::Report(problem)) => ("answered", problem::response(&problem)),
     };
     shared.figures.bodies.count(result);
     response
@@ -150,7 +144,7 @@ async fn wrong_method(method: Method) -> Response {
         return (StatusCode::NO_CONTENT, [(ALLOW, "POST")]).into_response();
     }
     let problem = Problem::new(405, "method_not_allowed", "this route takes POST only");
-    ([(ALLOW, "POST")], answer::problem(&problem)).into_response()
+    ([(ALLOW, "POST")], problem::response(&problem)).into_response()
 }
 
 /// Why a request gets a problem and not a tally.

@@ -12,6 +12,7 @@ use base::{CallerName, Problem, time};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use governor::clock::DefaultClock;
+use net::problem::Refused;
 use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use tower_service::Service;
@@ -23,7 +24,6 @@ use super::own::{About, is_own};
 use super::table::{Needs, Own, needs};
 use super::{Access, Caller, Digest, Scope, Token};
 use crate::ApiState;
-use crate::problem::Refused;
 
 mod elsewhere;
 mod holder;

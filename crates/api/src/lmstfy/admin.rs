@@ -10,6 +10,7 @@ use base::limits::QUEUE_NAME_CHARS_MAX;
 use base::random::unguessable;
 use engine::queues::id_text;
 use engine::records::JobId;
+use net::body::whole;
 use serde::Serialize;
 use serde_json::json;
 use tracing::field::display;
@@ -23,7 +24,6 @@ use super::refusals::shown;
 use super::route::is_plain;
 use super::tokens::Unchanged;
 use super::{POOL, Shared, calls, decoding, exposition, sizes};
-use crate::body::whole;
 use crate::figures;
 
 /// Largest form and largest limit.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
 use crate::access::UnderWay;
-use crate::hand_over;
+use net::hand_over;
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";

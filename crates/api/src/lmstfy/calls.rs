@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
+use net::content_encoding::is_encoded;
 
 use super::answer::Answer;
 use super::consume::Consumer;
@@ -13,7 +14,6 @@ use super::query::Query;
 use super::route::{Call, Target, target};
 use super::{Shared, dead, decoding, look, publish};
 use crate::access::UnderWay;
-use crate::content_encoding::is_encoded;
 
 /// A request that was read.
 pub(super) enum TakenIn {

@@ -7,12 +7,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode};
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JSON_BODY_BYTES_MAX};
 use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
+use net::body::whole;
 use serde_json::value::RawValue;
 
 use super::answer::Answer;
 use super::query::Query;
 use super::{Shared, attributes, dead};
-use crate::body::whole;
 
 /// How long a job is worth doing if nobody says so: a day.
 pub(super) const TTL_SECONDS: u64 = 24 * 60 * 60;

@@ -8,9 +8,9 @@ use base::limits::JOB_NAME_BYTES_MAX;
 use compact_str::CompactString;
 use engine::queues::{JobRef, QueueName, id_from_text};
 use engine::records::JobId;
+use net::problem::{Refused, quoted};
 
 use super::in_path;
-use crate::problem::{Refused, quoted};
 
 /// `/v1/queues/{ns}/{queue}`
 #[derive(Debug)]

@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::backup::BACKUP_TYPE;
 use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_READ;
-use crate::problem::Refused;
 
 pub(super) fn routes() -> Routes {
     let given = Call::new("A backup of everything that is durable now")

@@ -8,6 +8,7 @@ use base::{ClientId, Problem};
 use engine::queues::Once;
 use engine::records::Client;
 use engine::{Form, Queries, Version};
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -20,7 +21,6 @@ use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_CLIENT, OF_A_CREATION, OF_A_PATCH, UNKNOWN_CLIENT};
 use crate::params::Params;
 use crate::path::{ClientInPath, unknown_client};
-use crate::problem::Refused;
 use crate::shape::{self, AttemptShape, ClientShape, NewClientShape, SecretShape};
 
 pub(super) fn routes() -> Routes {

@@ -11,17 +11,17 @@ use engine::queues::{Held, QueueName, Retry, Want};
 use engine::records::JobId;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use net::hand_over;
+use net::problem::{Refused, quoted};
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::fields::{Fields, count, duration, or_nothing, string, strings};
-use crate::hand_over;
 use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
 use crate::path::{JobInPath, QueueInPath, QueuesInPath};
-use crate::problem::{Refused, quoted};
 use crate::shape::{AckedShape, ConsumedShape};
 
 pub(super) fn routes() -> Routes {

@@ -6,6 +6,7 @@ use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
 use engine::Queues;
 use engine::queues::{Dead, DeadView, Once, Payload, QueueName, id_from_text};
+use net::problem::Refused;
 use tokio::runtime::Handle;
 
 use super::Routes;
@@ -19,7 +20,6 @@ use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::QueueInPath;
-use crate::problem::Refused;
 use crate::shape::{DeadShape, RespawnedShape};
 
 const DEAD: &str = "/v1/queues/{ns}/{queue}/dead";

@@ -9,6 +9,7 @@ use engine::queries::{DeliveryFilter, FeedKey};
 use engine::queues::Once;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 use engine::{Engine, Form};
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -22,7 +23,6 @@ use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
 use crate::path::{DeliveryInPath, unknown_delivery};
-use crate::problem::Refused;
 use crate::shape::{AttemptedShape, DeliveryShape};
 
 pub(super) fn routes() -> Routes {

@@ -7,6 +7,7 @@ use engine::queries::{Device, DeviceFilter};
 use engine::queues::Once;
 use engine::records::Connection;
 use engine::{Form, Queries, Version};
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -19,7 +20,6 @@ use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ
 use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::{DeviceInPath, unknown_device};
-use crate::problem::Refused;
 use crate::shape::{self, DeviceShape};
 
 pub(super) fn routes() -> Routes {

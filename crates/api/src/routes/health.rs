@@ -6,12 +6,12 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use base::Problem;
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::figures::{self, METRICS_TYPE};
 use crate::openapi::Call;
-use crate::problem::Refused;
 
 /// What plain text is answered as.
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";

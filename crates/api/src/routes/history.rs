@@ -7,6 +7,7 @@ use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{EventFilter, FeedKey};
 use engine::records::{Event, EventKey, EventKind, Reading};
 use engine::{Engine, ReadingKey};
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -18,7 +19,6 @@ use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
 use crate::path::DeviceInPath;
-use crate::problem::Refused;
 use crate::shape::{EventShape, ReadingShape};
 
 pub(super) fn routes() -> Routes {

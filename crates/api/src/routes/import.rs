@@ -1,14 +1,14 @@
 //! `/v1/devices/import`: a fleet at once, a line for each device.
 
 use axum::extract::{Request, State};
+use net::body::Pieces;
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
-use crate::body::Pieces;
 use crate::import::take;
 use crate::openapi::Call;
-use crate::problem::Refused;
 use crate::shape::{self, ImportedShape};
 
 pub(super) fn routes() -> Routes {
@@ -21,5 +21,5 @@ pub(super) fn routes() -> Routes {
 
 /// What the body is said to be does not matter: it is read as NDJSON.
 async fn import(State(api): State<ApiState>, request: Request) -> Result<Answer, Refused> {
-    Ok(Answer::ok(&take(api.engine(), Pieces::of(request)).await?))
+    Ok(Answer::ok(&take(api.engine(), Pieces::of(request.into_body())).await?))
 }

@@ -7,6 +7,7 @@ use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use engine::Queues;
 use engine::queues::{JobRef, JobState, JobView, Payload, QueueName};
 use engine::records::JobId;
+use net::problem::Refused;
 use tokio::runtime::Handle;
 
 use super::Routes;
@@ -19,7 +20,6 @@ use crate::openapi::refusals::{OF_A_JOB, OF_A_QUEUE, OF_PUBLISHING, UNKNOWN_JOB}
 use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::{AliasInPath, JobInPath, QueueInPath};
-use crate::problem::Refused;
 use crate::shape::{self, JobShape, PublishedShape};
 
 const JOBS: &str = "/v1/queues/{ns}/{queue}/jobs";

@@ -8,6 +8,7 @@ use base::{ClientId, DeviceId, Problem};
 use engine::Queries;
 use engine::queries::Device;
 use engine::records::Client;
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -17,7 +18,6 @@ use crate::openapi::Call;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::params::Params;
 use crate::path::{ClientInPath, DeviceInPath, LinkInPath};
-use crate::problem::Refused;
 use crate::shape::{ClientShape, DeviceShape};
 
 pub(super) fn routes() -> Routes {

@@ -8,6 +8,7 @@ use engine::Engine;
 use engine::followers::{FollowedFeed, Follower};
 use engine::queries::FeedKey;
 use engine::records::{QuarantineKey, Quarantined};
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -19,7 +20,6 @@ use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
 use crate::page::Feed;
 use crate::params::Params;
 use crate::path::{QuarantinedInPath, unknown_quarantined};
-use crate::problem::Refused;
 use crate::shape::QuarantinedShape;
 
 pub(super) fn routes() -> Routes {

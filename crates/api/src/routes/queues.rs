@@ -5,6 +5,7 @@ use axum::response::Response;
 use base::Problem;
 use engine::Queues;
 use engine::queues::{Figures, QueueName};
+use net::problem::Refused;
 use tokio::runtime::Handle;
 
 use super::Routes;
@@ -16,7 +17,6 @@ use crate::openapi::refusals::OF_A_QUEUE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::QueueInPath;
-use crate::problem::Refused;
 use crate::shape::{self, QueueShape};
 
 const QUEUE: &str = "/v1/queues/{ns}/{queue}";

@@ -6,6 +6,7 @@ use axum::extract::State;
 use base::{Problem, Timestamp};
 use engine::queries::{StatsOf, StatsQuery};
 use engine::records::Metric;
+use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
@@ -13,7 +14,6 @@ use crate::answer::Answer;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::params::Params;
-use crate::problem::Refused;
 use crate::shape::StatsShape;
 
 /// Most hours or days in an answer: over a year of hours.

@@ -7,12 +7,12 @@ use std::fmt;
 
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
+use net::problem::quoted;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::fields::{Reader, not_an_object, unreadable};
-use crate::problem::quoted;
 
 /// The fields that a job may have.
 const NAMES: [&str; 13] = [

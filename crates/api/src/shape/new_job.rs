@@ -7,6 +7,7 @@ use base::limits::JOB_TRIES_MAX;
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
 use engine::queues::{Due, JobChange, NewJob, OnConflict, Recurs};
+use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
@@ -14,7 +15,6 @@ use super::members::{Body, Members};
 use super::payload;
 use crate::fields::{Fields, count, duration, not_an_object, some_duration, string, time, whole};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
-use crate::problem::quoted;
 
 /// The words for what is done where an alias is held.
 const ON_CONFLICT: [(&str, OnConflict); 3] =

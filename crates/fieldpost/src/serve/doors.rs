@@ -2,7 +2,7 @@
 //! door stands open.
 
 use api::access::Access;
-use gateway::http::WebAccess;
+use net::http::WebAccess;
 use gateway::mqtt::{Logins, UsernameTaken};
 use tracing::{info, warn};
 

@@ -9,13 +9,12 @@ use std::task::{Context, Poll};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
 use axum::response::Response;
 use axum::routing::future::RouteFuture;
 use axum::routing::{any, get_service};
 use base::Problem;
 use futures_util::future::Either;
-use serde::Serialize;
+use net::problem;
 use tower_service::Service;
 use tracing::instrument::Instrumented;
 use tracing::{Instrument, debug_span};
@@ -45,7 +44,7 @@ impl Front {
         if path == "/healthz" {
             return Response::new(Body::from("alive\n"));
         }
-        unavailable(&Problem::new(503, "starting", detail))
+        problem::response(&Problem::new(503, "starting", detail))
     }
 }
 
@@ -87,28 +86,5 @@ impl Service<Request> for App {
 
 fn full() -> Response {
     let detail = "there are as many connections as the server takes; try again in a moment";
-    unavailable(&Problem::new(503, "too_many_connections", detail))
-}
-
-/// A problem document (RFC 9457).
-#[derive(Serialize)]
-struct Document<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    code: &'static str,
-}
-
-fn unavailable(problem: &Problem) -> Response {
-    let Problem { status, code, detail, .. } = problem;
-    let title = "Service Unavailable";
-    let document = Document { r#type: "about:blank", title, status: *status, detail, code };
-    let body = serde_json::to_vec(&document).expect("texts and a number are JSON");
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/problem+json"));
-    headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
-    response
+    problem::response(&Problem::new(503, "too_many_connections", detail))
 }

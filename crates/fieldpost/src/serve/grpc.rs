@@ -9,8 +9,8 @@ use engine::Engine;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use gateway::decode::{self, Rules};
-use gateway::listen::{Arrivals, Guest, Speak};
 use grpc::{Access, Asked, Caller, Grpc, NotAdmitted};
+use net::listen::{Arrivals, Guest, Speak};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 

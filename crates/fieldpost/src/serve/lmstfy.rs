@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use api::lmstfy::{Lmstfy, Tokens};
 use axum::Router;
-use gateway::http::{Answers, HttpListener, WebAccess};
+use net::http::{Answers, HttpListener, WebAccess};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

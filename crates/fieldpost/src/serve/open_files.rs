@@ -3,7 +3,7 @@
 //! A storm of connections must not be why the log cannot open its next file. So connections get what is left when everything else
 //! has its share, and neither listener can take all of it from the other.
 
-use gateway::listen::OpenFiles;
+use net::listen::OpenFiles;
 use tracing::{info, warn};
 
 use crate::config::Settings;

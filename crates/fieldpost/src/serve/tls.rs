@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::certificate::{Found, Unusable, Usable};
 use crate::config;
 
-pub(super) use gateway::listen::TlsSource;
+pub(super) use net::listen::TlsSource;
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -4,12 +4,13 @@ use std::sync::atomic::AtomicU64;
 
 use base::WayIn;
 use lapin::message::Delivery;
+use net::metrics::ByWord;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::settlement::{Settlement, Verdict};
-use crate::figures::{ByWord, ReportFigures};
+use crate::figures::ReportFigures;
 
 #[derive(Debug)]
 pub(super) struct Figures {

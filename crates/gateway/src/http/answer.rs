@@ -1,8 +1,6 @@
-//! What `POST /v1/reports` answers: a tally, or a problem (RFC 9457).
+//! What `POST /v1/reports` answers if it is no problem: a tally.
 
 use axum::Json;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::REJECTIONS_LISTED_MAX;
@@ -38,30 +36,4 @@ impl Tally {
 
 pub(super) fn tally(tally: &Tally) -> Response {
     Json(tally).into_response()
-}
-
-#[derive(Serialize)]
-struct Details<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    code: &'static str,
-}
-
-pub(super) fn problem(problem: &Problem) -> Response {
-    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let details = Details {
-        r#type: "about:blank",
-        title: status.canonical_reason().unwrap_or("Error"),
-        status: status.as_u16(),
-        detail: &problem.detail,
-        code: problem.code,
-    };
-    let mut response = (status, Json(details)).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
 }

@@ -8,6 +8,7 @@ use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
 use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
+use net::body::Pieces;
 
 use super::answer::Tally;
 use super::body;
@@ -31,10 +32,10 @@ const SLICE_HELD_BYTES_MAX: usize =
 const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
 
 /// Takes the whole body.
-pub(super) async fn take(shared: &Shared, sender: &Sender, mut body: Body) -> Result<Tally, Refused> {
+pub(super) async fn take(shared: &Shared, sender: &Sender, body: Body) -> Result<Tally, Refused> {
     let mut run =
         Run { shared, sender, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
-    let mut lines = Lines::default();
+    let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
     loop {
         let piece = tokio::select! {
             biased;

@@ -15,6 +15,7 @@ use base::{EntityId, Problem};
 use engine::intake::{Received, Slice};
 use engine::records::Quarantined;
 use engine::{Report, Said};
+use net::problem;
 
 use super::answer::{self, Tally};
 use super::refusals::Sender;
@@ -31,11 +32,11 @@ pub(super) async fn replay(
     let sender = Sender::of(&request);
     let id = match id {
         Ok(Path(id)) => id,
-        Err(rejection) => return answer::problem(&Problem::unreadable(format!("the path: {rejection}"))),
+        Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
     };
     match hand_in_again(&shared, &sender, &id).await {
         Ok(tally) => answer::tally(&tally),
-        Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => answer::problem(&problem),
+        Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => problem::response(&problem),
     }
 }
 

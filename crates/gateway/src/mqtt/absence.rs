@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::metrics::Counted;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
@@ -20,7 +21,6 @@ use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
 use super::will::{Testator, Will};
-use crate::figures::Counted;
 
 /// What of a session outlives its connection.
 #[derive(Debug, Default)]

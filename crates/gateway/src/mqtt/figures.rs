@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use base::LogLimit;
+use net::metrics::ByWord;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::{ByWord, ReportFigures};
+use crate::figures::ReportFigures;
 
 /// What is shown of copies for those who watch.
 #[derive(Clone, Debug)]

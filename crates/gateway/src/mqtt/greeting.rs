@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use base::address;
 use bytes::BytesMut;
+use net::listen::Place;
+use net::metrics::Counted;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
@@ -24,8 +26,6 @@ use super::sessions::{Entered, Seat};
 use super::talk::{Talk, Who};
 use super::{Shared, Version, last_words, reply, scratch, wire};
 use crate::decode::beginning;
-use crate::figures::Counted;
-use crate::listen::room::Place;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::Engine;
+use net::listen::{self, Crowd, Guest, Handshakes, OpenFiles, Patience, Room, TlsSource, stopped};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -20,12 +21,6 @@ use super::greeting::{NotGreeted, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
 use super::logins::Logins;
 use super::mirror::Mirror;
-use crate::listen;
-use crate::listen::crowd::{Crowd, Guest};
-use crate::listen::patience::Patience;
-use crate::listen::room::{OpenFiles, Room};
-use crate::listen::stopping::stopped;
-use crate::listen::tls::{Handshakes, TlsSource};
 
 /// A bound MQTT listener.
 #[derive(Debug)]

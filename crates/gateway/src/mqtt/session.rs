@@ -10,6 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use engine::intake::NotAccepting;
+use net::listen::Place;
+use net::metrics::Counted;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -22,8 +24,6 @@ use super::sessions::Seat;
 use super::talk::Talk;
 use super::will::{Fate, Testator, Will};
 use super::{Shared, last_words, scratch};
-use crate::figures::Counted;
-use crate::listen::room::Place;
 
 /// A connection whose CONNECT is accepted.
 pub(super) struct Session<S> {

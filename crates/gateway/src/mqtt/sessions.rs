@@ -13,13 +13,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use net::listen::{Place, Room};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::absence::Kept;
 use super::ending::Ending;
 use super::limits::{ENDING_WAIT, connections_with_ending_max};
-use crate::listen::room::{Place, Room};
 
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]

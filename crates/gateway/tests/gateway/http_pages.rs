@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::http::HeaderValue;
 use axum::routing::any;
-use gateway::http::{HttpListener, WebAccess};
+use net::http::{HttpListener, WebAccess};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::routing::any;
-use gateway::http::{Answers, HttpListener, WebAccess};
+use net::http::{Answers, HttpListener, WebAccess};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

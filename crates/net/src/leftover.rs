@@ -27,7 +27,7 @@ const BODIES_MAX: usize = 64;
 
 /// The places for bodies that are thrown away.
 #[derive(Debug)]
-pub(crate) struct Leftovers(Arc<Semaphore>);
+pub struct Leftovers(Arc<Semaphore>);
 
 impl Default for Leftovers {
     fn default() -> Self {
@@ -39,7 +39,8 @@ impl Leftovers {
     /// Whatever is left of the body will be thrown away.
     ///
     /// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.
-    pub(crate) fn watching(&self, request: Request) -> Request {
+    #[must_use]
+    pub fn watching(&self, request: Request) -> Request {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
             return request;
         }

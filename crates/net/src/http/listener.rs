@@ -33,8 +33,7 @@ use tracing::debug;
 use super::pace::Pace;
 use super::sending::{Answers, Asked};
 use super::web::WebAccess;
-use crate::listen::stopping::stopped;
-use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource};
+use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource, stopped};
 
 /// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1_024;

@@ -23,7 +23,7 @@ const UNIT_BYTES: usize = 1_024;
 
 /// The room.
 #[derive(Debug)]
-pub(crate) struct HeldPages {
+pub struct HeldPages {
     all: Share,
     shares: Shares,
     held: Gauge,
@@ -31,7 +31,7 @@ pub(crate) struct HeldPages {
 
 /// What is set aside for one page; given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct HeldPage {
+pub struct HeldPage {
     /// Of the share, and of all.
     units: [OwnedSemaphorePermit; 2],
     from: TakenFrom,
@@ -46,13 +46,14 @@ impl Default for HeldPages {
 }
 
 impl HeldPages {
-    pub(crate) fn register(&self, registry: &mut Registry) {
+    /// Puts its metrics into the registry.
+    pub fn register(&self, registry: &mut Registry) {
         let help = "Memory set aside for pages of lists that are made or on their way";
         registry.register("fieldpost_http_page_held_bytes", help, self.held.clone());
     }
 
     /// Room for a page that may take so many bytes, once there is some.
-    pub(crate) async fn room(&self, whose: &Whose, bytes: usize) -> HeldPage {
+    pub async fn room(&self, whose: &Whose, bytes: usize) -> HeldPage {
         let (units, own) = ((bytes.min(SHARE_BYTES_MAX) / UNIT_BYTES) as u32, self.shares.of(whose));
         // Who waits for its own share holds nothing that others wait for.
         let units = [own.take(units).await, self.all.take(units).await];
@@ -65,7 +66,8 @@ impl HeldPages {
 
 impl HeldPage {
     /// Holds what the answer takes until it has left.
-    pub(crate) fn until_sent(mut self, mut response: Response) -> Response {
+    #[must_use]
+    pub fn until_sent(mut self, mut response: Response) -> Response {
         let bytes = response.body().size_hint().exact().unwrap_or(0) as usize;
         let before = self.bytes();
         for units in &mut self.units {

@@ -3,7 +3,7 @@
 use tokio::sync::watch;
 
 /// Resolves when the server stops.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone: nobody could tell us any more.
     drop(stop.wait_for(|stop| *stop).await);
 }

@@ -22,7 +22,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
-use super::answer;
+use crate::problem;
 
 /// Longest time for which a browser may remember that an origin is let in.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
@@ -125,7 +125,7 @@ impl WebAccess {
             let (code, peer) = ("foreign_origin", peer.map(tracing::field::display));
             tracing::info!(way = "http", code, peer, detail = why, left_out, "refused a caller");
         }
-        Some(answer::problem(&Problem::new(403, "foreign_origin", why)))
+        Some(problem::response(&Problem::new(403, "foreign_origin", why)))
     }
 
     /// What answers CORS, for a request that it is to be asked about.

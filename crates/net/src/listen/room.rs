@@ -30,7 +30,7 @@ impl Default for OpenFiles {
 
 /// So many places.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub struct Room {
     taken: AtomicUsize,
     places_max: usize,
     /// What a place here takes a place of too.
@@ -40,15 +40,18 @@ pub(crate) struct Room {
 
 /// A place; free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Option<Arc<Room>>);
+pub struct Place(Option<Arc<Room>>);
 
 impl Room {
-    pub(crate) fn new(places_max: usize) -> Self {
+    /// So many places.
+    #[must_use]
+    pub fn new(places_max: usize) -> Self {
         Self { taken: AtomicUsize::new(0), places_max, within: None, left: Notify::new() }
     }
 
     /// Places of which each takes an open file.
-    pub(crate) fn within(places_max: usize, files: OpenFiles) -> Self {
+    #[must_use]
+    pub fn within(places_max: usize, files: OpenFiles) -> Self {
         Self { within: Some(files), ..Self::new(places_max) }
     }
 
@@ -57,17 +60,17 @@ impl Room {
     }
 
     /// A place, if there is one.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+    pub fn take(self: &Arc<Self>) -> Option<Place> {
         self.try_take().then(|| Place(Some(Arc::clone(self))))
     }
 
     /// Resolves when somebody leaves after this was called, polled or not.
-    pub(crate) fn somebody_leaves(&self) -> impl Future<Output = ()> {
+    pub fn somebody_leaves(&self) -> impl Future<Output = ()> {
         self.left.notified()
     }
 
     /// Resolves when nobody is here.
-    pub(crate) async fn all_left(&self) {
+    pub async fn all_left(&self) {
         loop {
             // Before the look, so that nobody leaves unseen between the two.
             let left = self.left.notified();

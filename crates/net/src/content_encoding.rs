@@ -48,7 +48,7 @@ const PIECE_BYTES: usize = 16 * 1_024;
 
 /// The decoders.
 #[derive(Debug)]
-pub(crate) struct Decoders {
+pub struct Decoders {
     all: Share,
     shares: Shares,
     in_use: Gauge,
@@ -62,7 +62,8 @@ impl Default for Decoders {
 }
 
 impl Decoders {
-    pub(crate) fn register(&self, registry: &mut Registry) {
+    /// Puts its metrics into the registry.
+    pub fn register(&self, registry: &mut Registry) {
         let help = "Compressed bodies of requests that are being decoded";
         registry.register("fieldpost_http_decoders_in_use", help, self.in_use.clone());
     }
@@ -71,7 +72,7 @@ impl Decoders {
     ///
     /// # Errors
     /// 415 for a coding that is not known here.
-    pub(crate) fn decoded(&self, request: Request) -> Result<Request, Box<Response>> {
+    pub fn decoded(&self, request: Request) -> Result<Request, Box<Response>> {
         if request.body().is_end_stream() {
             return Ok(request);
         }
@@ -95,7 +96,8 @@ impl Decoders {
 }
 
 /// Whether the body is anything but plain bytes.
-pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+#[must_use]
+pub fn is_encoded(headers: &HeaderMap) -> bool {
     !matches!(coding(headers), Ok(Coding::Identity))
 }
 

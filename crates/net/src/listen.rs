@@ -4,13 +4,13 @@
 //! What is spoken on a connection is not known here.
 
 mod arrivals;
-pub(crate) mod crowd;
+mod crowd;
 mod moving;
-pub(crate) mod patience;
-pub(crate) mod room;
-pub(crate) mod stopping;
-pub(crate) mod tls;
-pub(crate) mod watched;
+mod patience;
+mod room;
+mod stopping;
+mod tls;
+mod watched;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +18,12 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
 pub use arrivals::{Arrivals, Speak};
-pub use crowd::Guest;
-pub use room::OpenFiles;
-pub use tls::TlsSource;
+pub use crowd::{Crowd, Guest};
+pub use patience::Patience;
+pub use room::{OpenFiles, Place, Room};
+pub use stopping::stopped;
+pub use tls::{Disagreed, Handshakes, TlsSource, TlsStream};
+pub use watched::Watched;
 
 /// Connections that wait to be accepted, as far as the operating system allows: one more waits a second before it tries again.
 const BACKLOG: u32 = 4_096;

@@ -15,7 +15,7 @@ use http_body::{Frame, SizeHint};
 const PIECE_BYTES: usize = 64 * 1_024;
 
 /// A body that calls `taken` when its last byte is taken, and drops it otherwise.
-pub(crate) fn body<F: FnOnce() + Send + Unpin + 'static>(bytes: Bytes, taken: F) -> Body {
+pub fn body<F: FnOnce() + Send + Unpin + 'static>(bytes: Bytes, taken: F) -> Body {
     Body::new(Watched { rest: bytes, taken: Some(taken) })
 }
 

@@ -16,7 +16,7 @@ const KNOWN_MIN: usize = 64;
 
 /// Whose a share is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Whose {
+pub enum Whose {
     /// Of a token.
     Token(Arc<str>),
     /// Of an address.
@@ -28,7 +28,8 @@ pub(crate) enum Whose {
 
 impl Whose {
     /// Of who makes a request.
-    pub(crate) fn of(extensions: &Extensions) -> Self {
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
         if let Some(CallerName(name)) = extensions.get() {
             return Self::Token(Arc::clone(name));
         }
@@ -39,19 +40,23 @@ impl Whose {
 
 /// What is free of something, and how many wait for it.
 #[derive(Clone, Debug)]
-pub(crate) struct Share {
+pub struct Share {
     free: Arc<Semaphore>,
     wanted: Wanted,
 }
 
 impl Share {
     /// All of it is free.
-    pub(crate) fn new(permits: usize) -> Self {
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(permits)), wanted: Wanted::default() }
     }
 
     /// So much of it, once that is there.
-    pub(crate) async fn take(&self, permits: u32) -> OwnedSemaphorePermit {
+    ///
+    /// # Panics
+    /// Never: a share is not closed.
+    pub async fn take(&self, permits: u32) -> OwnedSemaphorePermit {
         if let Some(taken) = self.try_take(permits) {
             return taken;
         }
@@ -61,24 +66,27 @@ impl Share {
     }
 
     /// So much of it, if that is there.
-    pub(crate) fn try_take(&self, permits: u32) -> Option<OwnedSemaphorePermit> {
+    #[must_use]
+    pub fn try_take(&self, permits: u32) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.free).try_acquire_many_owned(permits).ok()
     }
 
     /// Who waits for it.
-    pub(crate) fn wanted(&self) -> &Wanted {
+    #[must_use]
+    pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }
 
-    #[cfg(test)]
-    pub(crate) fn free(&self) -> usize {
+    /// How much of it is free.
+    #[must_use]
+    pub fn free(&self) -> usize {
         self.free.available_permits()
     }
 }
 
 /// Shares of the same size, each known while it is used.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     permits: usize,
     known: Mutex<Known>,
 }
@@ -91,13 +99,15 @@ struct Known {
 
 impl Shares {
     /// Shares of so many permits.
-    pub(crate) fn new(permits: usize) -> Self {
+    #[must_use]
+    pub fn new(permits: usize) -> Self {
         let known = Known { shares: HashMap::new(), forget_at: KNOWN_MIN };
         Self { permits, known: Mutex::new(known) }
     }
 
     /// The share.
-    pub(crate) fn of(&self, whose: &Whose) -> Share {
+    #[must_use]
+    pub fn of(&self, whose: &Whose) -> Share {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((free, wanted)) = known.shares.get(whose)
             && let Some(free) = free.upgrade()

@@ -23,7 +23,7 @@ use super::watched::Watched;
 pub type TlsSource = Arc<ArcSwap<ServerConfig>>;
 
 /// A connection that speaks TLS.
-pub(crate) type TlsStream = tokio_rustls::server::TlsStream<Watched<TcpStream>>;
+pub type TlsStream = tokio_rustls::server::TlsStream<Watched<TcpStream>>;
 
 /// Connections of one listener that may be agreeing on TLS. One takes some 15 KiB while it does.
 pub(crate) const HANDSHAKES_MAX: usize = 4_096;
@@ -34,21 +34,32 @@ const COMPUTING_MAX: usize = 4;
 
 /// The client and the server did not agree; the log says why.
 #[derive(Debug)]
-pub(crate) struct Disagreed;
+pub struct Disagreed;
 
 /// Who may compute. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Handshakes {
+pub struct Handshakes {
     computing: Arc<Semaphore>,
 }
 
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Handshakes {
-    pub(crate) fn new() -> Self {
+    /// Nobody computes yet.
+    #[must_use]
+    pub fn new() -> Self {
         Self { computing: Arc::new(Semaphore::new(COMPUTING_MAX)) }
     }
 
     /// Agrees on TLS with a client that has just connected.
-    pub(crate) async fn agree(
+    ///
+    /// # Errors
+    /// When they do not agree, or the client is gone.
+    pub async fn agree(
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,

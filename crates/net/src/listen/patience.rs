@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 /// The patience of one accept loop.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// What is listened for, for the log.
     whose: &'static str,
     wait: Duration,
@@ -23,12 +23,14 @@ impl Patience {
     const FIRST: Duration = Duration::from_millis(10);
     const LONGEST: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(whose: &'static str) -> Self {
+    /// Of a loop that accepts connections of `whose`, as the log says it.
+    #[must_use]
+    pub fn new(whose: &'static str) -> Self {
         Self { whose, wait: Self::FIRST, log: LogLimit::default() }
     }
 
     /// The next connection, or `None` after waiting for as long as what went wrong asks for.
-    pub(crate) async fn accept(&mut self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+    pub async fn accept(&mut self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
         match listener.accept().await {
             Ok(accepted) => {
                 self.wait = Self::FIRST;

@@ -52,7 +52,7 @@ const LOOKS_MAX: usize = 5;
 
 /// The connections of a listener.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub struct Crowd {
     room: Arc<Room>,
     table: Mutex<Table>,
     start: Instant,
@@ -139,12 +139,14 @@ struct Rank {
 
 impl Crowd {
     /// As many as there is room for.
-    pub(crate) fn new(room: Room) -> Self {
+    #[must_use]
+    pub fn new(room: Room) -> Self {
         Self::entered_as(Doing::Silent, room)
     }
 
     /// Connections that introduce themselves and then leave.
-    pub(crate) fn of_greetings(room: Room) -> Self {
+    #[must_use]
+    pub fn of_greetings(room: Room) -> Self {
         Self::entered_as(Doing::Greeting, room)
     }
 
@@ -171,7 +173,7 @@ impl Crowd {
 
     /// A seat, however long that takes for a newcomer whose address has less than its share. For
     /// another one only as long as [`Crowd::wait_max`] says; then `None`.
-    pub(crate) async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+    pub async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
         let mut waits_until = None;
         loop {
             let leaving = self.room.somebody_leaves();
@@ -206,7 +208,7 @@ impl Crowd {
     }
 
     /// Resolves when nobody is here.
-    pub(crate) async fn all_left(&self) {
+    pub async fn all_left(&self) {
         self.room.all_left().await;
     }
 
@@ -395,17 +397,18 @@ impl Guest {
     }
 
     /// Its stream, of which it is told what it moves.
-    pub(crate) fn watch<S>(&self, stream: S) -> Watched<S> {
+    pub fn watch<S>(&self, stream: S) -> Watched<S> {
         Watched::new(stream, Arc::clone(&self.seat))
     }
 
     /// Leaves, and keeps its open file.
-    pub(crate) fn into_file(mut self) -> Option<Place> {
+    #[must_use]
+    pub fn into_file(mut self) -> Option<Place> {
         self.place.take().and_then(Place::into_file)
     }
 
     /// Resolves when it must leave. Who makes progress meanwhile stays.
-    pub(crate) async fn shown_out(&self) {
+    pub async fn shown_out(&self) {
         loop {
             self.seat.leave.notified().await;
             let of_many = self.crowd.table().has(self.seat.peer) > self.crowd.share;

@@ -12,7 +12,7 @@ use super::crowd::Seat;
 
 /// A stream that is watched until [`Watched::is_greeted`].
 #[derive(Debug)]
-pub(crate) struct Watched<S> {
+pub struct Watched<S> {
     stream: S,
     seat: Option<Arc<Seat>>,
 }

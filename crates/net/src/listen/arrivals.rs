@@ -29,7 +29,7 @@ use super::patience::Patience;
 use super::room::{OpenFiles, Place, Room};
 use super::stopping::stopped;
 use super::tls::{Disagreed, HANDSHAKES_MAX, Handshakes, TlsSource, TlsStream};
-use crate::figures::{ByWord, Counted};
+use crate::metrics::{ByWord, Counted};
 
 /// How long a caller may take nothing of what it is sent.
 const STALL_MAX: Duration = Duration::from_secs(30);

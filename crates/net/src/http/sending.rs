@@ -23,8 +23,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::answer;
 use super::pace::{Going, Pace, Refused};
+use crate::problem;
 
 /// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger one a connection takes so much
 /// at a time.
@@ -127,7 +127,7 @@ impl Answers {
         self.0.last_refused.note();
         let detail =
             "answers that callers do not read take all the memory there is for them; try again in a moment";
-        answer::problem(&Problem::new(503, "busy", detail))
+        problem::response(&Problem::new(503, "busy", detail))
     }
 
     /// So much, if there is room. What is larger than all of it goes alone.

@@ -1,0 +1,10 @@
+//! Serving HTTP/1.1: the listener, what it does with large answers, and which web pages may call.
+
+mod listener;
+mod pace;
+mod sending;
+mod web;
+
+pub use listener::HttpListener;
+pub use sending::Answers;
+pub use web::WebAccess;

@@ -1,0 +1,15 @@
+//! What every edge needs of the network: listening, admission of connections, TLS, and bodies of requests and answers in
+//! bounded memory and time.
+//!
+//! Protocols beyond HTTP/1.1 are not spoken here, and nothing is known of who may do what, nor of what a request is about.
+
+pub mod body;
+pub mod content_encoding;
+pub mod hand_over;
+pub mod held;
+pub mod http;
+pub mod leftover;
+pub mod listen;
+pub mod metrics;
+pub mod problem;
+pub mod shares;

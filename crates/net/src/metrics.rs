@@ -1,0 +1,56 @@
+//! Metrics that more than one edge counts with.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Counts things by a word of a fixed set: the words are written in the code, senders choose none.
+#[derive(Clone, Debug)]
+pub struct ByWord {
+    label: &'static str,
+    family: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl ByWord {
+    /// Counted under the label `label`.
+    #[must_use]
+    pub fn new(label: &'static str) -> Self {
+        Self { label, family: Family::default() }
+    }
+
+    /// One more of this word.
+    pub fn count(&self, word: &'static str) {
+        self.family.get_or_create(&[(self.label, word)]).inc();
+    }
+
+    /// Puts the counters into the registry.
+    pub fn register(&self, registry: &mut Registry, name: &str, help: &str) {
+        registry.register(name, help, self.family.clone());
+    }
+
+    /// The counter of one word, for a word that is counted often.
+    #[must_use]
+    pub fn counter(&self, word: &'static str) -> Counter {
+        self.family.get_or_create_owned(&[(self.label, word)])
+    }
+}
+
+/// A gauge counts this as long as it lives.
+#[derive(Debug)]
+pub struct Counted(Gauge);
+
+impl Counted {
+    /// Counted from now on.
+    #[must_use]
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
