@@ -19,6 +19,7 @@ mod event;
 mod head;
 mod job;
 pub(crate) mod key;
+mod part;
 mod quarantine;
 mod queue;
 mod report_ids;
