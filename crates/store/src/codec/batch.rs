@@ -1,8 +1,9 @@
 //! A batch as one frame of the log.
 //!
-//! An equal report is all that most frames hold, so its form is the one that counts: a byte with its way in, flags
-//! and a value of 0 or 1, then slot and readings as varints - at most 7 bytes for a lock with two million readings in a partition
-//! of two million devices. Everything else is a byte that names the change and the record with its version.
+//! An equal report is all that most frames hold, so its form is the one that counts: a byte with
+//! its way in, flags and a value of 0 or 1, then slot and readings as varints - at most 7 bytes for
+//! a lock with two million readings in a partition of two million devices. Everything else is a
+//! byte that names the change and the record with its version.
 
 use base::{PartitionId, Timestamp, Value, WayIn};
 use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};
@@ -12,12 +13,13 @@ use super::part::Part;
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
 
-/// The version of the frame: which changes there are and how each begins. To change it: give it the next version
-/// and let [`decode_batch`] read this one as long as a log may hold it. Records within have their own versions. Version 1 has
-/// no changes behind number 18.
+/// The version of the frame: which changes there are and how each begins. To change it: give it the
+/// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
+/// have their own versions. Version 1 has no changes behind number 18.
 const VERSION: u8 = 2;
 
-/// Every change besides a sign of life: the byte that names it, and its parts in the order in which they are written.
+/// Every change besides a sign of life: the byte that names it, and its parts in the order in which
+/// they are written.
 macro_rules! changes {
     ($($tag:literal => $change:ident($($part:ident),+);)*) => {
         fn put_op(out: &mut Vec<u8>, op: &Op) {
@@ -86,7 +88,8 @@ const SIGN_VALUE_SHIFT: u32 = 5;
 const SIGN_VALUE_ZERO: u8 = 0;
 const SIGN_VALUE_ONE: u8 = 1;
 const SIGN_VALUE_FOLLOWS: u8 = 2;
-/// A reading without a `ts` of its own, of a device that gave one earlier: the newest follows, then the value.
+/// A reading without a `ts` of its own, of a device that gave one earlier: the newest follows, then
+/// the value.
 const SIGN_NEWEST_AND_VALUE_FOLLOW: u8 = 3;
 /// In a sign without a reading: the newest `ts` follows.
 const SIGN_NEWEST_FOLLOWS: u8 = SIGN_OWN_TS;

@@ -1,4 +1,5 @@
-//! What the changes of a batch consist of in a frame: records with their versions, and the keys of what is deleted.
+//! What the changes of a batch consist of in a frame: records with their versions, and the keys of
+//! what is deleted.
 
 use std::sync::Arc;
 
