@@ -15,7 +15,8 @@ use crate::{
 pub struct Batch {
     /// Whose step it was.
     pub partition: PartitionId,
-    /// Counters and clocks after it; `head.seq` numbers the batch and `head.now` is the time of all its changes.
+    /// Counters and clocks after it; `head.seq` numbers the batch and `head.now` is the time of all
+    /// its changes.
     pub head: PartitionHead,
     /// The changes.
     pub ops: Vec<Op>,
@@ -32,12 +33,13 @@ impl Batch {
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A sign of life, with or without a reading: the hot one, and for an equal report the only one.
+    /// A sign of life, with or without a reading: the hot one, and for an equal report the only
+    /// one.
     Sign(Sign),
     /// A device's state is now this.
     PutState(DeviceSlot, DeviceState),
-    /// A device is registered, or its profile is now this. Its links are its `clients`; the indexes by client, label and kind
-    /// follow it.
+    /// A device is registered, or its profile is now this. Its links are its `clients`; the indexes
+    /// by client, label and kind follow it.
     PutDevice(Box<DeviceProfile>),
     /// A device is gone, with its state, ids of reports, pairs, readings and events.
     DeleteDevice(DeviceId, DeviceSlot),
@@ -51,7 +53,8 @@ pub enum Op {
     DeletePair(DeviceSlot, Incarnation),
     /// A delivery is new.
     PutDelivery(Box<Delivery>),
-    /// A delivery has come this far. Without effect, as an attempt is, on one that is kept no longer.
+    /// A delivery has come this far. Without effect, as an attempt is, on one that is kept no
+    /// longer.
     PutProgress(DeliveryKey, DeliveryProgress),
     /// An attempt was made.
     PutAttempt(Attempt),
@@ -59,11 +62,13 @@ pub enum Op {
     PutJob(Box<JobHead>),
     /// A job is done, dead or cancelled; its body goes with it. Not one that is parked.
     DeleteJob(JobId),
-    /// A job is no longer one, but what it carries stays: it is a dead letter. Not one that is parked.
+    /// A job is no longer one, but what it carries stays: it is a dead letter. Not one that is
+    /// parked.
     DeleteJobHead(JobId),
     /// What a job carried is gone: its dead letter is.
     DeleteJobBody(JobId),
-    /// A job is not resident from now on: nothing loads it. A resident one of the same id is gone, and its body stays.
+    /// A job is not resident from now on: nothing loads it. A resident one of the same id is gone,
+    /// and its body stays.
     ParkJob(Box<ParkedJob>),
     /// A job is parked no longer; its body stays.
     UnparkJob(Box<ParkedKey>),
@@ -77,7 +82,8 @@ pub enum Op {
     PutQueueCounts(QueueKey, QueueCounts),
     /// A job failed for good.
     PutDead(Box<DeadJob>),
-    /// A dead letter is gone: its queue, its number there and its id. What it carried is deleted apart.
+    /// A dead letter is gone: its queue, its number there and its id. What it carried is deleted
+    /// apart.
     DeleteDead(QueueKey, u64, JobId),
     /// A request was answered that may be repeated.
     PutAnswer(Box<KeptAnswer>),
@@ -122,7 +128,8 @@ pub struct SignReading {
 }
 
 impl Op {
-    /// About how many bytes it takes when it is written: what bounds a batch. Never much less than it really takes.
+    /// About how many bytes it takes when it is written: what bounds a batch. Never much less than
+    /// it really takes.
     #[must_use]
     pub fn weight(&self) -> usize {
         /// A record without its texts and values.

@@ -6,7 +6,8 @@
 
 use crate::DeviceSlot;
 
-/// Slots of a page. Its records alone are one allocation: one more word would put it into the next size of the allocator.
+/// Slots of a page. Its records alone are one allocation: one more word would put it into the next
+/// size of the allocator.
 const PAGE_SLOTS: usize = 256;
 
 /// A record for each of some slots, in order of slot.

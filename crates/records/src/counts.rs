@@ -1,4 +1,5 @@
-//! Counts by hour of what happened: the source of statistics and charts. A record holds one UTC day.
+//! Counts by hour of what happened: the source of statistics and charts. A record holds one UTC
+//! day.
 
 use base::{Incarnation, Timestamp};
 
@@ -42,7 +43,8 @@ pub struct CountsKey {
 }
 
 impl CountsKey {
-    /// The UTC day of a time, and its hour within that day. Times before 1970 count as its first hour.
+    /// The UTC day of a time, and its hour within that day. Times before 1970 count as its first
+    /// hour.
     #[must_use]
     pub fn day_and_hour(at: Timestamp) -> (u32, usize) {
         let ms = at.0.max(0);

@@ -4,7 +4,8 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
 use crate::{DeviceSlot, EventKind, JobId};
 
-/// What one client has not been told yet of one device. Exists only while there is something untold.
+/// What one client has not been told yet of one device. Exists only while there is something
+/// untold.
 ///
 /// Its job is the one in the queue of the client with the device's slot as its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +14,8 @@ pub struct Pair {
     pub slot: DeviceSlot,
     /// The client.
     pub client: Incarnation,
-    /// Kinds of the events since the last one delivered, oldest first; the newest [`base::limits::NOTIFICATION_TYPES_MAX`].
+    /// Kinds of the events since the last one delivered, oldest first; the newest
+    /// [`base::limits::NOTIFICATION_TYPES_MAX`].
     pub untold: Vec<EventKind>,
     /// The value before the oldest untold event.
     pub previous: Option<Value>,
@@ -23,13 +25,14 @@ pub struct Pair {
     pub pending: Option<Waiting>,
     /// The notification with an attempt under way.
     pub in_flight: Option<Flight>,
-    /// The newest notification, if it has failed for good and nothing has been queued since. Its body is kept, under
-    /// [`Pair::body_of_failed`].
+    /// The newest notification, if it has failed for good and nothing has been queued since. Its
+    /// body is kept, under [`Pair::body_of_failed`].
     pub failed: Option<Waiting>,
 }
 
 impl Pair {
-    /// Where the body of a notification that failed for good is kept, should it be sent again by hand.
+    /// Where the body of a notification that failed for good is kept, should it be sent again by
+    /// hand.
     #[must_use]
     pub fn body_of_failed(delivery: EntityId) -> JobId {
         let bytes = delivery.to_bytes();
@@ -103,7 +106,8 @@ pub struct Delivery {
     pub resend_of: Option<EntityId>,
 }
 
-/// How far a delivery has come. Kept apart from the rest, so that it can move without the rest being read.
+/// How far a delivery has come. Kept apart from the rest, so that it can move without the rest
+/// being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryProgress {
     /// Where it stands.

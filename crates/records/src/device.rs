@@ -2,7 +2,8 @@
 
 use base::{Attended, DeviceId, Incarnation, Kind, Timestamp, Value, WayIn};
 
-/// A device's dense number within its partition; never used again. 256 neighbouring slots share their history blobs.
+/// A device's dense number within its partition; never used again. 256 neighbouring slots share
+/// their history blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceSlot(pub u32);
 
@@ -42,8 +43,8 @@ pub struct DeviceProfile {
     pub report_interval_ms: Option<u64>,
     /// When it was registered.
     pub registered_at: Timestamp,
-    /// The reading of [`crate::AttendedReadings::every`] from which the silence of a device never seen is measured: the one at
-    /// its registration, or at the time that import gave in its place.
+    /// The reading of [`crate::AttendedReadings::every`] from which the silence of a device never
+    /// seen is measured: the one at its registration, or at the time that import gave in its place.
     pub expected_from: Attended,
     /// The incarnations of the clients it is linked to, in the order of linking.
     pub clients: Vec<Incarnation>,
@@ -73,7 +74,8 @@ impl Connection {
     }
 }
 
-/// What a device is like now, as far as it changes with an event. What every report moves is in [`Seen`].
+/// What a device is like now, as far as it changes with an event. What every report moves is in
+/// [`Seen`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceState {
     /// The present value; `None` before the first report.

@@ -1,4 +1,5 @@
-//! The head of a partition: what every batch carries, so that counters and clocks are never behind the data.
+//! The head of a partition: what every batch carries, so that counters and clocks are never behind
+//! the data.
 
 use base::{Attended, Timestamp, WayIn};
 
@@ -7,12 +8,13 @@ use crate::KeptFrom;
 /// Counters and clocks of a partition after its latest batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionHead {
-    /// The number of the latest batch, from 1; 0 before the first. A repeated number is ignored by the store.
+    /// The number of the latest batch, from 1; 0 before the first. A repeated number is ignored by
+    /// the store.
     pub seq: u64,
     /// The engine clock when the batch was made; never less than in the batch before.
     pub now: Timestamp,
-    /// The latest stamp of an event or delivery: the order of feeds. At most a little ahead of `now`, and never less than in the batch
-    /// before.
+    /// The latest stamp of an event or delivery: the order of feeds. At most a little ahead of
+    /// `now`, and never less than in the batch before.
     pub stamp: Timestamp,
     /// The attended clocks at `now`.
     pub attended: AttendedReadings,
@@ -41,12 +43,14 @@ pub struct PartitionHead {
 pub struct AttendedReadings {
     /// The clock of each way in, by [`WayIn::index`].
     pub ways: [Attended; 3],
-    /// The clock that stands still while any configured way is unattended: for devices that were never seen.
+    /// The clock that stands still while any configured way is unattended: for devices that were
+    /// never seen.
     pub every: Attended,
 }
 
 impl AttendedReadings {
-    /// The reading by which a device's silence is measured: its last way's, or for a device never seen the one of `every`.
+    /// The reading by which a device's silence is measured: its last way's, or for a device never
+    /// seen the one of `every`.
     #[must_use]
     pub fn of(&self, way: Option<WayIn>) -> Attended {
         way.map_or(self.every, |way| self.ways[way.index()])

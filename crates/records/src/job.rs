@@ -1,4 +1,5 @@
-//! A job's head: all that scheduling needs. What it carries, its body, is kept apart and is bytes to everyone here.
+//! A job's head: all that scheduling needs. What it carries, its body, is kept apart and is bytes
+//! to everyone here.
 
 use base::Timestamp;
 
@@ -10,7 +11,8 @@ pub struct JobId(pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueKey(pub u64);
 
-/// The caller's own id for a job, hashed to 128 bits; unique among a queue's waiting and reserved jobs.
+/// The caller's own id for a job, hashed to 128 bits; unique among a queue's waiting and reserved
+/// jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AliasKey(pub u128);
 
@@ -18,7 +20,8 @@ pub struct AliasKey(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Process(pub u64);
 
-/// What a worker shows for its lease: the job and the lease's number. Stale once either has moved on.
+/// What a worker shows for its lease: the job and the lease's number. Stale once either has moved
+/// on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
     /// The job.
@@ -119,7 +122,8 @@ pub enum Parking {
     Time,
     /// A worker: it is found in the line of its queue, or of its group, and by when it expires.
     Worker,
-    /// A worker, as the first of its group: it is found in its queue's line, in its group's, and by when it expires.
+    /// A worker, as the first of its group: it is found in its queue's line, in its group's, and by
+    /// when it expires.
     Head,
 }
 

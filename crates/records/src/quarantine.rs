@@ -39,7 +39,8 @@ pub struct Quarantined {
 }
 
 impl Quarantined {
-    /// What it counts for in the limit of the quarantine, in bytes: its texts, and a little for being there.
+    /// What it counts for in the limit of the quarantine, in bytes: its texts, and a little for
+    /// being there.
     #[must_use]
     pub fn cost(&self) -> u32 {
         const BEING_THERE: usize = 256;

@@ -1,8 +1,10 @@
-//! Readings on disk: what one takes of the disk and of its writes, and how long the latest 1,000 of a device take to read.
+//! Readings on disk: what one takes of the disk and of its writes, and how long the latest 1,000 of
+//! a device take to read.
 //!
-//! Two fleets of 20 million readings each, stored batch by batch through the embedded store on a real disk below `target/`: steps,
-//! syncs, checkpoints and merges as in a server, time made to pass quickly. Reads are made after a restart, without anything of
-//! the store in memory. Nothing is compared with another program here.
+//! Two fleets of 20 million readings each, stored batch by batch through the embedded store on a
+//! real disk below `target/`: steps, syncs, checkpoints and merges as in a server, time made to
+//! pass quickly. Reads are made after a restart, without anything of the store in memory. Nothing
+//! is compared with another program here.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -127,7 +129,8 @@ fn sizes(folder: &Path) -> io::Result<(u64, u64)> {
     let (mut tables, mut all) = (0, 0);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        // not the length: the tables' library makes its file longer than it needs, with a hole at the end
+        // not the length: the tables' library makes its file longer than it needs, with a hole at
+        // the end
         let bytes = entry.metadata()?.blocks() * 512;
         note(&format!("  {}: {bytes} bytes, {} long", entry.file_name().display(), entry.metadata()?.len()))?;
         all += bytes;
@@ -136,7 +139,8 @@ fn sizes(folder: &Path) -> io::Result<(u64, u64)> {
     Ok((tables, all))
 }
 
-/// As a server with this much memory for pages; changes grow old in a quarter of an hour, so that the days pass quickly.
+/// As a server with this much memory for pages; changes grow old in a quarter of an hour, so that
+/// the days pass quickly.
 fn options() -> EmbeddedOptions {
     EmbeddedOptions { checkpoint_age: Duration::from_secs(900), ..EmbeddedOptions::default() }
 }
@@ -195,7 +199,8 @@ impl<'a> Filling<'a> {
         self.checkpoints(Timestamp(end + 2 * DAY_MS))
     }
 
-    /// Everything that is reported from one time until another, in order; all partitions share a sync.
+    /// Everything that is reported from one time until another, in order; all partitions share a
+    /// sync.
     fn round(&mut self, from: i64, until: i64) -> Result<(), Failure> {
         let mut due: Vec<Vec<(i64, u32)>> = vec![Vec::new(); self.heads.len()];
         for device in 0..self.fleet.devices {

@@ -1,8 +1,8 @@
-//! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so that the one committer
-//! neither encodes nor decodes.
+//! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so
+//! that the one committer neither encodes nor decodes.
 //!
-//! Which rows a record has follows from its declaration ([`Record`]). An arm of [`changes_of`] only says which record
-//! is put or deleted.
+//! Which rows a record has follows from its declaration ([`Record`]). An arm of [`changes_of`] only
+//! says which record is put or deleted.
 
 use std::sync::Arc;
 

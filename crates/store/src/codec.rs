@@ -1,10 +1,11 @@
 //! The stored formats: records to bytes and back, written by hand.
 //!
-//! Every record begins with its own version byte, in a row of a table and in a frame of the log alike. To change a
-//! record: raise its [`Stored::VERSION`], let [`Stored::get`] read every version since the oldest data directory that may
-//! still be opened, write only the newest, and add the bytes of the old version to `tests.rs`. A field is never given
-//! another meaning under the same version. Nothing here trusts its input: bytes that make no sense are a
-//! [`CodecError`], never a panic.
+//! Every record begins with its own version byte, in a row of a table and in a frame of the log
+//! alike. To change a record: raise its [`Stored::VERSION`], let [`Stored::get`] read every version
+//! since the oldest data directory that may still be opened, write only the newest, and add the
+//! bytes of the old version to `tests.rs`. A field is never given another meaning under the same
+//! version. Nothing here trusts its input: bytes that make no sense are a [`CodecError`], never a
+//! panic.
 
 use std::cell::RefCell;
 
@@ -19,6 +20,7 @@ mod event;
 mod head;
 mod job;
 pub(crate) mod key;
+mod part;
 mod quarantine;
 mod queue;
 mod report_ids;

@@ -1,8 +1,10 @@
 //! What every implementation of the port must do, as checks that each of them runs.
 //!
-//! An implementation shows itself as a [`Subject`] and calls [`conformance_tests!`](crate::conformance_tests); each check makes a subject of
-//! its own. The checks drive the port alone, and compare with a [`MemoryStore`](crate::MemoryStore) where traffic is
-//! random; the memory store itself is held to the checks whose expectations are written out.
+//! An implementation shows itself as a [`Subject`] and calls
+//! [`conformance_tests!`](crate::conformance_tests); each check makes a subject of its own. The
+//! checks drive the port alone, and compare with a [`MemoryStore`](crate::MemoryStore) where
+//! traffic is random; the memory store itself is held to the checks whose expectations are written
+//! out.
 
 mod agreement;
 mod basics;
@@ -49,13 +51,15 @@ pub trait Subject {
     fn store(&self) -> &dyn Store;
     /// Makes what was given to [`Store::commit`] durable.
     fn settle(&mut self);
-    /// Moves data about as the store does by itself over time; without effect on what is seen. `turn` says how much.
+    /// Moves data about as the store does by itself over time; without effect on what is seen.
+    /// `turn` says how much.
     fn churn(&mut self, turn: u64);
     /// Closes the store and opens it again.
     fn restart(&mut self);
 }
 
-/// Declares a test for each check of the suite; `$subject` makes an empty store with two partitions of devices and two of queues.
+/// Declares a test for each check of the suite; `$subject` makes an empty store with two partitions
+/// of devices and two of queues.
 #[macro_export]
 macro_rules! conformance_tests {
     ($subject:expr; $($check:ident),* $(,)?) => {$(

@@ -1,14 +1,15 @@
 //! The port on one machine: a write-ahead log, an overlay in memory, and tables behind both.
 //!
-//! A batch is encoded on its caller's thread and waits in the [inbox]. One committer ([`EmbeddedStore::commit_step`])
-//! appends what waits to the log, syncs once, applies it to the overlays and only then tells the callers. With
-//! [`SyncMode::Interval`] it only writes, and [`EmbeddedStore::sync_step`] syncs afterwards. A checkpointer
-//! ([`EmbeddedStore::checkpoint_step`]) moves one partition's overlay at a time into the tables and frees the log behind
-//! all of them. The store itself has no thread and no clock: the steps are called by a [`Running`] driver, or by a
-//! simulation.
+//! A batch is encoded on its caller's thread and waits in the [inbox]. One committer
+//! ([`EmbeddedStore::commit_step`]) appends what waits to the log, syncs once, applies it to the
+//! overlays and only then tells the callers. With [`SyncMode::Interval`] it only writes, and
+//! [`EmbeddedStore::sync_step`] syncs afterwards. A checkpointer
+//! ([`EmbeddedStore::checkpoint_step`]) moves one partition's overlay at a time into the tables and
+//! frees the log behind all of them. The store itself has no thread and no clock: the steps are
+//! called by a [`Running`] driver, or by a simulation.
 //!
-//! After the first failed write, sync or checkpoint nothing more is accepted: every commit and every view is refused,
-//! and only [`Store::failure`] and [`Store::figures`] still answer.
+//! After the first failed write, sync or checkpoint nothing more is accepted: every commit and
+//! every view is refused, and only [`Store::failure`] and [`Store::figures`] still answer.
 
 mod backpressure;
 mod backup;
@@ -61,15 +62,16 @@ pub use check::{Checked, check_backup, check_directory, is_data_directory};
 pub use driver::Running;
 pub use restore::restore;
 
-/// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays take in memory.
+/// Bytes of log after which checkpoints begin: what a start has to read again, and what overlays
+/// take in memory.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
-/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it takes in the log. That of jobs
-/// counts half, that of parked ones eight times.
+/// Memory of overlays after which checkpoints begin: a row takes about ten times there what it
+/// takes in the log. That of jobs counts half, that of parked ones eight times.
 pub const CHECKPOINT_MEMORY_BYTES: usize = 32 << 20;
 /// Age of a change after which its partition is checkpointed even if the log is short.
 pub const CHECKPOINT_AGE: Duration = Duration::from_secs(60);
-/// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait for checkpoints. They are
-/// slowed from half of that on.
+/// The log may grow to this many times [`EmbeddedOptions::checkpoint_log_bytes`]; then commits wait
+/// for checkpoints. They are slowed from half of that on.
 pub const LOG_BYTES_FACTOR_MAX: u64 = 3;
 /// Memory for pages of the tables.
 pub const TABLE_CACHE_BYTES: usize = 32 << 20;
@@ -82,14 +84,16 @@ pub enum SyncMode {
     /// Before it is called durable.
     #[default]
     Always,
-    /// At most so long afterwards. Until then it survives the death of the process, but not the power going out.
+    /// At most so long afterwards. Until then it survives the death of the process, but not the
+    /// power going out.
     Interval(Duration),
 }
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// Device partitions of a data directory that is made, and as many of queues; one that is there keeps its own number.
+    /// Device partitions of a data directory that is made, and as many of queues; one that is there
+    /// keeps its own number.
     pub partitions: u16,
     /// Memory for pages of the tables.
     pub table_cache_bytes: usize,
@@ -216,8 +220,8 @@ impl Store for EmbeddedStore {
         Timestamp(self.recorded_now.load(Ordering::Acquire))
     }
 
-    /// Encodes on the caller's thread. How many batches wait is bounded by the callers: an engine has no more than a few
-    /// of each partition under way.
+    /// Encodes on the caller's thread. How many batches wait is bounded by the callers: an engine
+    /// has no more than a few of each partition under way.
     fn commit(&self, batch: Batch, done: CommitDone) {
         let index = self.index(batch.partition);
         if let Some(failure) = self.health.failure() {
@@ -226,7 +230,8 @@ impl Store for EmbeddedStore {
         }
         let (prepared, frame) = Prepared::with_frame(batch);
         if frame.len() > blocklog::PAYLOAD_BYTES_MAX {
-            // It never reaches the log, which would accept nothing more. Those after it are out of order now, and fenced.
+            // It never reaches the log, which would accept nothing more. Those after it are out of
+            // order now, and fenced.
             tracing::error!(
                 partition = index,
                 bytes = frame.len(),

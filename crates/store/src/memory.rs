@@ -1,9 +1,11 @@
-//! The port in memory: for tests of what is above it, and the model that the embedded store is compared with.
+//! The port in memory: for tests of what is above it, and the model that the embedded store is
+//! compared with.
 //!
-//! It keeps rows in ordered maps and nothing else: no log, no checkpoint, no thread. It panics on a commit that the port
-//! does not allow of parked jobs, dead letters and answers: another store would keep rows that lead nowhere. A test
-//! chooses the outcome of a commit beforehand ([`MemoryStore::plan`]). In manual mode every commit waits for
-//! [`MemoryStore::step`], so that a test decides when a batch is durable.
+//! It keeps rows in ordered maps and nothing else: no log, no checkpoint, no thread. It panics on a
+//! commit that the port does not allow of parked jobs, dead letters and answers: another store
+//! would keep rows that lead nowhere. A test chooses the outcome of a commit beforehand
+//! ([`MemoryStore::plan`]). In manual mode every commit waits for [`MemoryStore::step`], so that a
+//! test decides when a batch is durable.
 
 mod partition;
 mod view;

@@ -1,9 +1,9 @@
 //! The storage port: what everything above it may ask, the same for every implementation.
 //!
-//! It is tables: a partition loads what must be resident, and commits batches, whose changes are rows. Everything else
-//! reads a [`View`]: one partition at one moment, with every durable batch and nothing else, by key or in order of key.
-//! Typed queries stand once above it (`queries.rs`). The conformance suite (`conformance.rs`) is the second half of
-//! this file's meaning.
+//! It is tables: a partition loads what must be resident, and commits batches, whose changes are
+//! rows. Everything else reads a [`View`]: one partition at one moment, with every durable batch
+//! and nothing else, by key or in order of key. Typed queries stand once above it (`queries.rs`).
+//! The conformance suite (`conformance.rs`) is the second half of this file's meaning.
 
 mod parked;
 
@@ -26,9 +26,11 @@ pub use parked::{PARKED_SPAN_MS, ParkedTimes, StoredJob, parked_span, parked_tim
 /// What became of a batch.
 #[derive(Clone, Debug)]
 pub enum CommitOutcome {
-    /// It survives `kill -9` and, with `sync = "always"`, power loss; every view opened from now on shows it.
+    /// It survives `kill -9` and, with `sync = "always"`, power loss; every view opened from now on
+    /// shows it.
     Durable,
-    /// Nothing was written: another owner has the partition, or the batch is larger than any may be. Drop its memory.
+    /// Nothing was written: another owner has the partition, or the batch is larger than any may
+    /// be. Drop its memory.
     Fenced,
     /// It may or may not have been written. Drop the partition's memory and load it again.
     Unknown,
@@ -36,17 +38,19 @@ pub enum CommitOutcome {
     Failed(Arc<StoreError>),
 }
 
-/// What a batch may weigh at most, in bytes as [`records::Op::weight`] counts them: then it fits a frame of the log. Whoever makes
-/// batches keeps far below.
+/// What a batch may weigh at most, in bytes as [`records::Op::weight`] counts them: then it fits a
+/// frame of the log. Whoever makes batches keeps far below.
 pub const BATCH_BYTES_MAX: usize = 48 << 20;
 
-/// Called once, when the outcome of a batch is known; on the thread that knows it, so it must only signal.
+/// Called once, when the outcome of a batch is known; on the thread that knows it, so it must only
+/// signal.
 pub type CommitDone = Box<dyn FnOnce(CommitOutcome) + Send>;
 
 /// Why the store cannot do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The data directory is in use, of another version, or damaged: the text names the file, the offset and what to do.
+    /// The data directory is in use, of another version, or damaged: the text names the file, the
+    /// offset and what to do.
     #[error("{0}")]
     Refused(String),
     /// The disk failed; the store accepts nothing more.
@@ -84,13 +88,14 @@ impl StoreError {
 pub trait Store: Send + Sync + 'static {
     /// The data directory's lineage.
     fn lineage(&self) -> Lineage;
-    /// How many device partitions there are, and as many of queues; fixed when the data directory is made.
+    /// How many device partitions there are, and as many of queues; fixed when the data directory
+    /// is made.
     fn partitions(&self) -> u16;
     /// The latest engine time that any batch recorded; the engine clock starts no earlier.
     fn recorded_now(&self) -> Timestamp;
 
-    /// Streams what must be resident, devices and queues before what belongs to them, and gives the head; a default head if
-    /// nothing was ever committed.
+    /// Streams what must be resident, devices and queues before what belongs to them, and gives the
+    /// head; a default head if nothing was ever committed.
     ///
     /// # Errors
     /// When the data cannot be read.
@@ -104,12 +109,13 @@ pub trait Store: Send + Sync + 'static {
         Ok(view.head().clone())
     }
 
-    /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without gaps; a repeated
-    /// `seq` is acknowledged and ignored.
+    /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without
+    /// gaps; a repeated `seq` is acknowledged and ignored.
     ///
-    /// In a partition of queues the number of a dead letter is below the head's `next_dead`; a job is parked once before it is unparked,
-    /// with the key that it was parked with; an alias has one parked job of a queue, and a key one answer. Ids of jobs and keys of queues
-    /// that rise as time goes by cost least.
+    /// In a partition of queues the number of a dead letter is below the head's `next_dead`; a job
+    /// is parked once before it is unparked, with the key that it was parked with; an alias has one
+    /// parked job of a queue, and a key one answer. Ids of jobs and keys of queues that rise as
+    /// time goes by cost least.
     fn commit(&self, batch: Batch, done: CommitDone);
 
     /// What is durable of a partition now.
@@ -121,7 +127,8 @@ pub trait Store: Send + Sync + 'static {
     /// The error that stopped the store, if one did.
     fn failure(&self) -> Option<Arc<StoreError>>;
 
-    /// Figures for `/metrics`, as (name, help, value): counters and gauges of log, checkpoints and tables.
+    /// Figures for `/metrics`, as (name, help, value): counters and gauges of log, checkpoints and
+    /// tables.
     fn figures(&self) -> Vec<Figure>;
 }
 
@@ -157,7 +164,8 @@ pub enum Resident {
     Client(Box<Client>),
 }
 
-/// Which part of a feed, and in which direction. `after` is exclusive and in the direction of reading.
+/// Which part of a feed, and in which direction. `after` is exclusive and in the direction of
+/// reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<K> {
     /// Earliest time, inclusive.
@@ -198,20 +206,22 @@ pub struct Whose {
     pub client: Option<Incarnation>,
 }
 
-/// Rows in order of key. A key without a row was looked at, but its row is gone: whoever bounds work counts it too.
+/// Rows in order of key. A key without a row was looked at, but its row is gone: whoever bounds
+/// work counts it too.
 pub type RowsInOrder<'a> = Box<dyn Iterator<Item = Result<(Key, Option<Vec<u8>>), StoreError>> + 'a>;
 
 /// Signs of life of the devices of a slice, by [`DeviceSlot::within_slice`].
 pub type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];
 
-/// One partition at one moment: the tables, and readings, which are kept in columns. Cheap to open, short-lived: one
-/// page of a list each.
+/// One partition at one moment: the tables, and readings, which are kept in columns. Cheap to open,
+/// short-lived: one page of a list each.
 ///
-/// Callers read records by the typed queries of `dyn View`, which are written once above `get` and `range`. These leave
-/// out what is older than the head's [`records::KeptFrom`]. A reading is as old as the later of its `ts` and its receipt,
-/// and may be shown for some days more.
+/// Callers read records by the typed queries of `dyn View`, which are written once above `get` and
+/// `range`. These leave out what is older than the head's [`records::KeptFrom`]. A reading is as
+/// old as the later of its `ts` and its receipt, and may be shown for some days more.
 pub trait View: Send {
-    /// The head of the partition's latest durable batch; a default one if nothing was ever committed.
+    /// The head of the partition's latest durable batch; a default one if nothing was ever
+    /// committed.
     fn head(&self) -> &PartitionHead;
     /// The row under a key.
     ///
@@ -222,14 +232,15 @@ pub trait View: Send {
     fn range(&self, table: Table, range: &KeyRange, ascending: bool) -> Result<RowsInOrder<'_>, StoreError>;
     /// The latest signs of life of a slice of devices.
     fn seen_slice(&self, slice: u32) -> Result<Box<SeenSlice>, StoreError>;
-    /// A device's latest sign of life. An implementation that need not read the whole slice for it overrides this.
+    /// A device's latest sign of life. An implementation that need not read the whole slice for it
+    /// overrides this.
     fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
         Ok(self.seen_slice(slot.slice())?[usize::from(slot.within_slice())])
     }
     /// A device's readings, ordered by [`ReadingKey`].
     fn readings(&self, slot: DeviceSlot, page: Page<ReadingKey>) -> Result<Vec<Reading>, StoreError>;
-    /// Hands out the `ts` of each of a device's readings from `from` until before `to`, in any order: for counting,
-    /// without the values.
+    /// Hands out the `ts` of each of a device's readings from `from` until before `to`, in any
+    /// order: for counting, without the values.
     fn reading_times(
         &self,
         slot: DeviceSlot,

@@ -1,7 +1,7 @@
 //! Typed queries, written once above the port: which rows of which table answer a question.
 //!
-//! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and [`View::range`] alone. What
-//! a query finds damaged it tells the view, which stops its store.
+//! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and
+//! [`View::range`] alone. What a query finds damaged it tells the view, which stops its store.
 
 mod devices;
 mod feeds;

@@ -1,10 +1,11 @@
-//! A stored record, declared once: its table, what it is found by, and its indexes. The declaration stands beside the
-//! record's stored form, in `codec`.
+//! A stored record, declared once: its table, what it is found by, and its indexes. The declaration
+//! stands beside the record's stored form, in `codec`.
 //!
-//! From it follow the rows that a batch changes ([`crate::change`]), what queries read ([`crate::queries`]), what a
-//! deletion or an expiry takes out, and what a check holds each row against. To add a record: its fields in `records`
-//! with an `Op` that puts it, its table in [`crate::table`], and its stored form with its declaration in `codec`. To add
-//! an index: its table, and an [`Index`].
+//! From it follow the rows that a batch changes ([`crate::change`]), what queries read
+//! ([`crate::queries`]), what a deletion or an expiry takes out, and what a check holds each row
+//! against. To add a record: its fields in `records` with an `Op` that puts it, its table in
+//! [`crate::table`], and its stored form with its declaration in `codec`. To add an index: its
+//! table, and an [`Index`].
 
 use std::borrow::Cow;
 

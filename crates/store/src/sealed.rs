@@ -1,7 +1,8 @@
-//! Sealed readings as bytes: the form that a slice's readings have in a file once a checkpoint or a merge has written them.
+//! Sealed readings as bytes: the form that a slice's readings have in a file once a checkpoint or a
+//! merge has written them.
 //!
-//! For programs that look at stored bytes without a store around them: checks, fuzzing, benchmarks. Where blobs lie and which
-//! of them a query reads is not known here.
+//! For programs that look at stored bytes without a store around them: checks, fuzzing, benchmarks.
+//! Where blobs lie and which of them a query reads is not known here.
 
 use records::Reading;
 

@@ -1,8 +1,10 @@
-//! The tables, each declared once: its name, whose partitions have rows in it, and how a checkpoint writes it.
+//! The tables, each declared once: its name, whose partitions have rows in it, and how a checkpoint
+//! writes it.
 //!
-//! Which there are is part of the format of a data directory: a new one is a new version of `Directory`, and
-//! stands at the end of this list. What a table's records are found by is declared with their stored form, as a
-//! [`Record`](crate::record::Record). How rows are kept is not known here.
+//! Which there are is part of the format of a data directory: a new one is a new version of
+//! `Directory`, and stands at the end of this list. What a table's records are found by is declared
+//! with their stored form, as a [`Record`](crate::record::Record). How rows are kept is not known
+//! here.
 
 /// Which partitions have rows in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +130,9 @@ tables! {
 }
 
 impl Table {
-    /// How many halves of a row's memory count for when checkpoints are due. A resident job may be done before a
-    /// checkpoint has to write it, and take it out again with the next. A parked one is not needed for a while.
+    /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
+    /// done before a checkpoint has to write it, and take it out again with the next. A parked one
+    /// is not needed for a while.
     pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,

@@ -1,56 +1,82 @@
 //! A batch as one frame of the log.
 //!
-//! An equal report is all that most frames hold, so its form is the one that counts: a byte with its way in, flags
-//! and a value of 0 or 1, then slot and readings as varints - at most 7 bytes for a lock with two million readings in a partition
-//! of two million devices. Everything else is a byte that names the change and the record with its version.
+//! An equal report is all that most frames hold, so its form is the one that counts: a byte with
+//! its way in, flags and a value of 0 or 1, then slot and readings as varints - at most 7 bytes for
+//! a lock with two million readings in a partition of two million devices. Everything else is a
+//! byte that names the change and the record with its version.
 
-use std::sync::Arc;
+use base::{PartitionId, Timestamp, Value, WayIn};
+use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};
 
-use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
-use records::{
-    AnswerKey, Batch, DeviceSlot, JobId, Op, PartitionHead, QuarantineKey, QueueKey, Sign, SignReading,
-};
-
-use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
-use super::counts::{get_counts_key, put_counts_key};
-use super::delivery::{get_delivery_key, put_delivery_key};
+use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::part::Part;
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
 
-/// The version of the frame: which changes there are and how each begins. To change it: give it the next version
-/// and let [`decode_batch`] read this one as long as a log may hold it. Records within have their own versions. Version 1 has
-/// no changes after [`DELETE_QUARANTINED`].
+/// The version of the frame: which changes there are and how each begins. To change it: give it the
+/// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
+/// have their own versions. Version 1 has no changes behind number 18.
 const VERSION: u8 = 2;
 
-const PUT_STATE: u8 = 1;
-const PUT_DEVICE: u8 = 2;
-const DELETE_DEVICE: u8 = 3;
-const PUT_EVENT: u8 = 4;
-const PUT_PAIR: u8 = 5;
-const DELETE_PAIR: u8 = 6;
-const PUT_DELIVERY: u8 = 7;
-const PUT_PROGRESS: u8 = 8;
-const PUT_ATTEMPT: u8 = 9;
-const PUT_JOB: u8 = 10;
-const DELETE_JOB: u8 = 11;
-const PUT_JOB_BODY: u8 = 12;
-const PUT_CLIENT: u8 = 13;
-const DELETE_CLIENT: u8 = 14;
-const PUT_REPORT_IDS: u8 = 15;
-const PUT_COUNTS: u8 = 16;
-const PUT_QUARANTINED: u8 = 17;
-const DELETE_QUARANTINED: u8 = 18;
-const DELETE_JOB_HEAD: u8 = 19;
-const DELETE_JOB_BODY: u8 = 20;
-const PARK_JOB: u8 = 21;
-const UNPARK_JOB: u8 = 22;
-const PUT_QUEUE: u8 = 23;
-const DELETE_QUEUE: u8 = 24;
-const PUT_QUEUE_COUNTS: u8 = 25;
-const PUT_DEAD: u8 = 26;
-const DELETE_DEAD: u8 = 27;
-const PUT_ANSWER: u8 = 28;
-const DELETE_ANSWER: u8 = 29;
+/// Every change besides a sign of life: the byte that names it, and its parts in the order in which
+/// they are written.
+macro_rules! changes {
+    ($($tag:literal => $change:ident($($part:ident),+);)*) => {
+        fn put_op(out: &mut Vec<u8>, op: &Op) {
+            match op {
+                Op::Sign(sign) => put_sign(out, sign),
+                $(Op::$change($($part),+) => {
+                    out.push($tag);
+                    $($part.put_part(out);)+
+                })*
+            }
+        }
+
+        fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
+            Ok(match reader.u8("a change")? {
+                $($tag => {
+                    $(let $part = Part::get_part(reader)?;)+
+                    Op::$change($($part),+)
+                })*
+                sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
+                _ => return Err(reader.invalid("a change")),
+            })
+        }
+    };
+}
+
+changes! {
+    1 => PutState(slot, state);
+    2 => PutDevice(device);
+    3 => DeleteDevice(id, slot);
+    4 => PutEvent(event);
+    5 => PutPair(pair);
+    6 => DeletePair(slot, client);
+    7 => PutDelivery(delivery);
+    8 => PutProgress(key, progress);
+    9 => PutAttempt(attempt);
+    10 => PutJob(job);
+    11 => DeleteJob(id);
+    12 => PutJobBody(id, body);
+    13 => PutClient(client);
+    14 => DeleteClient(id);
+    15 => PutReportIds(slot, ids);
+    16 => PutCounts(key, counts);
+    17 => PutQuarantined(report);
+    18 => DeleteQuarantined(key);
+    // from here on since version 2
+    19 => DeleteJobHead(id);
+    20 => DeleteJobBody(id);
+    21 => ParkJob(job);
+    22 => UnparkJob(key);
+    23 => PutQueue(queue);
+    24 => DeleteQueue(queue);
+    25 => PutQueueCounts(queue, counts);
+    26 => PutDead(dead);
+    27 => DeleteDead(queue, number, id);
+    28 => PutAnswer(answer);
+    29 => DeleteAnswer(key, at);
+}
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
 const SIGN: u8 = 1 << 7;
@@ -62,7 +88,8 @@ const SIGN_VALUE_SHIFT: u32 = 5;
 const SIGN_VALUE_ZERO: u8 = 0;
 const SIGN_VALUE_ONE: u8 = 1;
 const SIGN_VALUE_FOLLOWS: u8 = 2;
-/// A reading without a `ts` of its own, of a device that gave one earlier: the newest follows, then the value.
+/// A reading without a `ts` of its own, of a device that gave one earlier: the newest follows, then
+/// the value.
 const SIGN_NEWEST_AND_VALUE_FOLLOW: u8 = 3;
 /// In a sign without a reading: the newest `ts` follows.
 const SIGN_NEWEST_FOLLOWS: u8 = SIGN_OWN_TS;
@@ -110,150 +137,11 @@ pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
     Ok(Batch { partition, head, ops })
 }
 
-fn put_op(out: &mut Vec<u8>, op: &Op) {
-    match op {
-        Op::Sign(sign) => put_sign(out, sign),
-        Op::PutState(slot, state) => state.write(put_slot(tagged(out, PUT_STATE), *slot)),
-        Op::PutDevice(device) => device.write(tagged(out, PUT_DEVICE)),
-        Op::DeleteDevice(id, slot) => {
-            put_bytes(tagged(out, DELETE_DEVICE), id.as_str().as_bytes());
-            put_slot(out, *slot);
-        }
-        Op::PutReportIds(slot, ids) => ids.write(put_slot(tagged(out, PUT_REPORT_IDS), *slot)),
-        Op::PutCounts(key, counts) => {
-            put_counts_key(tagged(out, PUT_COUNTS), *key);
-            counts.write(out);
-        }
-        Op::PutQuarantined(report) => report.write(tagged(out, PUT_QUARANTINED)),
-        Op::DeleteQuarantined(key) => {
-            put_i64(tagged(out, DELETE_QUARANTINED), key.at.0);
-            put_u64(out, u64::from(key.number));
-        }
-        Op::PutEvent(event) => event.write(tagged(out, PUT_EVENT)),
-        Op::PutPair(pair) => pair.write(tagged(out, PUT_PAIR)),
-        Op::DeletePair(slot, client) => put_u64(put_slot(tagged(out, DELETE_PAIR), *slot), client.0),
-        Op::PutDelivery(delivery) => delivery.write(tagged(out, PUT_DELIVERY)),
-        Op::PutProgress(key, progress) => {
-            put_delivery_key(tagged(out, PUT_PROGRESS), *key);
-            progress.write(out);
-        }
-        Op::PutAttempt(attempt) => attempt.write(tagged(out, PUT_ATTEMPT)),
-        Op::PutJob(job) => job.write(tagged(out, PUT_JOB)),
-        Op::DeleteJob(id) => put_job_id(tagged(out, DELETE_JOB), *id),
-        Op::DeleteJobHead(id) => put_job_id(tagged(out, DELETE_JOB_HEAD), *id),
-        Op::DeleteJobBody(id) => put_job_id(tagged(out, DELETE_JOB_BODY), *id),
-        Op::ParkJob(job) => job.write(tagged(out, PARK_JOB)),
-        Op::UnparkJob(key) => key.write(tagged(out, UNPARK_JOB)),
-        Op::PutJobBody(id, body) => {
-            put_job_id(tagged(out, PUT_JOB_BODY), *id);
-            put_bytes(out, body);
-        }
-        Op::PutQueue(queue) => queue.write(tagged(out, PUT_QUEUE)),
-        Op::DeleteQueue(queue) => put_u64(tagged(out, DELETE_QUEUE), queue.0),
-        Op::PutQueueCounts(queue, counts) => {
-            put_u64(tagged(out, PUT_QUEUE_COUNTS), queue.0);
-            counts.write(out);
-        }
-        Op::PutDead(dead) => dead.write(tagged(out, PUT_DEAD)),
-        Op::DeleteDead(queue, number, id) => put_dead_key(tagged(out, DELETE_DEAD), *queue, *number, *id),
-        Op::PutAnswer(answer) => answer.write(tagged(out, PUT_ANSWER)),
-        Op::DeleteAnswer(key, at) => put_answer_key(tagged(out, DELETE_ANSWER), *key, *at),
-        Op::PutClient(client) => client.write(tagged(out, PUT_CLIENT)),
-        Op::DeleteClient(id) => put_bytes(tagged(out, DELETE_CLIENT), id.as_str().as_bytes()),
-    }
-}
-
-/// Appends what names a change; what follows is appended to the same.
-fn tagged(out: &mut Vec<u8>, tag: u8) -> &mut Vec<u8> {
-    out.push(tag);
-    out
-}
-
-fn put_slot(out: &mut Vec<u8>, slot: DeviceSlot) -> &mut Vec<u8> {
-    put_u64(out, u64::from(slot.0));
-    out
-}
-
-fn put_job_id(out: &mut Vec<u8>, id: JobId) {
-    out.extend_from_slice(&id.0);
-}
-
-fn put_dead_key(out: &mut Vec<u8>, queue: QueueKey, number: u64, id: JobId) {
-    put_u64(out, queue.0);
-    put_u64(out, number);
-    put_job_id(out, id);
-}
-
-fn put_answer_key(out: &mut Vec<u8>, key: AnswerKey, at: Timestamp) {
-    out.extend_from_slice(&key.0.to_le_bytes());
-    put_i64(out, at.0);
-}
-
-fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
-    let tag = reader.u8("a change")?;
-    Ok(match tag {
-        PUT_STATE => Op::PutState(get_slot(reader)?, Stored::read(reader)?),
-        PUT_DEVICE => Op::PutDevice(boxed(reader)?),
-        DELETE_DEVICE => Op::DeleteDevice(reader.text_as("a device id", DeviceId::new)?, get_slot(reader)?),
-        PUT_REPORT_IDS => Op::PutReportIds(get_slot(reader)?, boxed(reader)?),
-        PUT_COUNTS => Op::PutCounts(get_counts_key(reader)?, boxed(reader)?),
-        PUT_QUARANTINED => Op::PutQuarantined(boxed(reader)?),
-        DELETE_QUARANTINED => {
-            let at = get_time(reader)?;
-            Op::DeleteQuarantined(QuarantineKey { at, number: reader.u32("a number")? })
-        }
-        PUT_EVENT => Op::PutEvent(boxed(reader)?),
-        PUT_PAIR => Op::PutPair(boxed(reader)?),
-        DELETE_PAIR => Op::DeletePair(get_slot(reader)?, Incarnation(reader.u64("an incarnation")?)),
-        PUT_DELIVERY => Op::PutDelivery(boxed(reader)?),
-        PUT_PROGRESS => Op::PutProgress(get_delivery_key(reader)?, Stored::read(reader)?),
-        PUT_ATTEMPT => Op::PutAttempt(Stored::read(reader)?),
-        PUT_JOB => Op::PutJob(boxed(reader)?),
-        DELETE_JOB => Op::DeleteJob(get_job_id(reader)?),
-        DELETE_JOB_HEAD => Op::DeleteJobHead(get_job_id(reader)?),
-        DELETE_JOB_BODY => Op::DeleteJobBody(get_job_id(reader)?),
-        PARK_JOB => Op::ParkJob(boxed(reader)?),
-        UNPARK_JOB => Op::UnparkJob(boxed(reader)?),
-        PUT_JOB_BODY => Op::PutJobBody(get_job_id(reader)?, Arc::from(reader.bytes("a job's body")?)),
-        PUT_QUEUE => Op::PutQueue(boxed(reader)?),
-        DELETE_QUEUE => Op::DeleteQueue(get_queue(reader)?),
-        PUT_QUEUE_COUNTS => Op::PutQueueCounts(get_queue(reader)?, Stored::read(reader)?),
-        PUT_DEAD => Op::PutDead(boxed(reader)?),
-        DELETE_DEAD => Op::DeleteDead(get_queue(reader)?, reader.u64("a number")?, get_job_id(reader)?),
-        PUT_ANSWER => Op::PutAnswer(boxed(reader)?),
-        DELETE_ANSWER => Op::DeleteAnswer(get_answer_key(reader)?, get_time(reader)?),
-        PUT_CLIENT => Op::PutClient(boxed(reader)?),
-        DELETE_CLIENT => Op::DeleteClient(reader.text_as("a client id", ClientId::new)?),
-        sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
-        _ => return Err(reader.invalid("a change")),
-    })
-}
-
-fn boxed<T: Stored>(reader: &mut Reader<'_>) -> Result<Box<T>, CodecError> {
-    T::read(reader).map(Box::new)
-}
-
-fn get_queue(reader: &mut Reader<'_>) -> Result<QueueKey, CodecError> {
-    Ok(QueueKey(reader.u64("a queue")?))
-}
-
-fn get_answer_key(reader: &mut Reader<'_>) -> Result<AnswerKey, CodecError> {
-    Ok(AnswerKey(u128::from_le_bytes(reader.array("the key of an answer")?)))
-}
-
-fn get_slot(reader: &mut Reader<'_>) -> Result<DeviceSlot, CodecError> {
-    Ok(DeviceSlot(reader.u32("a slot")?))
-}
-
-fn get_job_id(reader: &mut Reader<'_>) -> Result<JobId, CodecError> {
-    Ok(JobId(reader.array("a job id")?))
-}
-
 fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     let way = sign.way.index() as u8;
     let Some(reading) = &sign.reading else {
         out.push(SIGN | way | if sign.newest_ts.is_some() { SIGN_NEWEST_FOLLOWS } else { 0 });
-        put_slot(out, sign.slot);
+        sign.slot.put_part(out);
         put_u64(out, u64::from(sign.readings));
         sign.newest_ts.iter().for_each(|ts| put_i64(out, ts.0));
         return;
@@ -267,7 +155,7 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     let changed = if reading.changed { SIGN_CHANGED } else { 0 };
     let own_ts = if reading.ts.is_some() { SIGN_OWN_TS } else { 0 };
     out.push(SIGN | way | SIGN_HAS_READING | changed | own_ts | value << SIGN_VALUE_SHIFT);
-    put_slot(out, sign.slot);
+    sign.slot.put_part(out);
     put_u64(out, u64::from(sign.readings));
     if let Some(ts) = reading.ts {
         put_i64(out, ts.0);
@@ -284,24 +172,24 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
 fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
     let way = WayIn::ALL.get(usize::from(tag & SIGN_WAY)).copied();
     let way = way.ok_or_else(|| reader.invalid("a way in"))?;
-    let slot = get_slot(reader)?;
+    let slot = DeviceSlot::get_part(reader)?;
     let readings = reader.u32("a number of readings")?;
     let bare = SIGN | SIGN_WAY;
     if tag & SIGN_HAS_READING == 0 {
         let newest_ts = match tag & !bare {
             0 => None,
-            SIGN_NEWEST_FOLLOWS => Some(get_time(reader)?),
+            SIGN_NEWEST_FOLLOWS => Some(Timestamp::get_part(reader)?),
             _ => return Err(reader.invalid("a sign of life")),
         };
         return Ok(Sign { slot, way, readings, newest_ts, reading: None });
     }
     let value_form = (tag & !SIGN) >> SIGN_VALUE_SHIFT;
     let (ts, newest_ts) = match (tag & SIGN_OWN_TS, value_form) {
-        (0, SIGN_NEWEST_AND_VALUE_FOLLOW) => (None, Some(get_time(reader)?)),
+        (0, SIGN_NEWEST_AND_VALUE_FOLLOW) => (None, Some(Timestamp::get_part(reader)?)),
         (0, _) => (None, None),
         (_, SIGN_NEWEST_AND_VALUE_FOLLOW) => return Err(reader.invalid("a sign of life")),
         _ => {
-            let ts = get_time(reader)?;
+            let ts = Timestamp::get_part(reader)?;
             let ahead = reader.option("a newest ts", |reader| reader.i64("a newest ts"))?;
             (Some(ts), ahead.map(|ahead| Timestamp(ts.0.wrapping_add(ahead))))
         }
@@ -313,8 +201,4 @@ fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
     };
     let reading = SignReading { ts, value, changed: tag & SIGN_CHANGED != 0 };
     Ok(Sign { slot, way, readings, newest_ts, reading: Some(reading) })
-}
-
-fn get_time(reader: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
-    Ok(Timestamp(reader.i64("a time")?))
 }

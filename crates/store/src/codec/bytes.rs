@@ -1,4 +1,5 @@
-//! The primitives of every stored format: LEB128 varints, zigzag for signed numbers, and bytes behind their length.
+//! The primitives of every stored format: LEB128 varints, zigzag for signed numbers, and bytes
+//! behind their length.
 
 use super::CodecError;
 

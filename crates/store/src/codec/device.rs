@@ -13,8 +13,8 @@ use super::{CodecError, Stored};
 use crate::record::{Index, Placed, Record};
 use crate::table::Table;
 
-/// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version 1 is the same, with ids of
-/// letters and digits only.
+/// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version
+/// 1 is the same, with ids of letters and digits only.
 impl Stored for DeviceProfile {
     const VERSION: u8 = 2;
     const NAME: &'static str = "a device";
@@ -110,8 +110,8 @@ fn present<T>(
     if flags & flag == 0 { Ok(None) } else { get(reader).map(Some) }
 }
 
-/// Its indexes only add between two checkpoints: what a row of them says is looked up in the profile, and a checkpoint
-/// writes the difference of the profiles.
+/// Its indexes only add between two checkpoints: what a row of them says is looked up in the
+/// profile, and a checkpoint writes the difference of the profiles.
 impl Record for DeviceProfile {
     const TABLE: Table = Table::Devices;
     type Place = Self;

@@ -1,4 +1,5 @@
-//! The stored forms of a job's head, which a restart reads of every resident job, and of a parked job.
+//! The stored forms of a job's head, which a restart reads of every resident job, and of a parked
+//! job.
 
 use std::borrow::Cow;
 
@@ -29,8 +30,9 @@ const SUCCESSOR_HAS_TERMS: u8 = 1 << 1;
 /// The end of a successor's flags in each version, from 1.
 const SUCCESSOR_FLAGS_END: [u8; 2] = [1 << 1, 1 << 2];
 
-/// Version 2: a byte that says what is there, the id, the numbers as varints, `visible_at` as a difference from
-/// `run_at`; then lease and holder, alias, terms and successor as far as they are there. Version 1 has no terms.
+/// Version 2: a byte that says what is there, the id, the numbers as varints, `visible_at` as a
+/// difference from `run_at`; then lease and holder, alias, terms and successor as far as they are
+/// there. Version 1 has no terms.
 impl Stored for JobHead {
     const VERSION: u8 = 2;
     const NAME: &'static str = "a job";
@@ -157,7 +159,8 @@ fn get_successor(reader: &mut Reader<'_>, version: u8) -> Result<Successor, Code
     Ok(Successor { id, number, run_at, tries, terms, starts })
 }
 
-/// Version 2: what it waits for, and the head with its own version. Version 1 knows no heads of groups.
+/// Version 2: what it waits for, and the head with its own version. Version 1 knows no heads of
+/// groups.
 impl Stored for ParkedJob {
     const VERSION: u8 = 2;
     const NAME: &'static str = "a parked job";

@@ -1,5 +1,6 @@
-//! Keys of rows, without the partition that each begins with in a table. Big-endian, so that the order of the bytes
-//! is the order of what they stand for; signed numbers have their sign bit flipped for that.
+//! Keys of rows, without the partition that each begins with in a table. Big-endian, so that the
+//! order of the bytes is the order of what they stand for; signed numbers have their sign bit
+//! flipped for that.
 //!
 //! Keys have no version byte: a key of another form is another table.
 
@@ -129,7 +130,8 @@ pub(crate) fn alias(in_queue: QueueKey, alias: AliasKey) -> Key {
     key
 }
 
-/// A line of jobs that wait for a worker: those of a queue without a group, or those of one of its groups.
+/// A line of jobs that wait for a worker: those of a queue without a group, or those of one of its
+/// groups.
 pub(crate) fn line(in_queue: QueueKey, group: Option<GroupKey>) -> Key {
     let mut key = queue(in_queue);
     key.push(u8::from(group.is_some()));
@@ -183,11 +185,13 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
 }
 
-/// A parked job by its time: a bit for the clock and the bucket of the time, its id, and the time within the bucket.
+/// A parked job by its time: a bit for the clock and the bucket of the time, its id, and the time
+/// within the bucket.
 ///
-/// Jobs that become due within the same bucket lie together in the order of their ids, which is that of publishing: whatever their
-/// times, what a checkpoint writes goes to the ends of few buckets. The longer a bucket, the fewer pages a checkpoint writes, and the more
-/// keys are looked at to find the soonest.
+/// Jobs that become due within the same bucket lie together in the order of their ids, which is
+/// that of publishing: whatever their times, what a checkpoint writes goes to the ends of few
+/// buckets. The longer a bucket, the fewer pages a checkpoint writes, and the more keys are looked
+/// at to find the soonest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimedKey {
     pub(crate) clock: JobClock,

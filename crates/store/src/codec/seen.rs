@@ -1,5 +1,6 @@
-//! The stored form of the latest signs of life of one slice of devices: one row, since reports of many devices dirty
-//! the same few rows, and a checkpoint with a million reporting devices writes four thousand of them.
+//! The stored form of the latest signs of life of one slice of devices: one row, since reports of
+//! many devices dirty the same few rows, and a checkpoint with a million reporting devices writes
+//! four thousand of them.
 
 use base::{Attended, Timestamp, WayIn};
 use records::{DeviceSlot, Seen};
@@ -14,9 +15,10 @@ const WHAT: &str = "signs of life";
 const NEVER: u8 = 3;
 const MARKS_PER_BYTE: usize = 4;
 
-/// Version 1: a version byte; a mark of two bits for each device; then, for each device that was seen, its time and
-/// attended time as differences from those of the device before that was seen the same way, its readings, and the newest
-/// `ts` of its reports, if any carried one, as a difference from its time.
+/// Version 1: a version byte; a mark of two bits for each device; then, for each device that was
+/// seen, its time and attended time as differences from those of the device before that was seen
+/// the same way, its readings, and the newest `ts` of its reports, if any carried one, as a
+/// difference from its time.
 ///
 /// To change it: see the module above.
 pub(crate) fn encode_seen_slice(slice: &SeenSlice) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! A device's value: one byte for 0 and 1, little more for whole numbers, else its bits or its text.
+//! A device's value: one byte for 0 and 1, little more for whole numbers, else its bits or its
+//! text.
 
 use base::Value;
 

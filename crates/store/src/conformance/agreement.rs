@@ -11,7 +11,8 @@ use super::{Make, Subject, loaded, put};
 use crate::memory::MemoryStore;
 use crate::port::{CommitOutcome, Page, ReadingKey, Store, View, Whose};
 
-/// Traffic in partitions of every kind; restarts and whatever the store does by itself come at random.
+/// Traffic in partitions of every kind; restarts and whatever the store does by itself come at
+/// random.
 pub fn random_traffic_agrees_with_the_model(make: Make<'_>) {
     for seed in 0..6 {
         let mut subject = make();

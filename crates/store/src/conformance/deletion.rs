@@ -65,7 +65,8 @@ fn assert_there(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     assert_eq!(view.devices_of(Incarnation(7), None, 100).expect("reads").len(), 1, "{context}");
 }
 
-/// Deleted from memory, from the tables, and half-way between; its neighbour in the slice keeps everything.
+/// Deleted from memory, from the tables, and half-way between; its neighbour in the slice keeps
+/// everything.
 pub fn a_deleted_device_is_gone_at_once_and_stays_so(make: Make<'_>) {
     for before in 0..4 {
         let mut subject = make();

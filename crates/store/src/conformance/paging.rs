@@ -10,7 +10,8 @@ use crate::port::{Page, ReadingKey, Store, Whose};
 
 const START: i64 = 1_800_000_000_000;
 
-/// The next batch of a fleet of 40 devices of which each page must show what was there when the list was begun.
+/// The next batch of a fleet of 40 devices of which each page must show what was there when the
+/// list was begun.
 fn go_on(subject: &mut dyn Subject, head: &mut PartitionHead, random: &mut Random) {
     let mut ops = Vec::new();
     for _ in 0..30 {
@@ -88,7 +89,8 @@ fn first_page<K>(ascending: bool, limit: usize) -> Page<K> {
     Page { ascending, limit, ..all() }
 }
 
-/// Feeds in both directions, whole and filtered, with commits and whatever the store does by itself between the pages.
+/// Feeds in both directions, whole and filtered, with commits and whatever the store does by itself
+/// between the pages.
 pub fn pages_neither_miss_nor_repeat(make: Make<'_>) {
     for seed in 0..6 {
         let mut random = Random::new(seed);

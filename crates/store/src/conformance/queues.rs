@@ -15,7 +15,8 @@ const QUEUE: QueueKey = QueueKey(3);
 const START: i64 = 1_800_000_000_000;
 const HOUR_MS: i64 = 3_600_000;
 
-/// The index among the partitions of queues is another one than that of any device partition in use.
+/// The index among the partitions of queues is another one than that of any device partition in
+/// use.
 fn partition() -> PartitionId {
     PartitionId::of_queues(1)
 }

@@ -1,5 +1,5 @@
-//! Random batches that keep to the port's contract: slots are not used again, readings are counted, what is deleted
-//! was there. The same seed gives the same batches.
+//! Random batches that keep to the port's contract: slots are not used again, readings are counted,
+//! what is deleted was there. The same seed gives the same batches.
 
 mod keeping;
 mod queues;

@@ -1,9 +1,9 @@
 //! A backup: what was durable at one moment, as a stream of checksummed pieces.
 //!
-//! [`EmbeddedStore::backup`] brings the tables to a cut and pins them; [`Backup::next_piece`] then reads row after row, and
-//! commits and checkpoints go on meanwhile. What the rows mean is not known here, nor where the pieces go. While a
-//! backup is under way the file of the tables keeps what changes: it grows by as much, and the room is used again
-//! afterwards.
+//! [`EmbeddedStore::backup`] brings the tables to a cut and pins them; [`Backup::next_piece`] then
+//! reads row after row, and commits and checkpoints go on meanwhile. What the rows mean is not
+//! known here, nor where the pieces go. While a backup is under way the file of the tables keeps
+//! what changes: it grows by as much, and the room is used again afterwards.
 
 pub(super) mod piece;
 pub(super) mod reader;
@@ -20,7 +20,8 @@ use crate::key_range::KeyRange;
 use crate::port::{Store, StoreError};
 use piece::{End, Head, Kind, RowsBody};
 
-/// A piece is sent once it has this many bytes: large enough that its header is nothing, small enough to be kept twice.
+/// A piece is sent once it has this many bytes: large enough that its header is nothing, small
+/// enough to be kept twice.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A backup under way.
@@ -50,7 +51,8 @@ enum Step {
 }
 
 impl EmbeddedStore {
-    /// Begins a backup of everything that is durable now: all partitions at the same position of the log.
+    /// Begins a backup of everything that is durable now: all partitions at the same position of
+    /// the log.
     ///
     /// # Errors
     /// When the store has failed, or fails now.

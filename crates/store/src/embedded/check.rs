@@ -1,8 +1,10 @@
-//! A check: every checksum and every reference of a data directory of a stopped server, or of a backup.
+//! A check: every checksum and every reference of a data directory of a stopped server, or of a
+//! backup.
 //!
-//! Nothing is changed: the directory is opened as a server would open it, but on an [`UnchangingDisk`], and brought to
-//! a cut in memory, so that what is only in the log is looked at too. Findings are told as they come, each with its file and
-//! offset or key; a check goes on behind them as far as that makes sense.
+//! Nothing is changed: the directory is opened as a server would open it, but on an
+//! [`UnchangingDisk`], and brought to a cut in memory, so that what is only in the log is looked at
+//! too. Findings are told as they come, each with its file and offset or key; a check goes on
+//! behind them as far as that makes sense.
 
 mod queues;
 mod readings;
@@ -96,7 +98,8 @@ pub fn check_directory(directory: &Path, tell: &mut dyn FnMut(Checked)) -> Resul
     Ok(telling.findings)
 }
 
-/// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many findings there were.
+/// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many
+/// findings there were.
 ///
 /// # Errors
 /// When the scratch directory cannot be used.
@@ -125,7 +128,8 @@ pub fn check_backup(
     Ok(telling.findings)
 }
 
-/// Every page of the tables, whether it is in use or not; those that do not agree with their checksums.
+/// Every page of the tables, whether it is in use or not; those that do not agree with their
+/// checksums.
 fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, StoreError> {
     let name = disk.path().join(TABLES).display().to_string();
     let file = disk.open(TABLES, false).map_err(disk_failure("opening", disk, TABLES))?;
@@ -145,8 +149,8 @@ fn pages(disk: &dyn Disk, telling: &mut Telling<'_>) -> Result<Vec<StoreError>, 
 }
 
 impl EmbeddedStore {
-    /// Checks every row that the tables and the log hold, as [`check_directory`] does; how many findings there were. What no
-    /// checkpoint has written is written first.
+    /// Checks every row that the tables and the log hold, as [`check_directory`] does; how many
+    /// findings there were. What no checkpoint has written is written first.
     pub fn check_rows(&self, tell: &mut dyn FnMut(Checked)) -> u64 {
         let mut telling = Telling { tell, findings: 0 };
         as_opened(self, &mut telling);
@@ -154,7 +158,8 @@ impl EmbeddedStore {
     }
 }
 
-/// A page that is not in use may be half written since a crash; when anything else is wrong, each of them is a suspect.
+/// A page that is not in use may be half written since a crash; when anything else is wrong, each
+/// of them is a suspect.
 fn tell_pages(damaged: Vec<StoreError>, is_anything_else_wrong: bool, telling: &mut Telling<'_>) {
     let count = damaged.len();
     if count > 0 && !is_anything_else_wrong {

@@ -1,10 +1,11 @@
-//! The checkpointer: one partition at a time, in one small transaction each, what was changed goes to the tables
-//! together with the position in the log that they cover from then on.
+//! The checkpointer: one partition at a time, in one small transaction each, what was changed goes
+//! to the tables together with the position in the log that they cover from then on.
 //!
-//! Due is the partition that the log has waited for longest once the log is long, else one whose oldest change is old. A
-//! partition without changes is covered up to whatever is applied, so its position moves along with every checkpoint. When
-//! nothing is due, what deleted devices left behind is swept, what is too old is removed, some thousand rows at a time, and
-//! blobs of readings are merged.
+//! Due is the partition that the log has waited for longest once the log is long, else one whose
+//! oldest change is old. A partition without changes is covered up to whatever is applied, so its
+//! position moves along with every checkpoint. When nothing is due, what deleted devices left
+//! behind is swept, what is too old is removed, some thousand rows at a time, and blobs of readings
+//! are merged.
 
 mod cut;
 mod expire;
@@ -100,7 +101,8 @@ impl EmbeddedStore {
         oldest.map(|since| since.after(self.options.checkpoint_age))
     }
 
-    /// Whether a checkpoint is due for what a start would have to read, or for the memory that it takes.
+    /// Whether a checkpoint is due for what a start would have to read, or for the memory that it
+    /// takes.
     pub(super) fn is_laden(&self) -> bool {
         self.log_is_long() || self.overlay_memory.bytes() >= self.options.checkpoint_memory_bytes
     }
@@ -181,8 +183,8 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Partitions that the tables hold all of, and how far. What is applied is read before it is seen that nothing of it
-    /// is left in their overlays.
+    /// Partitions that the tables hold all of, and how far. What is applied is read before it is
+    /// seen that nothing of it is left in their overlays.
     fn clean(&self, checkpointer: &Checkpointer) -> Vec<(usize, Covered)> {
         let applied = position(&self.applied);
         let heads = self.partitions.iter().enumerate();
@@ -223,7 +225,8 @@ impl EmbeddedStore {
         Ok((written.bytes, if is_forgotten { checkpointer.covered[index] } else { covered.position }))
     }
 
-    /// Lets every partition read the tables as they are now; with a partition whose frozen overlay is in them.
+    /// Lets every partition read the tables as they are now; with a partition whose frozen overlay
+    /// is in them.
     fn show_tables(&self, written: Option<usize>) -> Result<Arc<Snapshot>, StoreError> {
         let snapshot = Arc::new(self.tables.snapshot()?);
         self.counters.merging.hold(&snapshot)?;
@@ -289,8 +292,9 @@ fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<BloomFilter,
     Ok(filter)
 }
 
-/// The rows that a filter must hold. Bodies are not read for that: a body comes and goes with the head of its job, and
-/// the body of a notification that failed for good, whose job is gone, is named by its pair.
+/// The rows that a filter must hold. Bodies are not read for that: a body comes and goes with the
+/// head of its job, and the body of a notification that failed for good, whose job is gone, is
+/// named by its pair.
 fn each_filtered(
     snapshot: &Snapshot,
     partition: PartitionId,

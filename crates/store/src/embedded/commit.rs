@@ -1,7 +1,9 @@
-//! The committer: what waits goes to the log, is synced once, is applied, and only then are its callers told.
+//! The committer: what waits goes to the log, is synced once, is applied, and only then are its
+//! callers told.
 //!
-//! With [`SyncMode::Interval`] the sync comes later, with [`EmbeddedStore::sync_step`], and before anything that rests on what was
-//! applied goes to the tables: these never know of a batch that the log may still lose.
+//! With [`SyncMode::Interval`] the sync comes later, with [`EmbeddedStore::sync_step`], and before
+//! anything that rests on what was applied goes to the tables: these never know of a batch that the
+//! log may still lose.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -128,8 +130,8 @@ impl EmbeddedStore {
         position(&self.synced) < position(&self.written)
     }
 
-    /// Writes to the tables of a running store. What it takes from the overlays and heads is synced before the tables have it: after
-    /// a loss of power these would be ahead of the log.
+    /// Writes to the tables of a running store. What it takes from the overlays and heads is synced
+    /// before the tables have it: after a loss of power these would be ahead of the log.
     pub(super) fn write_tables<T>(
         &self,
         write: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
@@ -162,7 +164,8 @@ impl EmbeddedStore {
         outcomes
     }
 
-    /// Claims in the log all that is durable; for when nothing was committed for a while, and for the end.
+    /// Claims in the log all that is durable; for when nothing was committed for a while, and for
+    /// the end.
     pub fn idle_step(&self) -> Progress {
         let mut committer = locked(&self.committer);
         if self.health.failure().is_some() {

@@ -8,10 +8,11 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 
 /// The data directory: written once, when it is made.
 ///
-/// The version of this record is the version of the whole directory: a build that does not know it opens nothing else.
-/// To change the meaning of anything that has no version of its own - a table's key, which tables there are - raise it. An opening
-/// makes what a directory of an earlier version lacks, and writes the newest version. Version 1 has no partitions of queues, and no tables
-/// for them: they are empty.
+/// The version of this record is the version of the whole directory: a build that does not know it
+/// opens nothing else. To change the meaning of anything that has no version of its own - a table's
+/// key, which tables there are - raise it. An opening makes what a directory of an earlier version
+/// lacks, and writes the newest version. Version 1 has no partitions of queues, and no tables for
+/// them: they are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) lineage: Lineage,
@@ -39,7 +40,8 @@ impl Stored for Directory {
     }
 }
 
-/// What the tables hold of a partition: everything up to a position in the log, and nothing after it.
+/// What the tables hold of a partition: everything up to a position in the log, and nothing after
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Covered {
     pub(super) position: Position,

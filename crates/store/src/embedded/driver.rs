@@ -1,4 +1,5 @@
-//! The threads of a store: one commits, one makes checkpoints. Both wait for signals, neither polls.
+//! The threads of a store: one commits, one makes checkpoints. Both wait for signals, neither
+//! polls.
 
 mod committing;
 

@@ -1,9 +1,11 @@
 //! Which rows may be in the tables: asked before a row is taken for new.
 //!
-//! "No" is certain. Only tables whose rows mostly come and go are worth asking about; of the others the answer is always
-//! "perhaps", which costs a deletion written for nothing. A partition of queues need not remember what it wrote: what it keeps is numbered as
-//! time goes by, so whatever is behind the last of the tables is new. A partition of devices has a Bloom filter, wrong about one time in
-//! two hundred; rows that leave the tables stay in it, so it is made anew when more went in than it has room for.
+//! "No" is certain. Only tables whose rows mostly come and go are worth asking about; of the others
+//! the answer is always "perhaps", which costs a deletion written for nothing. A partition of
+//! queues need not remember what it wrote: what it keeps is numbered as time goes by, so whatever
+//! is behind the last of the tables is new. A partition of devices has a Bloom filter, wrong about
+//! one time in two hundred; rows that leave the tables stay in it, so it is made anew when more
+//! went in than it has room for.
 
 use base::hash::derived;
 
@@ -28,8 +30,8 @@ pub(super) enum ExistenceFilter {
 }
 
 impl ExistenceFilter {
-    /// Whether the row may be there, or of a deletion, for which there is no value, whether there may be such a row; never wrong when it
-    /// says no.
+    /// Whether the row may be there, or of a deletion, for which there is no value, whether there
+    /// may be such a row; never wrong when it says no.
     pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match self {
             Self::Bloom(filter) => !FILTERED.contains(&table) || filter.may_hold(table, key),
@@ -166,8 +168,8 @@ impl BloomFilter {
     }
 }
 
-/// Among devices a job's head and body come and go together, and only heads are read at a start. A body that stays is inserted
-/// by itself.
+/// Among devices a job's head and body come and go together, and only heads are read at a start. A
+/// body that stays is inserted by itself.
 fn seed(table: Table) -> u64 {
     match table {
         Table::JobBodies => Table::JobHeads as u64,

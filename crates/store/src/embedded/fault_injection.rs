@@ -1,4 +1,5 @@
-//! Bugs that a test build can switch on, to show that the checkers of the simulation find them. Any other build has none.
+//! Bugs that a test build can switch on, to show that the checkers of the simulation find them. Any
+//! other build has none.
 
 #[cfg(feature = "sabotage")]
 use std::sync::atomic::{AtomicBool, Ordering};

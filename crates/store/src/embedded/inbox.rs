@@ -94,7 +94,8 @@ impl Inbox {
         state.is_nudged = false;
     }
 
-    /// Waits until [`Inbox::nudge`] or [`Inbox::close`], or for `timeout`; whether the inbox is open.
+    /// Waits until [`Inbox::nudge`] or [`Inbox::close`], or for `timeout`; whether the inbox is
+    /// open.
     pub(super) fn pause(&self, timeout: Duration) -> bool {
         let nothing = |state: &mut State| !state.is_nudged && !state.is_closed;
         let (mut state, _) = self.wait_while(locked(&self.state), Some(timeout), nothing);

@@ -1,4 +1,5 @@
-//! Taking locks. Nothing under a lock of this module panics, so a poisoned one means that memory cannot be trusted.
+//! Taking locks. Nothing under a lock of this module panics, so a poisoned one means that memory
+//! cannot be trusted.
 
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

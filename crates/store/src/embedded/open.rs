@@ -1,8 +1,8 @@
 //! Opening a data directory: made if it is not there, locked, and brought to where its log ends.
 //!
-//! A directory is there once its tables have their name; until then an earlier try to make it was cut off and is
-//! begun again. The tables say up to which position of the log they hold each partition; every batch after it is
-//! applied to an overlay again, and no other.
+//! A directory is there once its tables have their name; until then an earlier try to make it was
+//! cut off and is begun again. The tables say up to which position of the log they hold each
+//! partition; every batch after it is applied to an overlay again, and no other.
 
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -43,7 +43,8 @@ impl EmbeddedStore {
     /// Opens the data directory `disk`, or makes it.
     ///
     /// # Errors
-    /// When it is in use, of a version that this build does not know, damaged, or cannot be read or written.
+    /// When it is in use, of a version that this build does not know, damaged, or cannot be read or
+    /// written.
     pub fn open(disk: Arc<dyn Disk>, options: EmbeddedOptions) -> Result<Self, StoreError> {
         let lock = lock(&*disk)?;
         if !has(&*disk, TABLES)? {

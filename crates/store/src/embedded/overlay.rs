@@ -1,9 +1,10 @@
 //! What a partition changed since its last checkpoint began, in memory.
 //!
-//! The committer applies durable batches here; a checkpoint freezes it and writes it to the tables. It holds versions: a
-//! view opened after batch *n* reads as of *n* for as long as it likes, and while no view is open nothing is kept twice.
-//! A deletion cancels out against a row that was born here - what begins and ends between two checkpoints never touches
-//! the tables - and is kept as a deletion otherwise.
+//! The committer applies durable batches here; a checkpoint freezes it and writes it to the tables.
+//! It holds versions: a view opened after batch *n* reads as of *n* for as long as it likes, and
+//! while no view is open nothing is kept twice. A deletion cancels out against a row that was born
+//! here - what begins and ends between two checkpoints never touches the tables - and is kept as a
+//! deletion otherwise.
 
 mod rows;
 mod slice;
@@ -35,8 +36,8 @@ pub(super) struct Overlay {
     memory: Arc<OverlayMemory>,
 }
 
-/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads them; those of jobs weigh
-/// less, those of parked ones more.
+/// About how many bytes of memory the overlays of all partitions take, as long as anybody reads
+/// them; those of jobs weigh less, those of parked ones more.
 #[derive(Debug, Default)]
 pub(super) struct OverlayMemory(AtomicUsize);
 
@@ -62,7 +63,8 @@ pub(super) struct Below<'a> {
 }
 
 impl Below<'_> {
-    /// Whether the row, or of a deletion any such row, may be in what lies below; never wrong when it says no.
+    /// Whether the row, or of a deletion any such row, may be in what lies below; never wrong when
+    /// it says no.
     fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         let in_frozen =
             |frozen: &Overlay| reading(&frozen.data).rows(table).is_some_and(|rows| rows.holds(key));
@@ -145,8 +147,9 @@ impl Data {
         self.rows.iter().map(Rows::len).sum()
     }
 
-    /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of its table. What is deleted of
-    /// jobs counts half, parked or not: the more of it is written together, the fewer pages are written for each.
+    /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of
+    /// its table. What is deleted of jobs counts half, parked or not: the more of it is written
+    /// together, the fewer pages are written for each.
     fn weight(&self) -> usize {
         let weight = |(table, rows): (&Table, &Rows)| {
             let (there, deleted) = rows.memory_bytes();

@@ -1,9 +1,10 @@
 //! Pages under checksums: the file of the tables, so that no damaged byte is ever taken for data.
 //!
-//! The tables' library keeps checksums of its own, but looks at them only when it repairs. So what it sees as one flat
-//! file of pages lies here in a file with a checksum for every page, verified at every read. What the library needs of its file
-//! stays true: pages are written as they are, a checksum is durable when its page is, and a torn write of a page of
-//! checksums is harmless because the library never overwrites a page that it still needs.
+//! The tables' library keeps checksums of its own, but looks at them only when it repairs. So what
+//! it sees as one flat file of pages lies here in a file with a checksum for every page, verified
+//! at every read. What the library needs of its file stays true: pages are written as they are, a
+//! checksum is durable when its page is, and a torn write of a page of checksums is harmless
+//! because the library never overwrites a page that it still needs.
 //!
 //! ```text
 //! file    head, head copy, then groups: one page of checksums, 1,024 pages of data
@@ -12,8 +13,8 @@
 //! checksum  CRC-32C of the page's number and bytes; 0 for a page that was never written, which reads as zeros
 //! ```
 //!
-//! The library's own head is overwritten in place, so it goes to the slot that is not durable yet, twice: a torn write falls back to
-//! the other slot, and one damaged byte leaves the other copy.
+//! The library's own head is overwritten in place, so it goes to the slot that is not durable yet,
+//! twice: a torn write falls back to the other slot, and one damaged byte leaves the other copy.
 
 mod head;
 

@@ -1,8 +1,8 @@
 //! One partition of the embedded store: its layers, and how they move.
 //!
-//! A row is looked for in the active overlay, then in the frozen one while a checkpoint is under way, then in the
-//! tables. Whoever reads takes all three under one lock, and all that changes them does so under the same: nothing is
-//! seen twice or missed.
+//! A row is looked for in the active overlay, then in the frozen one while a checkpoint is under
+//! way, then in the tables. Whoever reads takes all three under one lock, and all that changes them
+//! does so under the same: nothing is seen twice or missed.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,8 @@
 //! A data directory from a backup: the tables with the rows as they were, and an empty log.
 //!
-//! The lineage is new, so that nothing that is made from now on has an id that anybody has seen. The tables are written
-//! under a name of their own and get theirs last: until then the directory is refused by every opening.
+//! The lineage is new, so that nothing that is made from now on has an id that anybody has seen.
+//! The tables are written under a name of their own and get theirs last: until then the directory
+//! is refused by every opening.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +30,8 @@ type Waiting = BTreeMap<(Table, PartitionId), Vec<(Vec<u8>, Vec<u8>)>>;
 /// Makes a data directory of a backup in `disk`, which is empty.
 ///
 /// # Errors
-/// When the backup is not whole, or the directory not empty or not writable. What is there then is no data directory.
+/// When the backup is not whole, or the directory not empty or not writable. What is there then is
+/// no data directory.
 pub fn restore(
     backup: impl Read,
     name: &str,

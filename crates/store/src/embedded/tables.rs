@@ -1,7 +1,8 @@
 //! The tables: sorted rows of bytes in one file. The only module that knows redb.
 //!
-//! A [`Snapshot`] is what was committed when it was taken; a [`Writer`] is one transaction, durable as a whole when
-//! [`Tables::write`] returns. What rows mean is not known here, only that each begins with its partition.
+//! A [`Snapshot`] is what was committed when it was taken; a [`Writer`] is one transaction, durable
+//! as a whole when [`Tables::write`] returns. What rows mean is not known here, only that each
+//! begins with its partition.
 
 use std::fmt;
 use std::io;
@@ -39,7 +40,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Opens or makes the file `name`; every table is there afterwards. `cache_bytes` bounds the memory for pages.
+    /// Opens or makes the file `name`; every table is there afterwards. `cache_bytes` bounds the
+    /// memory for pages.
     pub(super) fn open(disk: &dyn Disk, name: &str, cache_bytes: usize) -> Result<Self, StoreError> {
         let path = disk.path().join(name).display().to_string();
         let failed = |error: io::Error| failure(&path, "opening", redb::Error::Io(error));
@@ -86,8 +88,8 @@ impl Tables {
         Ok(answer)
     }
 
-    /// Goes through every page that is in use, and through the checksums that pages keep of each other; whether nothing
-    /// had to be repaired. No snapshot may be open.
+    /// Goes through every page that is in use, and through the checksums that pages keep of each
+    /// other; whether nothing had to be repaired. No snapshot may be open.
     pub(super) fn verify(&mut self) -> Result<bool, StoreError> {
         let database = &mut self.database;
         whole(&self.name, &self.pages, "checking", || database.check_integrity())
@@ -312,8 +314,8 @@ impl StorageBackend for Backend {
     }
 }
 
-/// Runs what goes through the whole file. Each page that it sees is as it was written, but pages may be missing, and on some
-/// lengths of the file the library has no answer but to panic.
+/// Runs what goes through the whole file. Each page that it sees is as it was written, but pages
+/// may be missing, and on some lengths of the file the library has no answer but to panic.
 fn whole<T, E: Into<redb::Error>>(
     name: &str,
     pages: &CheckedPages,

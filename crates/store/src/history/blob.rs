@@ -12,8 +12,9 @@
 //! code     0 and 1: that number; 2: a value follows; 3 and on: a text, first the shared ones, then the section's own
 //! ```
 //!
-//! Runs are in order of place and time, readings in order of (time, number). To change the form: give the head the next
-//! version and read this one for as long as the retention of readings is long.
+//! Runs are in order of place and time, readings in order of (time, number). To change the form:
+//! give the head the next version and read this one for as long as the retention of readings is
+//! long.
 
 mod blocks;
 mod columns;

@@ -12,12 +12,13 @@ use crate::record::Record;
 use crate::table::Table;
 
 const DAY_MS: i64 = 86_400_000;
-/// A blob of at most so many bytes lies in the row of its index, which a checkpoint and a reader need not leave then. Two of
-/// these rows, with a set of all devices, fill a page of the tables.
+/// A blob of at most so many bytes lies in the row of its index, which a checkpoint and a reader
+/// need not leave then. Two of these rows, with a set of all devices, fill a page of the tables.
 const INLINE_BYTES_MAX: usize = 1_920;
 
-/// The day of a time, in days since 1970 UTC. A blob holds readings of one day, so that retention drops whole blobs and a
-/// page goes day by day; days that no calendar has are taken for the first or the last.
+/// The day of a time, in days since 1970 UTC. A blob holds readings of one day, so that retention
+/// drops whole blobs and a page goes day by day; days that no calendar has are taken for the first
+/// or the last.
 pub(crate) fn day_of(ts: Timestamp) -> i32 {
     let day = ts.0.div_euclid(DAY_MS);
     i32::try_from(day).unwrap_or(if day < 0 { i32::MIN } else { i32::MAX })
@@ -50,7 +51,8 @@ pub(crate) struct BlobIndex {
     pub(crate) inline: Option<Vec<u8>>,
 }
 
-/// Version 2: the fields in order, the later time as a difference from the earlier; then the blob, if its bytes are few.
+/// Version 2: the fields in order, the later time as a difference from the earlier; then the blob,
+/// if its bytes are few.
 impl Stored for BlobIndex {
     const VERSION: u8 = 2;
     const NAME: &'static str = "an index of readings";
@@ -95,7 +97,8 @@ impl Record for BlobIndex {
 }
 
 impl BlobIndex {
-    /// Whether a blob of `day` is kept no longer: neither its times nor its receipt are as late as that.
+    /// Whether a blob of `day` is kept no longer: neither its times nor its receipt are as late as
+    /// that.
     pub(crate) fn is_expired(&self, day: i32, kept_from: Timestamp) -> bool {
         let first_kept = day_of(kept_from);
         day < first_kept && self.sealed < first_kept
@@ -116,7 +119,8 @@ pub(crate) struct Sealed {
     pub(crate) blocks: Vec<u8>,
 }
 
-/// Seals the readings of a chunk today, one blob for each day, without those that `keep` does not want.
+/// Seals the readings of a chunk today, one blob for each day, without those that `keep` does not
+/// want.
 pub(crate) fn seal(
     readings: ChunkReadings<'_>,
     today: i32,

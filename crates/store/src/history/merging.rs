@@ -1,11 +1,13 @@
 //! Which blobs of a slice and day are to be made one.
 //!
-//! Checkpoints leave a blob of each slice every minute or so. While a day lasts, [`FAN_IN`] or so of the same level become one of
-//! the next level, so that each reading is written again no more often than there are levels; with a day that is over, what is
-//! left becomes one. A blob that is large enough is left alone from then on.
+//! Checkpoints leave a blob of each slice every minute or so. While a day lasts, [`FAN_IN`] or so
+//! of the same level become one of the next level, so that each reading is written again no more
+//! often than there are levels; with a day that is over, what is left becomes one. A blob that is
+//! large enough is left alone from then on.
 //!
-//! Blobs keep their readings until all are too old. So that late readings do not keep those that came in time for longer, only
-//! blobs that were sealed within the same week after their day are merged.
+//! Blobs keep their readings until all are too old. So that late readings do not keep those that
+//! came in time for longer, only blobs that were sealed within the same week after their day are
+//! merged.
 
 use super::BlobIndex;
 
@@ -15,12 +17,15 @@ pub(crate) const FAN_IN: u32 = 64;
 const MERGED_BYTES_MAX: usize = 512 * 1_024;
 /// A blob of so many bytes is merged no more.
 const LARGE_BYTES: usize = MERGED_BYTES_MAX / 2;
-/// Days after a day within which a blob must have been sealed to be merged with others: a reading is kept for so much longer.
+/// Days after a day within which a blob must have been sealed to be merged with others: a reading
+/// is kept for so much longer.
 const ERA_DAYS: i64 = 7;
-/// Of a day that is over, blobs are merged when the largest is at most so many times as large as all others.
+/// Of a day that is over, blobs are merged when the largest is at most so many times as large as
+/// all others.
 const LARGEST_TO_OTHERS_MAX: usize = 4;
 
-/// The places, among the blobs of a slice and `day` in their order, of those to be merged now; two at least.
+/// The places, among the blobs of a slice and `day` in their order, of those to be merged now; two
+/// at least.
 ///
 /// Merging them makes fewer blobs, so that there is nothing to merge at some time.
 pub(crate) fn plan<'i>(

@@ -240,7 +240,8 @@ fn an_index_row_survives_and_knows_what_is_in_its_blob() {
     }
 }
 
-/// Reads a page as the store does: chunks and blobs in any order, those that the page does not want left out.
+/// Reads a page as the store does: chunks and blobs in any order, those that the page does not want
+/// left out.
 fn page_of(
     sources: &[Vec<SliceReading>],
     within: u8,

@@ -23,8 +23,8 @@ impl StoredJob {
     }
 }
 
-/// The clock and the time by which a parked job is found, if it is: its own when it waits for its time, that of its expiry when it waits
-/// for a worker and expires.
+/// The clock and the time by which a parked job is found, if it is: its own when it waits for its
+/// time, that of its expiry when it waits for a worker and expires.
 #[must_use]
 pub fn parked_time(job: &ParkedKey) -> Option<(JobClock, Timestamp)> {
     match job.parking {
@@ -33,7 +33,8 @@ pub fn parked_time(job: &ParkedKey) -> Option<(JobClock, Timestamp)> {
     }
 }
 
-/// The lines that a parked job is found in: that of its queue, or of its group; of a group's head, both.
+/// The lines that a parked job is found in: that of its queue, or of its group; of a group's head,
+/// both.
 pub(crate) fn parked_lines(job: &ParkedKey) -> impl Iterator<Item = Option<GroupKey>> {
     let (first, second) = match job.parking {
         Parking::Time => (None, None),

@@ -64,7 +64,8 @@ impl dyn View + '_ {
         self.devices_in(of, after, limit, |device| device.kind == *kind)
     }
 
-    /// Devices that an index names behind `prefix`, as far as their profiles agree: it also holds stale rows.
+    /// Devices that an index names behind `prefix`, as far as their profiles agree: it also holds
+    /// stale rows.
     fn devices_in(
         &self,
         (table, prefix): (Table, &[u8]),

@@ -1,4 +1,5 @@
-//! Feeds: events, deliveries and refused reports in order of time and number, directly or by an index.
+//! Feeds: events, deliveries and refused reports in order of time and number, directly or by an
+//! index.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -48,7 +49,8 @@ impl dyn View + '_ {
         Ok(events)
     }
 
-    /// Deliveries, ordered by [`DeliveryKey`]; `keep` drops items before they count towards the limit.
+    /// Deliveries, ordered by [`DeliveryKey`]; `keep` drops items before they count towards the
+    /// limit.
     pub fn deliveries(
         &self,
         whose: Whose,
@@ -113,7 +115,8 @@ impl dyn View + '_ {
     }
 }
 
-/// Which devices were deleted and are not swept yet. Mostly none, and then nothing more is looked up.
+/// Which devices were deleted and are not swept yet. Mostly none, and then nothing more is looked
+/// up.
 struct Deleted<'a> {
     view: &'a dyn View,
     any: bool,
@@ -167,7 +170,8 @@ impl Feed {
         Self { table, range: (!is_empty).then_some(range), ascending: page.ascending }
     }
 
-    /// The records, from their own table where the feed's is an index. A row of an index may be left of what expired.
+    /// The records, from their own table where the feed's is an index. A row of an index may be
+    /// left of what expired.
     fn records<R: Record>(
         self,
         view: &dyn View,

@@ -41,8 +41,9 @@ impl dyn View + '_ {
     }
 
     /// Parked jobs that are found by a time of `clock`: those of a span before those of later ones
-    /// ([`crate::parked_span`]), within a span in an order of the store's own. `after` is exclusive, in that order. Looks
-    /// at `scan_max` keys at most; some may be of jobs that are not parked any more.
+    /// ([`crate::parked_span`]), within a span in an order of the store's own. `after` is
+    /// exclusive, in that order. Looks at `scan_max` keys at most; some may be of jobs that are not
+    /// parked any more.
     pub fn parked_times(
         &self,
         clock: JobClock,
@@ -66,10 +67,11 @@ impl dyn View + '_ {
         Ok(times)
     }
 
-    /// Parked jobs that wait for a worker, in the order of their lines: `visible_at`, then the publish number; from the
-    /// back in the reverse order. The line is that of a group, or of the queue, in which jobs without a group and the
-    /// heads of groups are. `after` is exclusive and in the direction of reading. What went since the last checkpoint lies
-    /// at a line's front: whoever says how far it has come does not look through it again.
+    /// Parked jobs that wait for a worker, in the order of their lines: `visible_at`, then the
+    /// publish number; from the back in the reverse order. The line is that of a group, or of the
+    /// queue, in which jobs without a group and the heads of groups are. `after` is exclusive and
+    /// in the direction of reading. What went since the last checkpoint lies at a line's front:
+    /// whoever says how far it has come does not look through it again.
     pub fn parked_line(
         &self,
         queue: QueueKey,
@@ -86,9 +88,9 @@ impl dyn View + '_ {
         rows.map(|row| row.and_then(|(key, value)| self.surely_named(index, &key, &value))).collect()
     }
 
-    /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their own. Looks at no more
-    /// than `scan_max` jobs of the partition; answers also from where to go on, `None` at the end. `keep` drops jobs
-    /// before they count towards the limit.
+    /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their
+    /// own. Looks at no more than `scan_max` jobs of the partition; answers also from where to go
+    /// on, `None` at the end. `keep` drops jobs before they count towards the limit.
     pub fn jobs_of(
         &self,
         queue: QueueKey,
@@ -126,7 +128,8 @@ impl dyn View + '_ {
         }))
     }
 
-    /// Dead letters of a queue in order of their numbers; `after` is exclusive and in the direction of reading.
+    /// Dead letters of a queue in order of their numbers; `after` is exclusive and in the direction
+    /// of reading.
     pub fn dead(
         &self,
         queue: QueueKey,
@@ -146,7 +149,8 @@ impl dyn View + '_ {
         self.get(index.table, &key)?.map(|value| self.surely_named(index, &key, &value)).transpose()
     }
 
-    /// What a repeated request is answered. A key has one answer at a time: the one before it was deleted.
+    /// What a repeated request is answered. A key has one answer at a time: the one before it was
+    /// deleted.
     pub fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError> {
         self.record(&key::answer(key))
     }
@@ -167,7 +171,8 @@ impl dyn View + '_ {
     }
 }
 
-/// Whether the job that comes next in `one` is before that in `other`. What cannot be read comes at once.
+/// Whether the job that comes next in `one` is before that in `other`. What cannot be read comes at
+/// once.
 fn is_first<E>(
     one: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,
     other: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,

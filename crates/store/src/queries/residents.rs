@@ -1,5 +1,5 @@
-//! What a partition keeps in memory, streamed: devices with state and signs of life, or queues with their counts, then what
-//! belongs to them.
+//! What a partition keeps in memory, streamed: devices with state and signs of life, or queues with
+//! their counts, then what belongs to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,8 +17,8 @@ use crate::record::Record;
 use crate::table::Table;
 
 impl dyn View + '_ {
-    /// Streams a partition. States and signs of life are read first, in order of slot, as devices are in order of id: a
-    /// look-up each would take longer than all of them in order.
+    /// Streams a partition. States and signs of life are read first, in order of slot, as devices
+    /// are in order of id: a look-up each would take longer than all of them in order.
     pub(crate) fn residents(&self, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
         let mut states = States::read(self)?;
         self.each::<DeviceProfile>(|_, device| {

@@ -1,6 +1,8 @@
-//! Traffic of a partition of queues: jobs that are published, parked and read in, leased, done and dead, and what is kept of them.
+//! Traffic of a partition of queues: jobs that are published, parked and read in, leased, done and
+//! dead, and what is kept of them.
 //!
-//! Ids of jobs, keys of queues and numbers of dead letters rise, as the port asks for; an alias has one job at a time.
+//! Ids of jobs, keys of queues and numbers of dead letters rise, as the port asks for; an alias has
+//! one job at a time.
 
 use std::sync::Arc;
 

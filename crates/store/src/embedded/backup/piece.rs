@@ -1,5 +1,6 @@
-//! The pieces that a backup consists of: each numbered and under a checksum, so that one that is damaged, lost, repeated
-//! or of another backup is seen, and the end is known by a piece of its own.
+//! The pieces that a backup consists of: each numbered and under a checksum, so that one that is
+//! damaged, lost, repeated or of another backup is seen, and the end is known by a piece of its
+//! own.
 //!
 //! ```text
 //! piece    magic "FPBP", kind, form (1 byte), zeros (2), stamp (8), number (8), bytes of the body (4), CRC-32C of all else (4),
@@ -10,8 +11,8 @@
 //! end      rows in all (varint), pieces before it (varint)
 //! ```
 //!
-//! Rows are those of the tables, byte for byte: their forms have versions of their own. To change the form of pieces: give it
-//! the next number and go on reading this one.
+//! Rows are those of the tables, byte for byte: their forms have versions of their own. To change
+//! the form of pieces: give it the next number and go on reading this one.
 
 use base::Timestamp;
 use blocklog::Position;
@@ -27,7 +28,8 @@ const STAMP_AT: usize = 8;
 const NUMBER_AT: usize = 16;
 const LENGTH_AT: usize = 24;
 const CHECKSUM_AT: usize = 28;
-/// The longest body: the largest row there can be, a batch of the log that is one record, and some more.
+/// The longest body: the largest row there can be, a batch of the log that is one record, and some
+/// more.
 pub(in crate::embedded) const BODY_BYTES_MAX: usize = blocklog::PAYLOAD_BYTES_MAX + (1 << 20);
 
 /// What a piece holds.

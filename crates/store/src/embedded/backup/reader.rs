@@ -1,4 +1,5 @@
-//! Reading a backup from front to back: every checksum, the order of the pieces, and that the end is there.
+//! Reading a backup from front to back: every checksum, the order of the pieces, and that the end
+//! is there.
 //!
 //! What a row means is looked at by whoever takes it. Bounded memory: one piece at a time.
 
@@ -29,8 +30,8 @@ pub struct BackupSummary {
 /// Reads every piece of a backup and looks at its checksum.
 ///
 /// # Errors
-/// [`StoreError::Refused`] for one that was cut off, of a later version or no backup at all, [`StoreError::Damaged`] with the
-/// offset for one that is not what was written.
+/// [`StoreError::Refused`] for one that was cut off, of a later version or no backup at all,
+/// [`StoreError::Damaged`] with the offset for one that is not what was written.
 pub fn verify_backup(read: impl Read, name: &str) -> Result<BackupSummary, StoreError> {
     let mut reader = BackupReader::open(read, name.to_owned())?;
     while reader.next_rows(|_, _, _, _| Ok(()))? {}

@@ -1,4 +1,5 @@
-//! Blobs of readings, their index and their blocks: each names the other, and every reading can be read.
+//! Blobs of readings, their index and their blocks: each names the other, and every reading can be
+//! read.
 
 use base::PartitionId;
 use records::DeviceSlot;

@@ -1,7 +1,8 @@
-//! What devices, events and the quarantine say of each other, and that indexes and rows name each other.
+//! What devices, events and the quarantine say of each other, and that indexes and rows name each
+//! other.
 //!
-//! What may be missing is missing on purpose: a client that was deleted leaves links that are swept later, and what a partition
-//! keeps no longer is removed some rows at a time.
+//! What may be missing is missing on purpose: a client that was deleted leaves links that are swept
+//! later, and what a partition keeps no longer is removed some rows at a time.
 
 use base::hash::device_partition;
 use base::{DeviceId, PartitionId};

@@ -1,7 +1,7 @@
 //! Going through the rows: each is decoded, and handed to what it must agree with.
 //!
-//! A row that cannot be read ends its table within its partition, since the order of keys is lost there; one that makes no
-//! sense is told, and the next one looked at.
+//! A row that cannot be read ends its table within its partition, since the order of keys is lost
+//! there; one that makes no sense is told, and the next one looked at.
 
 use std::collections::HashSet;
 
@@ -200,8 +200,8 @@ impl<'a, 't> RowCheck<'a, 't> {
         });
     }
 
-    /// Every record of a table: it stands under its key, its indexes have its rows, and lead to nothing else. `each` looks
-    /// at what else it says.
+    /// Every record of a table: it stands under its key, its indexes have its rows, and lead to
+    /// nothing else. `each` looks at what else it says.
     pub(super) fn indexed<R: Placed>(
         &mut self,
         partition: PartitionId,

@@ -75,7 +75,8 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    /// A job is that of a pair with something to tell; a body that of a job, or of what failed for good.
+    /// A job is that of a pair with something to tell; a body that of a job, or of what failed for
+    /// good.
     fn jobs(&mut self, within: &Within, bodies: &HashSet<JobId>) {
         let partition = within.partition;
         self.indexed(partition, |check, job: &JobHead| {

@@ -1,7 +1,8 @@
 //! A directory that is read and never written: what is changed, is changed in memory.
 //!
-//! An opening cuts torn tails, claims logs and repairs tables. For a check it does all that to pages in memory, in front of
-//! files that are open for reading only. Bounded: what would take more is refused, as by a disk that is full.
+//! An opening cuts torn tails, claims logs and repairs tables. For a check it does all that to
+//! pages in memory, in front of files that are open for reading only. Bounded: what would take more
+//! is refused, as by a disk that is full.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
@@ -15,7 +16,8 @@ use blocklog::{Disk, DiskFile};
 
 use crate::embedded::locks::locked;
 
-/// Most bytes that are changed in memory: a log of its greatest length, applied, with room to spare.
+/// Most bytes that are changed in memory: a log of its greatest length, applied, with room to
+/// spare.
 const CHANGED_BYTES_MAX: u64 = 2 << 30;
 const PAGE: usize = 4_096;
 
@@ -84,8 +86,8 @@ impl Disk for UnchangingDisk {
         Ok(())
     }
 
-    /// Locks the file itself if there is one: without it no server ever ran here. Once it is locked, every opening on
-    /// this disk shares it.
+    /// Locks the file itself if there is one: without it no server ever ran here. Once it is
+    /// locked, every opening on this disk shares it.
     fn lock(&self, name: &str) -> io::Result<Box<dyn Send + Sync>> {
         let mut held = locked(&self.lock);
         if let Some(file) = &*held {

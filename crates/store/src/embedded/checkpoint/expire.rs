@@ -1,7 +1,8 @@
 //! Removing what is too old to be kept: some rows of each table at a time, readings by whole blobs.
 //!
-//! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room back. What is written
-//! later with an older time is hidden too, and goes when `kept_from` moves again, which it does with every day.
+//! Views do not show it since the batch that moved the head's `kept_from`; this only gives the room
+//! back. What is written later with an older time is hidden too, and goes when `kept_from` moves
+//! again, which it does with every day.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -83,7 +84,8 @@ impl Expiring<'_> {
         Ok(self.remove(Table::Counts, &range)?.len())
     }
 
-    /// Blobs of days that are over and that were received by then, slice by slice; slices of devices that are gone are not looked at.
+    /// Blobs of days that are over and that were received by then, slice by slice; slices of
+    /// devices that are gone are not looked at.
     fn blobs(&self, from: Timestamp) -> Result<usize, StoreError> {
         let mut blobs = BlobWriter::open(self.writer, self.partition)?;
         let (mut removed, mut next) = (0, Some(0));

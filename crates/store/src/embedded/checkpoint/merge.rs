@@ -1,8 +1,9 @@
-//! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction: whoever reads sees either the
-//! small blobs or the large one.
+//! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction:
+//! whoever reads sees either the small blobs or the large one.
 //!
-//! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many blobs; a pass over the latest
-//! days of all slices, begun with every start and every day, finds what was forgotten and the days that are over.
+//! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many
+//! blobs; a pass over the latest days of all slices, begun with every start and every day, finds
+//! what was forgotten and the days that are over.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,10 +35,12 @@ const LATE_DAYS: i32 = 8;
 /// Where blobs are to be merged.
 #[derive(Debug)]
 pub(in crate::embedded) struct Merging {
-    /// Not more than one in `merged_blobs` of the blobs that there are, and those that a pass found.
+    /// Not more than one in `merged_blobs` of the blobs that there are, and those that a pass
+    /// found.
     due: BTreeSet<Place>,
     pass: Option<Pass>,
-    /// The day on which the latest pass began; before the first, the latest day that the store saw before it was opened.
+    /// The day on which the latest pass began; before the first, the latest day that the store saw
+    /// before it was opened.
     latest: i32,
     has_passed: bool,
 }

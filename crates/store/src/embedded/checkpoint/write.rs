@@ -63,7 +63,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The slots of devices deleted since the last checkpoint; their pairs go, which the overlay knows only in part.
+    /// The slots of devices deleted since the last checkpoint; their pairs go, which the overlay
+    /// knows only in part.
     fn deleted(&mut self, data: &Data) -> Result<BTreeSet<u32>, StoreError> {
         let mut slots = BTreeSet::new();
         let Some(rows) = data.rows(Table::Deleted).filter(|rows| rows.len() > 0) else { return Ok(slots) };

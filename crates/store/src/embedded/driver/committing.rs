@@ -1,5 +1,6 @@
-//! The committer's thread: commits what waits, pauses as [backpressure](crate::embedded::backpressure) says, and syncs or claims the
-//! log when it is time to. It waits with no lock but the inbox's own, and a checkpoint that makes room wakes it.
+//! The committer's thread: commits what waits, pauses as
+//! [backpressure](crate::embedded::backpressure) says, and syncs or claims the log when it is time
+//! to. It waits with no lock but the inbox's own, and a checkpoint that makes room wakes it.
 
 use std::time::{Duration, Instant};
 

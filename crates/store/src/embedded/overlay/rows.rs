@@ -20,7 +20,8 @@ pub(crate) struct Rows {
     deleted: usize,
 }
 
-/// Memory of a row besides its value: its place in a tree whose nodes are two thirds full, and what an allocation costs.
+/// Memory of a row besides its value: its place in a tree whose nodes are two thirds full, and what
+/// an allocation costs.
 const ROW_BYTES: usize = (size_of::<Key>() + size_of::<RowVersions>()) * 3 / 2 + 16;
 
 #[derive(Debug)]
@@ -101,7 +102,8 @@ impl Version {
 }
 
 impl Rows {
-    /// About how much memory rows take that are there, and those that are deleted, older versions of either with the first.
+    /// About how much memory rows take that are there, and those that are deleted, older versions
+    /// of either with the first.
     pub(super) fn memory_bytes(&self) -> (usize, usize) {
         let there = self.rows.len() - self.deleted;
         (there * ROW_BYTES + self.value_bytes, self.deleted * ROW_BYTES)
@@ -177,7 +179,8 @@ impl Rows {
         self.rows.range((range.low, range.high))
     }
 
-    /// The first changed rows of a range as of batch `seq`, from its front or its back; `None` is a deletion.
+    /// The first changed rows of a range as of batch `seq`, from its front or its back; `None` is a
+    /// deletion.
     pub(crate) fn some(
         &self,
         range: &KeyRange,
@@ -198,7 +201,8 @@ impl Rows {
         }
     }
 
-    /// Every row as it is at the end, in order of key; those that leave nothing behind are left out.
+    /// Every row as it is at the end, in order of key; those that leave nothing behind are left
+    /// out.
     pub(crate) fn finals(&self) -> impl DoubleEndedIterator<Item = (&Key, Final<'_>)> {
         self.rows.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
             Found::Value(value) => Some((key, Final::Put(value))),

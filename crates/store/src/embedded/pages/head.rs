@@ -11,7 +11,8 @@ const SLOT: usize = 512;
 const SLOTS: u64 = 2;
 const COPIES: u64 = 2;
 const MAGIC: &[u8; 4] = b"FPTB";
-/// The form of the file. To change it: give it the next number and let [`Head::read`] say what to do with this one.
+/// The form of the file. To change it: give it the next number and let [`Head::read`] say what to
+/// do with this one.
 const FORMAT: u32 = 1;
 const NUMBER_AT: usize = 8;
 const CONTENT_AT: usize = 16;
@@ -53,8 +54,9 @@ impl Head {
         }
     }
 
-    /// What was read may be in the memory of the operating system alone, if an earlier process failed to sync it. Writing the
-    /// same bytes again changes nothing, whatever a crash leaves of it.
+    /// What was read may be in the memory of the operating system alone, if an earlier process
+    /// failed to sync it. Writing the same bytes again changes nothing, whatever a crash leaves of
+    /// it.
     fn settled(self, file: &dyn DiskFile) -> io::Result<Self> {
         self.put(file)?;
         file.sync()?;

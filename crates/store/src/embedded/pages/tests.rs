@@ -122,7 +122,8 @@ fn every_flipped_byte_is_corrected_or_named() {
     }
 }
 
-/// The library keeps two states; its head says which one counts, and no page of that one is overwritten.
+/// The library keeps two states; its head says which one counts, and no page of that one is
+/// overwritten.
 #[test]
 fn a_crash_leaves_the_state_that_was_synced_or_the_next() {
     let mut random = Random::new(6);
@@ -161,7 +162,8 @@ fn a_crash_leaves_the_state_that_was_synced_or_the_next() {
     }
 }
 
-/// After a failed sync the operating system shows what it never wrote; an opening that reads it relies on it.
+/// After a failed sync the operating system shows what it never wrote; an opening that reads it
+/// relies on it.
 #[test]
 fn a_head_that_an_earlier_process_failed_to_sync_is_made_durable_before_the_next() {
     for seed in 0..200 {

@@ -1,4 +1,5 @@
-//! Backups: all that was acknowledged before and nothing half, and one that is not whole is refused.
+//! Backups: all that was acknowledged before and nothing half, and one that is not whole is
+//! refused.
 
 use base::random::Random;
 

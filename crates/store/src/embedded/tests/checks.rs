@@ -1,4 +1,5 @@
-//! Checks: a sound directory is found sound and left as it is, and whatever does not agree is told with its place.
+//! Checks: a sound directory is found sound and left as it is, and whatever does not agree is told
+//! with its place.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -443,7 +444,8 @@ fn damage(random: &mut Random, turn: u64, bytes: &[u8], path: &Path) -> String {
     what
 }
 
-/// What was committed since the last checkpoint, and nothing else, is only in the log: where that ends no file but it says.
+/// What was committed since the last checkpoint, and nothing else, is only in the log: where that
+/// ends no file but it says.
 fn is_shorter_log(name: &str, what: &str) -> bool {
     name.contains("log") && !what.starts_with("flipped")
 }

@@ -1,4 +1,5 @@
-//! Bytes that change by themselves: refused with the file's name, or without any effect on what is read.
+//! Bytes that change by themselves: refused with the file's name, or without any effect on what is
+//! read.
 
 use base::random::Random;
 

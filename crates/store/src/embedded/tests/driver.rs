@@ -21,7 +21,8 @@ fn figure(store: &EmbeddedStore, name: &str) -> f64 {
     figures.iter().find(|figure| figure.name == name).unwrap_or_else(|| panic!("no {name}")).value
 }
 
-/// Commits from a thread of each partition, a few batches under way at a time, far beyond the room of the log.
+/// Commits from a thread of each partition, a few batches under way at a time, far beyond the room
+/// of the log.
 #[test]
 fn commits_of_all_partitions_become_durable_and_make_room_for_each_other() {
     let path = tempfile::tempdir().expect("a directory");
@@ -91,7 +92,8 @@ fn telling(disk: &SimulatedDisk, options: EmbeddedOptions) -> (Arc<EmbeddedStore
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Damage to the last batch is told from a torn tail only because the log claimed it, without anyone asking.
+/// Damage to the last batch is told from a torn tail only because the log claimed it, without
+/// anyone asking.
 #[test]
 fn an_idle_log_claims_what_it_holds() {
     let disk = SimulatedDisk::new(1);
@@ -139,7 +141,8 @@ fn a_stop_syncs_what_was_committed_without_a_sync() {
     assert_claimed(&disk);
 }
 
-/// What no checkpoint wrote before a failure is never written: nobody may look for it again and again.
+/// What no checkpoint wrote before a failure is never written: nobody may look for it again and
+/// again.
 #[test]
 fn after_a_failure_the_checkpointer_ends() {
     let disk = SimulatedDisk::new(1);
@@ -197,8 +200,8 @@ impl Gate {
     }
 }
 
-/// With checkpoints that hang, commits are slowed when the log is half as long again as it should be, and end at three times that;
-/// when the checkpoints go on, so do the commits.
+/// With checkpoints that hang, commits are slowed when the log is half as long again as it should
+/// be, and end at three times that; when the checkpoints go on, so do the commits.
 #[test]
 fn commits_are_slowed_and_held_while_checkpoints_hang_and_go_on_when_there_is_room() {
     let gate = Arc::new(Gate::default());

@@ -1,4 +1,5 @@
-//! Syncs at intervals: what they cost, what they may lose, and that nothing rests on what may be lost.
+//! Syncs at intervals: what they cost, what they may lose, and that nothing rests on what may be
+//! lost.
 
 use super::opening::assert_poisoned;
 use super::*;
@@ -91,7 +92,8 @@ fn a_checkpoint_syncs_what_it_covers() {
     }
 }
 
-/// What a batch says of how long things are kept may be lost; what was removed because of it would not come back.
+/// What a batch says of how long things are kept may be lost; what was removed because of it would
+/// not come back.
 #[test]
 fn nothing_is_removed_because_of_a_batch_that_may_be_lost() {
     let disk = SimulatedDisk::new(1);

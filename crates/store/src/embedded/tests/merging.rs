@@ -84,7 +84,8 @@ fn filled(disk: &SimulatedDisk) -> (PartitionHead, Readings) {
     (head, readings)
 }
 
-/// What the store shows of each device is what was read: all of it, a page from either end, its times.
+/// What the store shows of each device is what was read: all of it, a page from either end, its
+/// times.
 fn check(store: &EmbeddedStore, readings: &Readings, context: &str) {
     check_some(store, readings, 0..DEVICES, context);
 }
@@ -140,7 +141,8 @@ fn many_blobs_become_few_and_say_the_same() {
     let store = reopen(&disk, 4);
     let before = blobs_of(&store).len();
     check(&store, &readings, "before");
-    // what is over, some days with several blobs for readings that came a week late or more: here there are none
+    // what is over, some days with several blobs for readings that came a week late or more: here
+    // there are none
     merge_all(&store, LATER);
     let after = blobs_of(&store).len();
     assert!(before >= 90 && after <= 3 * (DAYS as usize + 2), "{before} {after}");

@@ -1,4 +1,5 @@
-//! What queues leave in a data directory: nothing of what comes and goes between two checkpoints, and nothing of what is gone.
+//! What queues leave in a data directory: nothing of what comes and goes between two checkpoints,
+//! and nothing of what is gone.
 
 use records::{
     AliasKey, DeadJob, DeadReason, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue,
@@ -91,7 +92,8 @@ impl Queues {
         (key, vec![Op::PutQueue(Box::new(queue)), Op::PutQueueCounts(key, QueueCounts::default())])
     }
 
-    /// Everything that can become of a job, one after the other, until nothing is left of it nor of its queue.
+    /// Everything that can become of a job, one after the other, until nothing is left of it nor of
+    /// its queue.
     fn live(&mut self) {
         let (queue, ops) = self.new_queue();
         self.commit(ops);

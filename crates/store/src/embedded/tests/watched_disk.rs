@@ -1,4 +1,5 @@
-//! A simulated disk that somebody watches: whoever watches is called after every sync of a file, and may take its time.
+//! A simulated disk that somebody watches: whoever watches is called after every sync of a file,
+//! and may take its time.
 
 use std::io;
 use std::path::PathBuf;

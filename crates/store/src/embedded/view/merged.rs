@@ -96,7 +96,8 @@ impl Iterator for TableRows {
     }
 }
 
-/// Changed rows of an overlay, copied a few at a time; as of one batch, so that they are the same whenever they are copied.
+/// Changed rows of an overlay, copied a few at a time; as of one batch, so that they are the same
+/// whenever they are copied.
 struct OverlayRows<'a> {
     overlay: &'a Overlay,
     table: Table,

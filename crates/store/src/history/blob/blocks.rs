@@ -1,10 +1,12 @@
-//! The outer form of a blob: blocks, each with a checksum, so that a part of a blob can be read and verified without the rest.
+//! The outer form of a blob: blocks, each with a checksum, so that a part of a blob can be read and
+//! verified without the rest.
 //!
 //! ```text
 //! block  up to 4,062 bytes of the blob's contents, CRC-32C of the block's number and these (4 bytes); all but the last are full
 //! ```
 //!
-//! A full block with its key fills one page of the tables. Where blocks are kept is the business of a [`Source`].
+//! A full block with its key fills one page of the tables. Where blocks are kept is the business of
+//! a [`Source`].
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! The bodies of notifications that failed for good: no job is left to carry them, only their pairs name them.
+//! The bodies of notifications that failed for good: no job is left to carry them, only their pairs
+//! name them.
 
 use super::*;
 
