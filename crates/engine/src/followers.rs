@@ -74,7 +74,7 @@ impl Feeds {
 
 /// What a batch has for followers.
 #[derive(Debug)]
-pub(crate) struct News {
+pub struct News {
     partition: PartitionId,
     stamp: Timestamp,
     feeds: Feeds,
@@ -164,11 +164,6 @@ impl Followers {
                 ear.tell(news.map_or(stamp, |news| news.stamp));
             }
         }
-    }
-
-    /// What is durable is not known in detail: everybody looks again.
-    pub(crate) fn tell_all(&self, stamp: Timestamp) {
-        self.tell(stamp, None);
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {

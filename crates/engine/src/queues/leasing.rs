@@ -8,7 +8,6 @@ use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::Asking;
 use super::ready_wait::Told;
 use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
-use crate::handle::{ask, send};
 
 /// Payload bytes at which no further queue is asked. Each queue has the same bound, so an answer
 /// holds at most twice as much and one job.
@@ -74,14 +73,14 @@ impl Queues {
     }
 
     async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
-        let door = self.door(queue);
-        let back = Back::to(&door.inbox);
+        let partition = self.partition(queue);
+        let back = Back::to(&partition.inbox);
         let (max, ttr, process) = (want.max, want.ttr, want.process);
         let waits = until > self.engine().clock().now();
         let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
         let queue = queue.clone();
         let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
-        let leases = ask(door, asking).await?;
+        let leases = partition.ask(asking).await?;
         stay.answered();
         Ok(leases)
     }
@@ -97,9 +96,9 @@ impl Queues {
         }
         let mut told = Told::default();
         for queue in queues {
-            let door = self.door(queue);
-            let watch = told.watch(queue, until, Back::to(&door.inbox));
-            send(door, watch).await?;
+            let partition = self.partition(queue);
+            let watch = told.watch(queue, until, Back::to(&partition.inbox));
+            partition.send(watch).await?;
         }
         Ok(told.wait().await.then_some(told))
     }

@@ -10,7 +10,7 @@ use base::PartitionId;
 use records::QueueKey;
 
 use super::QueueName;
-use super::effect::Standing;
+use super::stats::PartitionStats;
 
 /// Queues that a partition names at most: with 16 partitions there are 256 names, and about a hundred queues all have theirs.
 pub(crate) const NAMED_MAX: usize = 16;
@@ -144,7 +144,7 @@ impl NamedQueues {
     }
 
     /// Each of them, and what is left of `all` for the others.
-    pub(crate) fn with_others(&self, all: &Standing) -> Vec<QueueJobs> {
+    pub(crate) fn with_others(&self, all: &PartitionStats) -> Vec<QueueJobs> {
         let partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues: Vec<QueueJobs> = partitions.iter().flatten().flatten().cloned().collect();
         let rest = |all: u64, of: fn(&JobsByState) -> u64| {
@@ -195,7 +195,7 @@ mod tests {
             };
             let changes = self.named.changes(self.names.iter(), ready);
             self.shown.change(PartitionId::of_queues(3), changes);
-            let all = Standing { ready: self.ready.values().sum(), ..Standing::default() };
+            let all = PartitionStats { ready: self.ready.values().sum(), ..PartitionStats::default() };
             let shown = self.shown.with_others(&all);
             shown.into_iter().map(|queue| (queue.queue, queue.jobs.ready)).collect()
         }

@@ -15,8 +15,8 @@ use records::{
 use store::StoreError;
 
 use super::notifications::{progress_op, slot_of};
-use super::{Partition, Turn, client_of, lane_of, pair};
-use crate::devices::effect::{Effect, GivenUp};
+use super::{DeviceStep, Partition, client_of, lane_of, pair};
+use crate::devices::effect::{DeviceEffect, GivenUp};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::settings::{Picture, Retry};
 
@@ -40,7 +40,7 @@ impl Partition {
         &mut self,
         client: Incarnation,
         max: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
         let mut due = Vec::new();
         while due.len() < max {
@@ -65,7 +65,7 @@ impl Partition {
         &mut self,
         client: Incarnation,
         leased: &Leased,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
         let slot = self.jobs.get(job).and_then(|head| head.alias).map(slot_of);
@@ -111,7 +111,7 @@ impl Partition {
         client: Incarnation,
         job: JobId,
         id: &base::DeviceId,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
         let address = self.address(slot, id, turn)?;
         let state = self.state(slot);
@@ -148,7 +148,7 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         id: &base::DeviceId,
-        turn: &Turn<'_>,
+        turn: &DeviceStep<'_>,
     ) -> Result<Option<Arc<str>>, StoreError> {
         if !self.devices.get(slot).is_some_and(|device| device.has_address) {
             return Ok(None);
@@ -165,12 +165,16 @@ impl Partition {
         Ok(address)
     }
 
-    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
+    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut DeviceStep<'_>) {
         self.pending.bodies.put(turn.seq, job, Some(Arc::clone(&body)));
         turn.push(Op::PutJobBody(job, body));
     }
 
-    pub(super) fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
+    pub(super) fn stored_body(
+        &self,
+        job: JobId,
+        turn: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.pending.bodies.get_or_read(&job, || turn.fetch.view()?.job_body(job))
     }
 
@@ -178,7 +182,7 @@ impl Partition {
         &mut self,
         reservation: Reservation,
         end: &AttemptEnd,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let Some(tried) = self.tried(turn.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
@@ -211,7 +215,7 @@ impl Partition {
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
-    fn withheld(&mut self, mut tried: Tried, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn withheld(&mut self, mut tried: Tried, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
         self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn)
     }
@@ -230,7 +234,7 @@ impl Partition {
         jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
-    fn delivered(&mut self, tried: Tried, turn: &mut Turn<'_>) {
+    fn delivered(&mut self, tried: Tried, turn: &mut DeviceStep<'_>) {
         if self
             .jobs
             .ack(turn.now, tried.reservation, &mut NoCalendar, &mut turn.batch, &mut turn.wakes)
@@ -240,7 +244,7 @@ impl Partition {
         }
         let Tried { slot, client, flight, .. } = tried;
         turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
-        turn.effects.push(Effect::Reached(client));
+        turn.emit(DeviceEffect::Reached(client));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         let more = pair::landed(&mut pair, flight).then(|| Box::new(pair.clone()));
@@ -253,7 +257,12 @@ impl Partition {
         }
     }
 
-    fn failed(&mut self, tried: &Tried, retry: jobs::Retry, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn failed(
+        &mut self,
+        tried: &Tried,
+        retry: jobs::Retry,
+        turn: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
         let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
         let released =
@@ -275,7 +284,7 @@ impl Partition {
         client: Incarnation,
         flight: &Flight,
         released: &Released,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
@@ -304,13 +313,13 @@ impl Partition {
         if *released == Released::Dead {
             let device = self.devices.get(slot).map(|device| device.id.clone());
             let given_up = GivenUp { delivery: flight.delivery, client, device, attempts };
-            turn.effects.push(Effect::GivenUp(Box::new(given_up)));
+            turn.emit(DeviceEffect::GivenUp(Box::new(given_up)));
             self.becomes_stale(slot, client, turn);
         }
     }
 
     /// A lease ran out before its attempt ended: the sender hangs.
-    pub(super) fn attempt_lapsed(&mut self, lapsed: &Lapsed, turn: &mut Turn<'_>) {
+    pub(super) fn attempt_lapsed(&mut self, lapsed: &Lapsed, turn: &mut DeviceStep<'_>) {
         let Some(alias) = lapsed.alias else { return };
         self.attempt_cut(
             slot_of(alias),
@@ -328,7 +337,7 @@ impl Partition {
         client: Incarnation,
         released: &Released,
         error: AttemptError,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;

@@ -11,22 +11,22 @@ use records::{
 use watch::Noticed;
 
 use super::devices::Device;
-use super::{Partition, Turn, lane_of, pair};
+use super::{DeviceStep, Partition, lane_of, pair};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
 const CAUSE_DELIVERY: u64 = 2;
 
 impl Partition {
-    pub(super) fn tell_noticed(&mut self, turn: &mut Turn<'_>) {
-        let mut noticed = std::mem::take(&mut turn.noticed);
+    pub(super) fn tell_noticed(&mut self, turn: &mut DeviceStep<'_>) {
+        let mut noticed = std::mem::take(&mut turn.own.noticed);
         for event in noticed.drain(..) {
             self.tell(&event, turn);
         }
-        turn.noticed = noticed;
+        turn.own.noticed = noticed;
     }
 
-    fn tell(&mut self, noticed: &Noticed, turn: &mut Turn<'_>) {
+    fn tell(&mut self, noticed: &Noticed, turn: &mut DeviceStep<'_>) {
         let Some(device) = self.devices.get(noticed.slot) else { return };
         let number = self.head.next_event;
         self.head.next_event = number.wrapping_add(1);
@@ -45,7 +45,7 @@ impl Partition {
             EventKind::Restored => None,
         };
         if let Some(metric) = metric {
-            turn.counted.add(device.group, metric, event.id.at);
+            turn.own.counted.add(device.group, metric, event.id.at);
         }
         let clients = device.clients.clone();
         for client in clients {
@@ -68,7 +68,7 @@ impl Partition {
         client: Incarnation,
         (kind, sequence): (records::EventKind, u64),
         resend_of: Option<EntityId>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(device) = self.devices.get(slot) else { return };
         let number = self.head.next_delivery;
@@ -89,7 +89,7 @@ impl Partition {
             },
             resend_of,
         };
-        turn.counted.add_delivery(device.group, client, id.at);
+        turn.own.counted.add_delivery(device.group, client, id.at);
         turn.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, turn);
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
@@ -108,7 +108,12 @@ impl Partition {
     }
 
     /// The pair's job: due now, once, whatever was there before.
-    pub(super) fn publish(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) -> JobId {
+    pub(super) fn publish(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        turn: &mut DeviceStep<'_>,
+    ) -> JobId {
         let id = self.next_job_id();
         let job = NewJob {
             id,

@@ -16,12 +16,12 @@ use super::recently_parked::ParkedLately;
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
 use crate::kernel::hashed::HashMap;
-use crate::kernel::idempotency::Answers;
+use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::machine::Moment;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
-use crate::queues::effect::Standing;
 use crate::queues::queue_metrics::Named;
+use crate::queues::stats::PartitionStats;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
 /// another's. More than any interval between two syncs sees.
@@ -64,9 +64,9 @@ impl QueuePartition {
             parked: ParkedLately::default(),
             dead: PendingWrites::default(),
             oldest_dead: Oldest::default(),
-            answers: Answers::load(&*view)?,
+            answers: KeptAnswers::load(&*view)?,
             dead_total: 0,
-            stood: Standing::default(),
+            latest_stats: PartitionStats::default(),
             named: Named::default(),
             spent: Spent::default(),
             settled: head.seq,
