@@ -12,6 +12,7 @@ mod notifications;
 mod pair;
 mod pairs;
 mod pending;
+mod purpose;
 mod quarantine;
 mod registration;
 mod reports;
@@ -24,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{ClientId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
-use jobs::{Jobs, NoCalendar, Passed};
-use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process, QueueKey};
+use jobs::{Jobs, NoCalendar};
+use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
 use store::StoreError;
 use watch::{Connections, Noticed, Watch};
 
@@ -194,12 +195,7 @@ impl Partition {
                 &mut turn.wakes,
                 &mut passed,
             );
-            for passed in passed.drain(..) {
-                match passed {
-                    Passed::Lapsed(lapsed) => self.attempt_lapsed(&lapsed, turn),
-                    Passed::Expired(_) => unreachable!("a notification does not expire"),
-                }
-            }
+            passed.drain(..).for_each(|passed| self.job_ended(passed.into(), turn));
             let more = silence == watch::Progress::More || due == jobs::Progress::More;
             if !more || !turn.has_room() {
                 break more;
@@ -302,10 +298,7 @@ impl Partition {
         let clocks_are_due =
             (long_ago || self.closing) && attended != self.head.attended && !self.devices.is_empty();
         let days_are_over = kept_from != self.head.kept_from && self.head.seq > 0;
-        if !turn.wakes.is_empty() {
-            let clients = turn.wakes.iter().map(|queue| client_of(*queue)).collect();
-            turn.emit(DeviceEffect::LanesDue(self.id, clients));
-        }
+        self.announce_lines(&mut turn);
         let stats = self.stats();
         if stats != self.latest_stats {
             self.latest_stats = stats;
@@ -325,15 +318,6 @@ impl Partition {
         let Connections { never_seen, online, lost } = self.watch.connections();
         DeviceStats { never_seen, online, lost, pending: self.pairs.pending() }
     }
-}
-
-/// The queue of a client's notifications: its registration's number.
-fn lane_of(client: Incarnation) -> QueueKey {
-    QueueKey(client.0)
-}
-
-fn client_of(queue: QueueKey) -> Incarnation {
-    Incarnation(queue.0)
 }
 
 #[cfg(test)]

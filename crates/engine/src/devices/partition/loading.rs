@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
 use jobs::{Jobs, Loaded, Numbers};
-use records::{AttemptError, JobHead, Process};
+use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
 use super::counts::Groups;
 use super::devices::Devices;
-use super::notifications::slot_of;
 use super::pairs::Pairs;
 use super::pending::Pending;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
-use super::{DeviceStepPart, Partition, client_of};
+use super::{DeviceStepPart, Partition};
 use crate::Directory;
 use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
+use crate::kernel::job_purpose::{EndedJob, JobEnd};
 use crate::kernel::machine::Moment;
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
@@ -109,12 +109,10 @@ impl Partition {
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
         let mut turn = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
-            let (queue, alias) = (head.queue, head.alias);
-            if let (Loaded::Interrupted { released, .. }, Some(alias)) =
-                (self.jobs.load(now, &head, &mut turn.batch), alias)
-            {
-                let (slot, client) = (slot_of(alias), client_of(queue));
-                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);
+            let loaded = self.jobs.load(now, &head, &mut turn.batch);
+            if let Loaded::Interrupted { released, .. } = loaded {
+                let end = JobEnd::Cut(released);
+                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut turn);
             }
         }
         self.opening = turn.batch.ops;

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
-    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId,
-    Metric, Op, Pair, Terms, Waiting,
+    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId, Metric, Op,
+    Pair, Terms, Waiting,
 };
 use watch::Noticed;
 
 use super::devices::Device;
-use super::{DeviceStep, Partition, lane_of, pair};
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition, pair};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
@@ -114,14 +115,14 @@ impl Partition {
         client: Incarnation,
         turn: &mut DeviceStep<'_>,
     ) -> JobId {
-        let id = self.next_job_id();
+        let (id, purpose) = (self.next_job_id(), Purpose::Notification(slot, client));
         let job = NewJob {
             id,
-            queue: lane_of(client),
+            queue: purpose.line().key(),
             run_at: turn.now,
             tries: self.settings.retry.attempts_max,
             terms: Terms::default(),
-            alias: Some(alias_of(slot)),
+            alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };
         let published = self.jobs.publish(turn.now, job, &mut turn.batch, &mut turn.wakes);
@@ -145,16 +146,6 @@ impl Partition {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
         EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
     }
-}
-
-/// The alias of a pair's job within its client's queue.
-pub(super) fn alias_of(slot: DeviceSlot) -> AliasKey {
-    AliasKey(u128::from(slot.0))
-}
-
-/// The device of a pair's job.
-pub(super) fn slot_of(alias: AliasKey) -> DeviceSlot {
-    DeviceSlot(alias.0 as u32)
 }
 
 /// A delivery that waits for nothing more.

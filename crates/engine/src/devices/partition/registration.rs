@@ -7,8 +7,9 @@ use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
 use store::StoreError;
 
-use super::notifications::{alias_of, progress_op};
-use super::{DeviceStep, Partition, lane_of};
+use super::notifications::progress_op;
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition};
 use crate::devices::input::LinkedClient;
 use crate::kernel::reply::Stop;
 use crate::queries::Device;
@@ -126,9 +127,10 @@ impl Partition {
     /// Nothing more is told to this client of this device. An attempt under way can no longer change anything.
     pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
         let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
-        let (queue, alias) = (lane_of(client), alias_of(slot));
+        let purpose = Purpose::Notification(slot, client);
+        let (line, alias) = (purpose.line().key(), purpose.alias());
         // The first takes a successor away or the job itself, the second the reserved job before it.
-        while let Some(job) = self.jobs.by_alias(queue, alias).map(|head| head.id) {
+        while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
             self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
         }
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));

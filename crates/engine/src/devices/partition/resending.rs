@@ -3,8 +3,8 @@
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
-use super::notifications::alias_of;
-use super::{DeviceStep, Partition, lane_of, pair, pending};
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition, pair, pending};
 use crate::kernel::reply::Stop;
 
 impl Partition {
@@ -52,9 +52,9 @@ impl Partition {
         id: EntityId,
         turn: &mut DeviceStep<'_>,
     ) {
-        let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
-            return;
-        };
+        let purpose = Purpose::Notification(slot, client);
+        let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
+        let Some(job) = job else { return };
         if self
             .jobs
             .reschedule(turn.now, job, JobClock::Engine, turn.now, &mut turn.batch, &mut turn.wakes)
