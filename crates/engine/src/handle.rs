@@ -14,6 +14,7 @@ use crate::context::EngineContext;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::followers::Followers;
+use crate::kernel::feed_clock::FeedClock;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::metrics::EngineCollector;
 use crate::queries::Device;
@@ -429,6 +430,15 @@ impl Engine {
     pub(crate) fn feed_horizon(&self) -> Timestamp {
         let writing = self.shared.partitions.iter().map(|partition| &*partition.writing_since);
         self.shared.context.kernel.feed_clock().horizon(self.clock().now(), writing)
+    }
+
+    /// Returns when feeds show what has this stamp.
+    pub(crate) async fn shown(&self, stamp: Timestamp) {
+        let from = FeedClock::shown_from(stamp);
+        if self.clock().now() < from {
+            self.until(from).await;
+        }
+        self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
     }
 
     /// Where a feed that is read now ends: nothing comes to be shown before that time.

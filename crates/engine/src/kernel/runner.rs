@@ -158,9 +158,15 @@ impl<M: Machine> Runner<M> {
         if let Some(last) = self.in_flight.back_mut() {
             last.effects.extend(effects);
         } else {
-            self.writing_since.set(Timestamp::MAX);
+            self.has_written_before(Timestamp::MAX);
             self.release(effects);
         }
+    }
+
+    /// Nothing that is still being written is stamped before this.
+    fn has_written_before(&self, since: Timestamp) {
+        self.writing_since.set(since);
+        self.kernel.feed_clock().has_written();
     }
 
     fn release(&self, effects: Vec<M::Effect>) {
@@ -179,7 +185,7 @@ impl<M: Machine> Runner<M> {
                 self.machine.settled(result.seq);
                 // Before the effects: whoever is answered finds what it was answered about.
                 let oldest = self.in_flight.iter().find(|batch| batch.seq > result.seq);
-                self.writing_since.set(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
+                self.has_written_before(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= result.seq) {
                     self.release(batch.effects);
                     self.context.batch_durable(batch.stamp, batch.news.as_ref());
@@ -188,7 +194,7 @@ impl<M: Machine> Runner<M> {
             }
             CommitOutcome::Failed(error) => {
                 self.in_flight.clear();
-                self.writing_since.set(Timestamp::MAX);
+                self.has_written_before(Timestamp::MAX);
                 Err(error)
             }
             outcome => {
@@ -206,7 +212,7 @@ impl<M: Machine> Runner<M> {
         if self.in_flight.is_empty() {
             self.machine = (self.reload)().map_err(Arc::new)?;
             self.lost = false;
-            self.writing_since.set(Timestamp::MAX);
+            self.has_written_before(Timestamp::MAX);
             // What is durable is not known in detail.
             self.context.batch_durable(self.last_stamp, None);
             warn!(partition = %self.id, "partition was loaded again");
