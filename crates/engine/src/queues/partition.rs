@@ -12,7 +12,7 @@ mod ending;
 mod inspection;
 mod lifetime;
 mod loading;
-mod oldest;
+mod oldest_dead;
 mod paging;
 mod parked;
 mod publishing;
@@ -33,7 +33,7 @@ use store::{BATCH_BYTES_MAX, StoreError};
 use super::context::QueueContext;
 use super::effect::QueueEffect;
 use super::input::QueueCall;
-use super::queue_metrics::Named;
+use super::queue_metrics::NamedPlaces;
 use super::stats::{JobsCounted, PartitionStats};
 use super::{QueueInput, QueueName};
 use crate::kernel::fetch::Fetch;
@@ -46,9 +46,9 @@ use crate::kernel::step_context::StepContext;
 use budget::{Budget, Limits};
 use dropping::Dropping;
 use lifetime::Sweep;
-use oldest::Oldest;
-use paging::Clocks;
-use recently_parked::ParkedLately;
+use oldest_dead::OldestDead;
+use paging::ParkedClocks;
+use recently_parked::RecentlyParked;
 use waiting::Waiting;
 
 pub use budget::Spent;
@@ -74,7 +74,7 @@ pub struct QueuePartition {
     head: PartitionHead,
     jobs: Jobs,
     limits: Limits,
-    clocks: Clocks,
+    clocks: ParkedClocks,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
     waiting: Waiting,
@@ -90,15 +90,15 @@ pub struct QueuePartition {
     overfull: BTreeSet<QueueKey>,
     /// What jobs carry.
     bodies: PendingWrites<JobId, Arc<[u8]>>,
-    parked: ParkedLately,
+    parked: RecentlyParked,
     dead: PendingWrites<(QueueKey, u64), DeadJob>,
-    oldest_dead: Oldest,
+    oldest_dead: OldestDead,
     answers: KeptAnswers,
     /// Dead letters of all queues.
     dead_total: u64,
     /// Its counts after the step before.
     latest_stats: PartitionStats,
-    named: Named,
+    named: NamedPlaces,
     /// What the latest step did.
     spent: Spent,
     /// The latest batch that is durable.
@@ -394,7 +394,7 @@ impl QueuePartition {
             self.latest_stats = stats;
             turn.emit(QueueEffect::StatsChanged(self.id, stats));
         }
-        turn.effects.extend(self.named_otherwise());
+        turn.effects.extend(self.changed_queue_counts());
         if turn.own.counted != JobsCounted::default() {
             turn.emit(QueueEffect::Counted(turn.own.counted));
         }

@@ -53,12 +53,12 @@ pub enum NamedChange {
 
 /// The named queues of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct NamedPlaces {
     places: Vec<Option<(QueueKey, JobsByState)>>,
     was_told: bool,
 }
 
-impl Named {
+impl NamedPlaces {
     /// What changed since this was last called. `names` are all queues there are, `now` what one has if it is still there.
     pub(super) fn changes<'a>(
         &mut self,
@@ -173,7 +173,7 @@ mod tests {
     struct Scene {
         names: BTreeMap<QueueName, QueueKey>,
         ready: BTreeMap<QueueKey, u64>,
-        named: Named,
+        named: NamedPlaces,
         shown: NamedQueues,
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let mut scene = Scene::default();
         (1..4).for_each(|number| scene.put(number, 1));
         assert_eq!(scene.shown().len(), 4);
-        scene.named = Named::default();
+        scene.named = NamedPlaces::default();
         scene.remove(2);
         assert_eq!(scene.shown(), BTreeMap::from([row("-", 0), row("a/001", 1), row("a/003", 1)]));
     }

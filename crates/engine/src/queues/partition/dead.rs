@@ -10,7 +10,7 @@ use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
 use store::StoreError;
 
 use super::ending::Ended;
-use super::oldest::Place;
+use super::oldest_dead::Place;
 use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
 use crate::kernel::reply::Stop;
 use crate::queues::input::{Dead, Respawned};

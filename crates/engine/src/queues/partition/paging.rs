@@ -18,12 +18,12 @@ const GONE_EXPECTED: usize = 4;
 
 /// The soonest parked jobs of each clock.
 #[derive(Debug)]
-pub(super) struct Clocks {
+pub(super) struct ParkedClocks {
     engine: Soonest,
     wall: Soonest,
 }
 
-impl Clocks {
+impl ParkedClocks {
     pub(super) fn new(resident_max: usize) -> Self {
         Self { engine: Soonest::new(resident_max), wall: Soonest::new(resident_max) }
     }

@@ -5,7 +5,7 @@ use crate::queues::{JobsByState, QueueEffect};
 
 impl QueuePartition {
     /// Which of the named queues stand otherwise than after the step before.
-    pub(super) fn named_otherwise(&mut self) -> Option<QueueEffect> {
+    pub(super) fn changed_queue_counts(&mut self) -> Option<QueueEffect> {
         let Self { queues, jobs, names, named, .. } = self;
         let now = |key| {
             let queue = queues.get(&key)?;
