@@ -112,10 +112,8 @@ impl Jobs {
             Place::Timed => self.timers.take_out(&mut self.table.entries, job),
             Place::Ready => {
                 self.queues.take_out(&mut self.table.entries, job, place);
-                let queue = self.table.entries[job].queue;
-                if self.queues[queue].ready.first().is_none() {
-                    self.close(queue);
-                }
+                let queue = &mut self.queues[self.table.entries[job].queue];
+                queue.is_open &= queue.ready.first().is_some();
             }
             Place::Behind => {
                 self.queues.take_out(&mut self.table.entries, job, place);
@@ -158,15 +156,6 @@ impl Jobs {
             wakes.push(record.key);
         }
         record.is_open = is_open;
-        if !is_open {
-            self.note_unread(queue);
-        }
-    }
-
-    /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
-    pub(crate) fn close(&mut self, queue: Handle<Queue>) {
-        self.queues[queue].is_open = false;
-        self.note_unread(queue);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked

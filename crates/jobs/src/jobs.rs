@@ -258,8 +258,7 @@ impl Jobs {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
-        let near = self.lot.next(self.wall_ahead_ms).map(|near| near.max(self.pause_ends()));
-        due.into_iter().chain(near).min()
+        due.into_iter().chain(self.lot.next(self.wall_ahead_ms)).min()
     }
 
     /// A job, or a successor as the waiting job that it will be.

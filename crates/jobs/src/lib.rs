@@ -123,7 +123,6 @@ mod needs;
 mod parking;
 mod publish;
 mod queues;
-mod read_pause;
 mod reading;
 mod recurrence;
 mod rules;

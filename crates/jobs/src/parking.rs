@@ -19,7 +19,6 @@ use crate::held_up::{DueFrom, HeldUp};
 use crate::jobs::{Jobs, Turn};
 use crate::needs::{Need, Needs};
 use crate::queues::Queue;
-use crate::read_pause::ReadPause;
 use crate::shrink::Stuck;
 use crate::slab::Handle;
 
@@ -124,8 +123,6 @@ pub(crate) struct Lot {
     pub(crate) line_was_last: bool,
     /// Jobs taken in since something was wanted.
     pub(crate) taken_in: usize,
-    /// When jobs are read by their time although there is little room.
-    pub(crate) read_pause: ReadPause,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
     /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
@@ -153,7 +150,6 @@ impl Default for Lot {
             held_up: HeldUp::default(),
             line_was_last: false,
             taken_in: 0,
-            read_pause: ReadPause::default(),
             changed: Vec::new(),
             front: FRONT,
             leaving: Vec::new(),
@@ -275,7 +271,6 @@ impl Jobs {
         self.lot.ready += ready;
         self.lot.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
         self.lot.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
-        self.note_unread(record);
         if ready > 0 {
             self.lot.needs.set((queue, None), Need::Blocking);
         }
@@ -404,10 +399,7 @@ impl Jobs {
         }
         parked.groups_unknown |= parking == Parking::Head;
         match parking {
-            Parking::Time => {
-                self.lot.scheduled += 1;
-                self.note_unread(queue);
-            }
+            Parking::Time => self.lot.scheduled += 1,
             Parking::Worker | Parking::Head => self.lot.ready += 1,
         }
         if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {

@@ -105,9 +105,6 @@ impl Jobs {
             return None;
         }
         // Of both clocks together, because together they are too many.
-        if now < self.pause_ends() {
-            return None;
-        }
         let is_short = self.counts().scheduled < (self.lot.resident_max / 16).max(1) && self.is_roomy();
         let wall = self.see_wall(now);
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
@@ -142,8 +139,6 @@ impl Jobs {
                 // What was read may have joined a line meanwhile, and expire there.
                 let drawn_in = self.lot.drawn_in.take().filter(|_| clock == JobClock::Engine);
                 self.lot.set_horizon(clock, to.into_iter().chain(drawn_in).min());
-                self.lot.read_pause.read(now);
-                self.forget_read();
                 self.review_held_up(&mut turn);
             }
             Want::Line { queue: key, group } => {
@@ -267,7 +262,7 @@ impl Jobs {
     }
 
     /// Whether reading in some jobs does not have others parked soon.
-    pub(crate) fn is_roomy(&self) -> bool {
+    fn is_roomy(&self) -> bool {
         self.waiting_in_memory() < self.lot.resident_max / 2
     }
 

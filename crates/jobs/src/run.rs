@@ -167,18 +167,18 @@ impl Jobs {
         let queue = self.queues.find(queue)?;
         self.pass_over_expired(queue, now);
         if !self.can_lease(queue, now) {
-            self.close(queue);
+            self.queues[queue].is_open = false;
             return None;
         }
         let job = self.queues[queue].ready.first()?;
-        self.lot.read_pause.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);
         self.timers.time(&mut self.table.entries, job);
         self.put(job, batch);
+        // Whoever asks before this is so again is told when it is.
         if !self.can_lease(queue, now) {
-            self.close(queue);
+            self.queues[queue].is_open = false;
         }
         Some(leased)
     }
@@ -225,7 +225,8 @@ impl Jobs {
         let Some(queue) = self.queues.find(queue) else { return false };
         let may = self.can_lease(queue, now);
         if !may {
-            self.close(queue);
+            // Whoever was told so is told when it is otherwise.
+            self.queues[queue].is_open = false;
         }
         may
     }

@@ -3,6 +3,8 @@
 //! The tests stand in `tests/`, one file for each thing that is kept tidy; here is what they share: the files of the
 //! working tree, parsed. Nothing of ours is used, so that the rules also hold while a crate does not compile.
 
+pub mod comments;
+pub mod copies;
 pub mod prose;
 pub mod rust;
 pub mod tree;

@@ -4,5 +4,6 @@ mod dependencies;
 mod licences;
 mod operations;
 mod prose;
+mod ratchets;
 mod sources;
 mod testing;

@@ -1,0 +1,170 @@
+//! Faults that the house still has, counted for each crate: no count rises, and one that falls is recorded.
+//!
+//! The counts stand in `crates/tidy/ratchets.toml`. `RECORD=1 cargo test --package tidy ratchets` lowers
+//! them to what there is, and begins those of a new measure. It raises none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use syn::Item;
+use tidy::rust::{self, Source};
+use tidy::{comments, copies, tree};
+
+/// Columns of a comment, and of a line of a page that is no table.
+const COLUMNS_MAX: usize = 100;
+/// A longer sentence wants to be two.
+const WORDS_MAX: usize = 30;
+/// Names that many modules use for a type of their own.
+const IDIOMS: [&str; 4] = ["Builder", "Error", "Iter", "Result"];
+/// Offences that are shown of each crate.
+const SHOWN_MAX: usize = 20;
+
+/// Offences by crate, or by `pages`.
+type Found = BTreeMap<String, Vec<String>>;
+
+fn check(measure: &str, what: &str, found: &Found) {
+    let path = tree::root().join("crates/tidy/ratchets.toml");
+    let text = std::fs::read_to_string(&path).expect("the counts are there");
+    let mut counts: BTreeMap<String, BTreeMap<String, usize>> = toml::from_str(&text).expect("it is TOML");
+    let records = std::env::var_os("RECORD").is_some();
+    let as_found = || found.iter().map(|(place, here)| (place.clone(), here.len())).collect();
+    if records && !counts.contains_key(measure) {
+        counts.insert(measure.to_owned(), as_found());
+    }
+    let allowed = counts.entry(measure.to_owned()).or_default();
+    let places: BTreeSet<String> = allowed.keys().chain(found.keys()).cloned().collect();
+    let (mut risen, mut fallen) = (Vec::new(), Vec::new());
+    for place in places {
+        let here = found.get(&place).map(Vec::as_slice).unwrap_or_default();
+        let most = allowed.get(&place).copied().unwrap_or_default();
+        if here.len() > most {
+            let shown = here.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join("\n    ");
+            risen.push(format!("{place}: {} where there were {most}:\n    {shown}", here.len()));
+        } else if here.len() < most {
+            fallen.push(format!("{place}: {} in place of {most}", here.len()));
+            allowed.insert(place, here.len());
+        }
+    }
+    tidy::assert_none(what, &risen);
+    if records {
+        allowed.retain(|_, most| *most > 0);
+        let text = toml::to_string(&counts).expect("counts are TOML");
+        std::fs::write(&path, text).expect("the counts can be written");
+    } else {
+        tidy::assert_none(&format!("{what}: fewer than recorded, so record it (RECORD=1)"), &fallen);
+    }
+}
+
+fn by_crate(offences: impl IntoIterator<Item = (String, String)>) -> Found {
+    let mut found = Found::new();
+    for (place, offence) in offences {
+        found.entry(place).or_default().push(offence);
+    }
+    found
+}
+
+fn pages() -> impl Iterator<Item = (std::path::PathBuf, String)> {
+    tree::files(&[".md"]).into_iter().map(|path| (path.clone(), tree::read(&path)))
+}
+
+fn at(path: &Path, line: usize) -> String {
+    format!("{}:{line}", path.display())
+}
+
+fn wide_lines() -> Found {
+    let mut offences = Vec::new();
+    for source in rust::sources() {
+        let wide =
+            comments::comment_lines(&source.text).filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+        offences.extend(wide.map(|(line, _)| (source.crate_name().to_owned(), at(&source.path, line))));
+    }
+    for (path, text) in pages() {
+        let lines = tidy::prose::plain_lines(&text).filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+        // One sentence may have a line to itself, however long.
+        let of_several = lines.filter(|(_, line)| !line.starts_with('|') && line.contains(". "));
+        offences.extend(of_several.map(|(line, _)| ("pages".to_owned(), at(&path, line))));
+    }
+    by_crate(offences)
+}
+
+fn long_sentences() -> Found {
+    let mut offences = Vec::new();
+    for source in rust::sources() {
+        let long = comments::sentences_of_comments(&source.text);
+        let long = long.into_iter().filter(|sentence| sentence.words.len() > WORDS_MAX);
+        let place = source.crate_name().to_owned();
+        offences.extend(long.map(|sentence| (place.clone(), at(&source.path, sentence.line))));
+    }
+    for (path, text) in pages() {
+        let long = comments::sentences_of_page(&text).into_iter();
+        let long = long.filter(|sentence| sentence.words.len() > WORDS_MAX);
+        offences.extend(long.map(|sentence| ("pages".to_owned(), at(&path, sentence.line))));
+    }
+    by_crate(offences)
+}
+
+/// Types of product code with a name that another has too, each but the first in order of path.
+fn shared_names() -> Found {
+    let mut names: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for source in rust::sources().iter().filter(|source| !source.is_test_code && is_product(source)) {
+        for name in type_names(&source.syntax.items) {
+            let place = (source.crate_name().to_owned(), source.path.display().to_string());
+            names.entry(name).or_default().push(place);
+        }
+    }
+    names.retain(|name, places| places.len() > 1 && !IDIOMS.contains(&name.as_str()));
+    by_crate(names.into_iter().flat_map(|(name, places)| {
+        let first = places[0].1.clone();
+        places.into_iter().skip(1).map(move |(place, path)| (place, format!("{name}: {path}, as {first}")))
+    }))
+}
+
+fn is_product(source: &Source) -> bool {
+    source.path.iter().nth(2).is_some_and(|folder| folder == "src")
+}
+
+fn type_names(items: &[Item]) -> Vec<String> {
+    let mut names = Vec::new();
+    for item in items {
+        match item {
+            Item::Struct(item) => names.push(item.ident.to_string()),
+            Item::Enum(item) => names.push(item.ident.to_string()),
+            Item::Trait(item) => names.push(item.ident.to_string()),
+            Item::Mod(item) if !rust::is_for_tests(&item.attrs) => {
+                names.extend(item.content.iter().flat_map(|(_, items)| type_names(items)));
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn other_module_style() -> Found {
+    let named = tree::files(&["/mod.rs"]).into_iter();
+    by_crate(named.map(|path| {
+        let place = path.iter().nth(1).map(|name| name.to_string_lossy().into_owned());
+        (place.unwrap_or_default(), path.display().to_string())
+    }))
+}
+
+fn copied_lines() -> Found {
+    let found = copies::copies(&rust::sources()).into_iter();
+    by_crate(found.map(|(pair, line)| {
+        let place = pair.other.iter().nth(1).map(|name| name.to_string_lossy().into_owned());
+        (place.unwrap_or_default(), format!("{}: {}", at(&pair.one, line), pair.other.display()))
+    }))
+}
+
+/// One test, since each of them writes the whole file when it is told to.
+#[test]
+fn ratchets_do_not_turn_back() {
+    check(
+        "wide_lines",
+        "comments, and lines of pages with several sentences, have 100 columns at most",
+        &wide_lines(),
+    );
+    check("long_sentences", "a sentence has 30 words at most", &long_sentences());
+    check("shared_names", "a type's name is its own", &shared_names());
+    check("mod_rs", "a module is `name.rs` beside `name/`", &other_module_style());
+    check("copied_lines", "what two crates need is written once", &copied_lines());
+}
