@@ -15,7 +15,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base::{Problem, Timestamp};
-use engine::queues::{Once, Queues};
+use engine::queues::{IdempotencyKey, Queues};
 use engine::records::AnswerKey;
 use net::problem::Refused;
 use sha2::{Digest as _, Sha256};
@@ -67,7 +67,7 @@ impl Creation {
     pub(crate) async fn once<F>(
         self,
         api: &ApiState,
-        make: impl FnOnce(ApiState, String, Option<Once>) -> F,
+        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
     ) -> Result<Answer, Refused>
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
@@ -75,16 +75,17 @@ impl Creation {
         let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
         let (remembered, now) = (&api.shared.remembered, api.engine().clock().now());
         let kept = remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
-        let once = Once { key: AnswerKey(front(&key)), body: front(&kept.body) };
+        let once = IdempotencyKey { key: AnswerKey(front(&key)), body: front(&kept.body) };
         let made = kept_in_store(api.engine().queues(), once, make(api.clone(), self.body, Some(once)));
         Ok(answer_of(Arc::clone(remembered), key, kept, made).await)
     }
 
     /// The body, and the key in the form in which it is kept where the jobs are.
-    pub(crate) fn kept_with_jobs(self) -> (String, Option<Once>) {
-        let once = self
-            .key
-            .map(|key| Once { key: AnswerKey(front(&key)), body: front(&Sha256::digest(&self.body).into()) });
+    pub(crate) fn kept_with_jobs(self) -> (String, Option<IdempotencyKey>) {
+        let once = self.key.map(|key| IdempotencyKey {
+            key: AnswerKey(front(&key)),
+            body: front(&Sha256::digest(&self.body).into()),
+        });
         (self.body, once)
     }
 }
@@ -92,7 +93,7 @@ impl Creation {
 /// The answer that the store has, or else what `make` answers, which it has from then on.
 async fn kept_in_store(
     queues: Queues,
-    once: Once,
+    once: IdempotencyKey,
     make: impl Future<Output = Result<Answer, Problem>>,
 ) -> Result<Answer, Problem> {
     if let Some(answer) = queues.recall(once).await?.as_deref().and_then(Answer::from_stored) {

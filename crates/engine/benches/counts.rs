@@ -10,13 +10,14 @@ use std::time::Duration;
 use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
-use engine::devices::effect::Reply;
+use engine::context::EngineContext;
+use engine::devices::effect::DeviceEffect;
 use engine::devices::input::{Addressed, Input, LinkedClient};
 use engine::devices::partition::Partition;
 use engine::intake::SlicePart;
 use engine::kernel::fetch::FromStore;
 use engine::kernel::machine::{Machine, Moment, Step};
-use engine::kernel::runner::Outside;
+use engine::kernel::reply::Reply;
 use engine::records::Process;
 use engine::settings::{Keep, Retry, UnknownDevice};
 use engine::{NewDevice, Pending, Report, Said, Settings};
@@ -68,9 +69,10 @@ impl Scene {
         let settings = Arc::new(settings());
         let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let clock = Arc::new(SystemClock::start(NOW));
-        let Outside { directory, .. } = Outside::new(Arc::clone(&store) as _, clock, &settings);
+        let context = EngineContext::new(Arc::clone(&store) as _, clock, &settings);
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
-        let opened = Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, &directory);
+        let opened =
+            Partition::load(&*store, PartitionId(0), &settings, Process(1), moment, context.directory());
         let partition = opened.expect("an empty store loads").partition;
         let mut scene = Self { partition, store, input: None, pending: None };
         scene.step(vec![Input::Attend { way: WayIn::Mqtt, attended: true }]);
@@ -105,7 +107,7 @@ impl Scene {
         while self.one_step(&mut inputs).more || inputs.len() > 0 {}
     }
 
-    fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step {
+    fn one_step(&mut self, inputs: &mut dyn Iterator<Item = Input>) -> Step<DeviceEffect> {
         let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
         let fetch = FromStore::new(&*self.store, PartitionId(0));
         let mut step = self.partition.step(moment, inputs, &fetch).expect("memory can be read");
@@ -144,7 +146,7 @@ fn scene(linked: bool, value: f64) -> Scene {
 #[bench::changed(args = (false, 1.0), setup = scene)]
 #[bench::equal_linked(args = (true, 0.0), setup = scene)]
 #[bench::changed_linked(args = (true, 1.0), setup = scene)]
-fn step_of_64_reports(mut scene: Scene) -> (Scene, Step) {
+fn step_of_64_reports(mut scene: Scene) -> (Scene, Step<DeviceEffect>) {
     let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
     let Scene { partition, store, input, .. } = &mut scene;
     let fetch = FromStore::new(&**store, PartitionId(0));

@@ -6,21 +6,17 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use base::{PartitionId, Problem, Timestamp};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use records::{Batch, DeviceSlot, Op};
 use tokio::sync::Notify;
-use tokio::time::sleep;
 
 use crate::Engine;
 
 /// Followers at the same time. Each batch with something for any of them looks at all.
 const FOLLOWERS_MAX: usize = 1_024;
-/// A feed ends before unfinished writes of other partitions; how often a follower checks for them.
-const SHOWN_AFTER: Duration = Duration::from_millis(2);
 
 /// What a follower waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +70,7 @@ impl Feeds {
 
 /// What a batch has for followers.
 #[derive(Debug)]
-pub(crate) struct News {
+pub struct News {
     partition: PartitionId,
     stamp: Timestamp,
     feeds: Feeds,
@@ -166,11 +162,6 @@ impl Followers {
         }
     }
 
-    /// What is durable is not known in detail: everybody looks again.
-    pub(crate) fn tell_all(&self, stamp: Timestamp) {
-        self.tell(stamp, None);
-    }
-
     fn add(&self, followed: Followed) -> Option<(u64, Arc<Ear>)> {
         let mut table = self.table();
         if table.followers.len() >= FOLLOWERS_MAX {
@@ -212,11 +203,9 @@ impl Follower {
     /// Resolves when the feed may show something that it did not show before.
     pub async fn news(&self) {
         self.ear.notify.notified().await;
-        // Feeds end before what other partitions are still writing: a moment later this is shown.
+        // Feeds end before what other partitions are still writing: once they have written it, this is shown.
         let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
-        while self.engine.feed_horizon() <= stamp {
-            sleep(SHOWN_AFTER).await;
-        }
+        self.engine.shown(stamp).await;
     }
 }
 

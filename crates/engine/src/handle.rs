@@ -7,17 +7,16 @@ use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Proble
 use prometheus_client::registry::Registry as MetricsRegistry;
 use records::Client;
 use store::{Store, StoreError};
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::devices::effect::Reply;
+use crate::context::EngineContext;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
-use crate::devices::intake::{Mirror, NotAccepting, Pending, Slice, SlicePart};
+use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::followers::Followers;
-use crate::kernel::feed_clock::WritingSince;
-use crate::kernel::runner::Outside;
-use crate::metrics::Figures;
+use crate::kernel::feed_clock::FeedClock;
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
+use crate::metrics::EngineCollector;
 use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
@@ -49,21 +48,14 @@ impl std::fmt::Debug for Engine {
 
 struct Shared {
     settings: Arc<Settings>,
-    outside: Arc<Outside>,
-    partitions: Vec<Door<Input>>,
-    queues: Vec<Door<QueueInput>>,
-    registry: Door<RegistryInput>,
+    context: EngineContext,
+    partitions: Vec<PartitionHandle<Input>>,
+    queues: Vec<PartitionHandle<QueueInput>>,
+    registry: PartitionHandle<RegistryInput>,
     attended: Arc<[AtomicBool; 3]>,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
     mirror: OnceLock<Arc<dyn Mirror>>,
-}
-
-/// The way to a partition.
-#[derive(Debug)]
-pub(crate) struct Door<I> {
-    pub(crate) inbox: mpsc::Sender<I>,
-    writing_since: Arc<WritingSince>,
 }
 
 impl Engine {
@@ -77,10 +69,10 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let settings = Arc::new(settings);
-        let outside = Arc::new(Outside::new(store, clock, &settings));
-        let mut starting = Starting::new(Arc::clone(&settings), Arc::clone(&outside))?;
+        let context = EngineContext::new(store, clock, &settings);
+        let mut starting = Starting::new(Arc::clone(&settings), context.clone())?;
         let registry = starting.start_registry()?;
-        let count = outside.store.partitions();
+        let count = context.kernel.store.partitions();
         let partitions =
             (0..count).map(|id| starting.start_partition(PartitionId(id))).collect::<Result<Vec<_>, _>>()?;
         let queues = (0..count)
@@ -90,7 +82,7 @@ impl Engine {
         let Starting { attended, stop, tasks, orphans, .. } = starting;
         let shared = Shared {
             settings,
-            outside,
+            context,
             partitions,
             queues,
             registry,
@@ -118,23 +110,23 @@ impl Engine {
     /// The error that stopped the store, if one did: then `/readyz` is 503 and every call is refused.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<StoreError>> {
-        self.shared.outside.failure()
+        self.shared.context.kernel.failure()
     }
 
     /// The clock that everything runs on.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.outside.clock
+        &self.shared.context.kernel.clock
     }
 
     /// Returns when the engine clock says `at`, a millisecond from now at the earliest.
     pub async fn until(&self, at: Timestamp) {
-        self.shared.outside.alarm().until(at).await;
+        self.shared.context.kernel.alarm().until(at).await;
     }
 
     /// Has everybody who waits for a time look at the clock again: the wall clock was set, or the machine has slept.
     pub fn clocks_stepped(&self) {
-        self.shared.outside.alarm().clocks_stepped();
+        self.shared.context.kernel.alarm().clocks_stepped();
     }
 
     /// The settings.
@@ -153,7 +145,7 @@ impl Engine {
         self.shared.mirror.get()
     }
 
-    /// A way in's door.
+    /// Where a way in hands in its reports.
     #[must_use]
     pub fn intake(&self, way: WayIn) -> Intake {
         Intake::new(self.clone(), way)
@@ -171,12 +163,12 @@ impl Engine {
         }
         let used = split.iter().filter(|reports| !reports.is_empty()).count();
         let (pending, mut parts) = SlicePart::split(count, used);
-        for (door, reports) in self.shared.partitions.iter().zip(split) {
+        for (partition, reports) in self.shared.partitions.iter().zip(split) {
             if reports.is_empty() {
                 continue;
             }
             let Some(part) = parts.next() else { break };
-            send(door, Input::Reports { way, reports, part }).await?;
+            partition.send(Input::Reports { way, reports, part }).await?;
         }
         Ok(pending.keeping(refused, self.intake(way), received))
     }
@@ -188,8 +180,8 @@ impl Engine {
         routing: u32,
         messages: Vec<RefusedMessage>,
     ) -> Result<(), NotAccepting> {
-        let door = &self.shared.partitions[usize::from(self.partition_of(routing).0)];
-        ask(door, |reply| Input::Quarantine { way, messages, reply }).await
+        let partition = &self.shared.partitions[usize::from(self.partition_of(routing).0)];
+        partition.ask(|reply| Input::Quarantine { way, messages, reply }).await
     }
 
     /// Keeps a refused report no longer. 404 `unknown_quarantined` if it is not there.
@@ -197,8 +189,8 @@ impl Engine {
     /// # Errors
     /// See [`Engine::create_client`].
     pub async fn discard_quarantined(&self, id: EntityId) -> Result<(), Problem> {
-        let door = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
-        ask(door, |reply| Input::Discard { id, reply }).await?
+        let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
+        partition.ask(|reply| Input::Discard { id, reply }).await?
     }
 
     /// Gives a client another secret, which the answer shows; the one before is signed with too for 24 hours.
@@ -207,14 +199,14 @@ impl Engine {
     /// 404 for an unknown client; see [`Engine::create_client`].
     pub async fn rotate_secret(&self, id: ClientId) -> Result<Client, Problem> {
         let secret = Box::new(unguessable()?);
-        ask(&self.shared.registry, |reply| RegistryInput::Rotate { id, secret, reply }).await?
+        self.shared.registry.ask(|reply| RegistryInput::Rotate { id, secret, reply }).await?
     }
 
     pub(crate) async fn attend(&self, way: WayIn, attended: bool) {
         self.shared.attended[way.index()].store(attended, Ordering::SeqCst);
-        for door in &self.shared.partitions {
+        for partition in &self.shared.partitions {
             // A partition that takes nothing more notices no silence either.
-            let _not_accepting = send(door, Input::Attend { way, attended }).await;
+            let _not_accepting = partition.send(Input::Attend { way, attended }).await;
         }
     }
 
@@ -230,14 +222,14 @@ impl Engine {
         Queues::new(self.clone())
     }
 
-    pub(crate) fn queue_doors(&self) -> &[Door<QueueInput>] {
+    pub(crate) fn queue_partitions(&self) -> &[PartitionHandle<QueueInput>] {
         &self.shared.queues
     }
 
     /// The clients, as they are at this moment.
     #[must_use]
     pub fn directory(&self) -> &Directory {
-        &self.shared.outside.directory
+        self.shared.context.directory()
     }
 
     /// Registers a client. 409 `exists` if the id is taken.
@@ -246,7 +238,7 @@ impl Engine {
     /// A problem that says what is wrong; 503 when not accepting. The same for every call below.
     pub async fn create_client(&self, client: NewClient) -> Result<Client, Problem> {
         let (client, made) = (Box::new(client), Box::new(made()?));
-        ask(&self.shared.registry, |reply| RegistryInput::Create { client, made, reply }).await?
+        self.shared.registry.ask(|reply| RegistryInput::Create { client, made, reply }).await?
     }
 
     /// Changes what the patch names.
@@ -260,7 +252,7 @@ impl Engine {
         only_if: OnlyIf,
     ) -> Result<Client, Problem> {
         let patch = Box::new(patch);
-        ask(&self.shared.registry, |reply| RegistryInput::Patch { id, patch, only_if, reply }).await?
+        self.shared.registry.ask(|reply| RegistryInput::Patch { id, patch, only_if, reply }).await?
     }
 
     /// Removes a client; its pending notifications are cancelled and its links swept.
@@ -271,7 +263,7 @@ impl Engine {
         let engine = self.clone();
         // On a task of its own: a caller who hangs up does not leave the client half removed.
         let removal = tokio::spawn(async move {
-            let removed = ask(&engine.shared.registry, |reply| RegistryInput::Delete { id, only_if, reply });
+            let removed = engine.shared.registry.ask(|reply| RegistryInput::Delete { id, only_if, reply });
             let client = removed.await??;
             engine.sweep(client.incarnation).await.map_err(Problem::from)
         });
@@ -280,8 +272,8 @@ impl Engine {
 
     /// Unlinks a client that is gone everywhere, some devices at a time.
     async fn sweep(&self, client: Incarnation) -> Result<(), NotAccepting> {
-        for door in &self.shared.partitions {
-            while ask(door, |reply| Input::SweepClient { client, reply }).await? {}
+        for partition in &self.shared.partitions {
+            while partition.ask(|reply| Input::SweepClient { client, reply }).await? {}
         }
         Ok(())
     }
@@ -292,7 +284,7 @@ impl Engine {
     /// See [`Engine::create_client`].
     pub async fn create_device(&self, device: NewDevice) -> Result<Device, Problem> {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
-        ask(self.door(device.id()), |reply| Input::CreateDevice { device, reply }).await?
+        self.partition_with(device.id()).ask(|reply| Input::CreateDevice { device, reply }).await?
     }
 
     /// Imports up to 1,000 devices ([`base::limits::SLICE_REPORTS_MAX`]): what became of each, in order.
@@ -317,7 +309,9 @@ impl Engine {
         only_if: OnlyIf,
     ) -> Result<Device, Problem> {
         let patch = Box::new(patch);
-        ask(self.door(&id), |reply| Input::PatchDevice { id: id.clone(), patch, only_if, reply }).await?
+        self.partition_with(&id)
+            .ask(|reply| Input::PatchDevice { id: id.clone(), patch, only_if, reply })
+            .await?
     }
 
     /// Removes a device with its readings and events.
@@ -325,7 +319,7 @@ impl Engine {
     /// # Errors
     /// See [`Engine::create_client`].
     pub async fn delete_device(&self, id: DeviceId, only_if: OnlyIf) -> Result<(), Problem> {
-        ask(self.door(&id), |reply| Input::DeleteDevice { id: id.clone(), only_if, reply }).await?
+        self.partition_with(&id).ask(|reply| Input::DeleteDevice { id: id.clone(), only_if, reply }).await?
     }
 
     /// Links a device to a client; nothing changes if they are linked.
@@ -348,7 +342,9 @@ impl Engine {
         let known = self.directory().by_id(&client).ok_or_else(|| unknown_client(&client))?;
         let incarnation = known.incarnation;
         let linking = LinkedClient { incarnation, id: client.clone() };
-        ask(self.door(&id), |reply| Input::Link { id: id.clone(), client: linking, linked, reply }).await??;
+        self.partition_with(&id)
+            .ask(|reply| Input::Link { id: id.clone(), client: linking, linked, reply })
+            .await??;
         if linked && self.directory().get(incarnation).is_none() {
             // It was deleted meanwhile, and its sweep may have passed this device before.
             self.sweep(incarnation).await?;
@@ -363,8 +359,8 @@ impl Engine {
     /// # Errors
     /// See [`Engine::create_client`].
     pub async fn retry_delivery(&self, id: EntityId) -> Result<(), Problem> {
-        let door = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
-        ask(door, |reply| Input::RetryDelivery { id, reply }).await?
+        let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
+        partition.ask(|reply| Input::RetryDelivery { id, reply }).await?
     }
 
     /// Tells a client again of all its devices that have events.
@@ -376,10 +372,10 @@ impl Engine {
         let (engine, client) = (self.clone(), known.incarnation);
         // On a task of its own: a caller who hangs up does not leave some devices out.
         let resending = tokio::spawn(async move {
-            for door in &engine.shared.partitions {
+            for partition in &engine.shared.partitions {
                 let mut after = None;
                 loop {
-                    after = ask(door, |reply| Input::Resend { client, after, reply }).await?;
+                    after = partition.ask(|reply| Input::Resend { client, after, reply }).await?;
                     if after.is_none() {
                         break;
                     }
@@ -393,44 +389,37 @@ impl Engine {
     /// Lanes with due work.
     #[must_use]
     pub fn due_lanes(&self) -> &DueLanes {
-        &self.shared.outside.lanes
+        &self.shared.context.devices.lanes
     }
 
-    /// Registers the figures for `/metrics`.
+    /// Registers the metrics for `/metrics`.
     pub fn register_metrics(&self, registry: &mut MetricsRegistry) {
-        self.shared.outside.metrics().register(registry);
+        self.shared.context.metrics.register(registry);
         self.followers().register(registry);
-        let (engine, outside) = (self.clone(), Arc::clone(&self.shared.outside));
-        registry.register_collector(Box::new(Figures {
-            store: Arc::clone(&self.shared.outside.store),
+        let EngineContext { kernel, devices, queues, .. } = self.shared.context.clone();
+        let (engine, stale, named) = (self.clone(), Arc::clone(&devices), Arc::clone(&queues));
+        registry.register_collector(Box::new(EngineCollector {
+            store: Arc::clone(&kernel.store),
             inbox_inputs: Box::new(move || engine.inbox_inputs()),
-            stale_clients: Box::new({
-                let outside = Arc::clone(&outside);
-                move || outside.stale.len()
-            }),
-            devices: Box::new({
-                let outside = Arc::clone(&outside);
-                move || outside.device_standings().sum()
-            }),
-            queue_jobs: Box::new({
-                let outside = Arc::clone(&outside);
-                move || outside.named_queues().with_others(&outside.standings().sum())
-            }),
-            queues: Box::new(move || outside.standings().sum()),
+            stale_clients: Box::new(move || stale.stale.len()),
+            devices: Box::new(move || devices.stats.sum()),
+            queue_jobs: Box::new(move || named.named_queues.with_others(&named.stats.sum())),
+            queues: Box::new(move || queues.stats.sum()),
         }));
     }
 
     fn inbox_inputs(&self) -> usize {
         let Shared { partitions, queues, .. } = &*self.shared;
-        partitions.iter().map(Door::waiting).sum::<usize>() + queues.iter().map(Door::waiting).sum::<usize>()
+        partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
+            + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
     }
 
     pub(crate) fn followers(&self) -> &Followers {
-        &self.shared.outside.followers
+        &self.shared.context.devices.followers
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
-        &*self.shared.outside.store
+        &*self.shared.context.kernel.store
     }
 
     pub(crate) fn partition_of(&self, routing_hash: u32) -> PartitionId {
@@ -439,8 +428,17 @@ impl Engine {
 
     /// Where a feed that is read now ends, exclusive.
     pub(crate) fn feed_horizon(&self) -> Timestamp {
-        let writing = self.shared.partitions.iter().map(|door| &*door.writing_since);
-        self.shared.outside.feed_clock().horizon(self.clock().now(), writing)
+        let writing = self.shared.partitions.iter().map(|partition| &*partition.writing_since);
+        self.shared.context.kernel.feed_clock().horizon(self.clock().now(), writing)
+    }
+
+    /// Returns when feeds show what has this stamp.
+    pub(crate) async fn shown(&self, stamp: Timestamp) {
+        let from = FeedClock::shown_from(stamp);
+        if self.clock().now() < from {
+            self.until(from).await;
+        }
+        self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
     }
 
     /// Where a feed that is read now ends: nothing comes to be shown before that time.
@@ -451,42 +449,11 @@ impl Engine {
 
     /// Behind everything that is durable.
     pub(crate) fn latest_stamp(&self) -> Timestamp {
-        self.shared.outside.feed_clock().latest()
+        self.shared.context.kernel.feed_clock().latest()
     }
 
-    fn door(&self, device: &DeviceId) -> &Door<Input> {
+    fn partition_with(&self, device: &DeviceId) -> &PartitionHandle<Input> {
         let partition = hash::device_partition(device, self.shared.partitions.len() as u16);
         &self.shared.partitions[usize::from(partition.0)]
     }
-}
-
-impl<I> Door<I> {
-    /// Inputs that wait.
-    fn waiting(&self) -> usize {
-        self.inbox.max_capacity() - self.inbox.capacity()
-    }
-}
-
-/// Sends an input, as soon as there is room for it.
-pub(crate) fn send<I>(door: &Door<I>, input: I) -> impl Future<Output = Result<(), NotAccepting>> {
-    // Nobody is overtaken: a place that is free is that of who waits longest. What waits is in a box, so that who waits for an answer
-    // afterwards takes no room for what was asked.
-    let sent = match door.inbox.try_send(input) {
-        Ok(()) => Ok(None),
-        Err(TrySendError::Full(input)) => Ok(Some(Box::pin(door.inbox.send(input)))),
-        Err(TrySendError::Closed(_)) => Err(NotAccepting),
-    };
-    async move {
-        match sent? {
-            None => Ok(()),
-            Some(sending) => sending.await.map_err(|_| NotAccepting),
-        }
-    }
-}
-
-/// Sends the input that `make` makes around a reply, and waits for the answer.
-pub(crate) async fn ask<I, T>(door: &Door<I>, make: impl FnOnce(Reply<T>) -> I) -> Result<T, NotAccepting> {
-    let (reply, answer): (_, oneshot::Receiver<T>) = Reply::new();
-    send(door, make(reply)).await?;
-    answer.await.map_err(|_| NotAccepting)
 }

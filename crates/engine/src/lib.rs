@@ -13,6 +13,8 @@ pub mod queues;
 pub mod registry;
 pub mod settings;
 
+pub mod context;
+
 mod directory;
 mod handle;
 mod metrics;
@@ -22,7 +24,7 @@ mod version;
 pub use devices::input::Imported;
 pub use devices::intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
-pub use devices::stats::DeviceStanding;
+pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};
 pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};

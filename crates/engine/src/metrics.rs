@@ -1,4 +1,4 @@
-//! The engine's figures: counted from batches, so that they say what was written and cost nothing elsewhere.
+//! The engine's metrics: counted from batches, so that they say what was written and cost nothing elsewhere.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use prometheus_client::registry::Registry;
 use records::{Batch, Connection, Op};
 use store::Store;
 
-use crate::devices::stats::DeviceStanding;
-use crate::queues::{JobsByState, JobsCounted, QueueJobs, Standing};
+use crate::devices::stats::DeviceStats;
+use crate::queues::{JobsByState, JobsCounted, PartitionStats, QueueJobs};
 
 /// Counters of what batches hold.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct BatchMetrics {
     batches: Counter,
     signs: Counter,
     readings: Counter,
@@ -43,9 +43,15 @@ struct StatusLabel {
     status: &'static str,
 }
 
-impl Metrics {
-    pub(crate) fn batch(&self, batch: &Batch) {
+impl BatchMetrics {
+    /// A batch is written.
+    pub(crate) fn batch(&self) {
         self.batches.inc();
+    }
+
+    /// A batch of a partition of devices is written.
+    pub(crate) fn device_batch(&self, batch: &Batch) {
+        self.batch();
         let (mut signs, mut readings) = (0, 0);
         for op in &batch.ops {
             match op {
@@ -125,23 +131,23 @@ impl Metrics {
     }
 }
 
-/// Reads the store's figures, and how full the inboxes are, when `/metrics` is asked for.
-pub(crate) struct Figures {
+/// Reads the store's metrics, and how full the inboxes are, when `/metrics` is asked for.
+pub(crate) struct EngineCollector {
     pub store: Arc<dyn Store>,
     pub inbox_inputs: Box<dyn Fn() -> usize + Send + Sync>,
     pub stale_clients: Box<dyn Fn() -> usize + Send + Sync>,
-    pub queues: Box<dyn Fn() -> Standing + Send + Sync>,
+    pub queues: Box<dyn Fn() -> PartitionStats + Send + Sync>,
     pub queue_jobs: Box<dyn Fn() -> Vec<QueueJobs> + Send + Sync>,
-    pub devices: Box<dyn Fn() -> DeviceStanding + Send + Sync>,
+    pub devices: Box<dyn Fn() -> DeviceStats + Send + Sync>,
 }
 
-impl std::fmt::Debug for Figures {
+impl std::fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Figures")
+        f.write_str("EngineCollector")
     }
 }
 
-impl Collector for Figures {
+impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for figure in self.store.figures() {
             if figure.counter {
@@ -163,7 +169,7 @@ impl Collector for Figures {
                 )?)?;
             }
         }
-        let Standing { queues, scheduled, ready, reserved, dead, parked, waiting } = (self.queues)();
+        let PartitionStats { queues, scheduled, ready, reserved, dead, parked, waiting } = (self.queues)();
         for (name, help, value) in [
             ("fieldpost_engine_queues", "Queues that have jobs, dead letters or settings", queues),
             ("fieldpost_engine_jobs_scheduled", "Jobs of queues that wait for their time", scheduled),
@@ -192,9 +198,9 @@ impl Collector for Figures {
     }
 }
 
-impl Figures {
+impl EngineCollector {
     fn encode_devices(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let DeviceStanding { never_seen, online, lost, pending } = (self.devices)();
+        let DeviceStats { never_seen, online, lost, pending } = (self.devices)();
         let by_connection =
             [(Connection::NeverSeen, never_seen), (Connection::Online, online), (Connection::Lost, lost)];
         let (name, help) = ("fieldpost_engine_devices", "Registered devices, by connection");
@@ -237,8 +243,8 @@ mod tests {
 
     /// The lines of a metric, once the batch is counted.
     fn counted(ops: Vec<Op>, name: &str) -> Vec<String> {
-        let metrics = Metrics::default();
-        metrics.batch(&Batch { ops, ..Batch::new(PartitionId(0)) });
+        let metrics = BatchMetrics::default();
+        metrics.device_batch(&Batch { ops, ..Batch::new(PartitionId(0)) });
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         let mut text = String::new();

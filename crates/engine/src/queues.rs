@@ -9,6 +9,7 @@ mod calendar;
 mod calls;
 mod checks;
 mod consuming;
+pub mod context;
 pub mod driving;
 mod effect;
 mod id;
@@ -19,19 +20,21 @@ mod name;
 pub mod partition;
 mod queue_metrics;
 mod ready_wait;
+mod stats;
 
+pub use crate::kernel::idempotency::IdempotencyKey;
 pub use calls::{Acked, Queues};
 pub use consuming::{HandOver, Leases};
-pub(crate) use effect::Standings;
-pub use effect::{JobsCounted, QueueEffect, Standing};
+pub use effect::QueueEffect;
 pub use id::{Held, id_from_text, id_text};
-pub use input::{Dead, Once, QueueInput};
+pub use input::{Dead, QueueInput};
 pub use job::{
     Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,
     Retry, Want,
 };
 pub use jobs::OnConflict;
 pub use name::QueueName;
-pub use partition::{DeadView, Figures, Listed, QueueMark};
+pub use partition::{DeadView, Listed, QueueMark};
+pub(crate) use queue_metrics::QueueJobs;
 pub use queue_metrics::{JobsByState, NamedChange};
-pub(crate) use queue_metrics::{NamedQueues, QueueJobs};
+pub use stats::{JobsCounted, PartitionStats, QueueStats};

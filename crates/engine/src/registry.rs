@@ -1,22 +1,26 @@
 //! The registry partition: clients. A state machine like every other; what it commits feeds the [`Directory`](crate::Directory).
 
+mod effect;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::{ClientId, Incarnation, PartitionId, Problem, Timestamp};
 use fleet::{ClientPatch, Made, NewClient};
-use records::{Batch, Client, Op, PartitionHead, PreviousSecret};
+use records::{Client, Op, PartitionHead, PreviousSecret};
 use store::{Resident, Store, StoreError};
 
-use crate::devices::effect::{Answered, Effect, Reply};
-use crate::devices::partition::answered;
 use crate::kernel::fetch::Fetch;
-use crate::kernel::idempotency::{Answers, Form, Within};
+use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
 use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::reply::{Answered, Reply};
+use crate::kernel::step_context::StepContext;
 use crate::refusals::unknown_client;
 use crate::settings::Settings;
 use crate::version::{OnlyIf, Version};
+
+pub use effect::{RegistryContext, RegistryEffect};
 
 /// How long attempts are signed with the secret before, too, after it was rotated.
 const SECRETS_OVERLAP: Duration = Duration::from_secs(24 * 3_600);
@@ -107,18 +111,11 @@ pub struct Registry {
     settings: Arc<Settings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
-    answers: Answers,
+    answers: KeptAnswers,
 }
 
-/// What one step collects.
-struct Turn<'a> {
-    now: Timestamp,
-    /// The number that the batch will have.
-    seq: u64,
-    ops: Vec<Op>,
-    effects: Vec<Effect>,
-    fetch: &'a dyn Fetch,
-}
+/// A step of the registry.
+type RegistryStep<'a> = StepContext<'a, RegistryEffect, ()>;
 
 impl Registry {
     /// Loads the registry partition.
@@ -132,7 +129,7 @@ impl Registry {
                 clients.insert(client.id.clone(), *client);
             }
         })?;
-        let answers = Answers::load(&*store.view(PartitionId::REGISTRY)?)?;
+        let answers = KeptAnswers::load(&*store.view(PartitionId::REGISTRY)?)?;
         Ok(Self { settings: Arc::clone(settings), head, clients, answers })
     }
 
@@ -141,15 +138,15 @@ impl Registry {
         self.clients.values()
     }
 
-    fn apply(&mut self, input: RegistryInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: RegistryInput, turn: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         match input {
             RegistryInput::Create { client, made, reply } => {
                 let answer = self.create(*client, &made, turn).map(Box::new);
-                turn.effects.push(Effect::Client(reply, answer));
+                turn.emit(RegistryEffect::Client(reply, answer));
             }
             RegistryInput::Repeatable { act, form, reply } => {
                 let answer = self.repeatable(act, &form, turn)?;
-                turn.effects.push(Effect::Written(reply, answer));
+                turn.emit(RegistryEffect::Written(reply, answer));
             }
             RegistryInput::Patch { id, patch, only_if, reply } => {
                 let rules = self.settings.registry_rules();
@@ -157,13 +154,13 @@ impl Registry {
                 let was = self.clients.get(&id).is_none_or(|client| client.enabled);
                 let answer = answer.map(|client| self.put(client, turn));
                 if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
-                    turn.effects.push(Effect::Reached(client.incarnation));
+                    turn.emit(RegistryEffect::Enabled(client.incarnation));
                 }
-                turn.effects.push(Effect::Client(reply, answer.map(Box::new)));
+                turn.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
             }
             RegistryInput::Rotate { id, secret, reply } => {
                 let answer = self.rotate(&id, &secret[..], turn).map(Box::new);
-                turn.effects.push(Effect::Client(reply, answer));
+                turn.emit(RegistryEffect::Client(reply, answer));
             }
             RegistryInput::Disable { client, url, reply } => {
                 let is_meant = |present: &&Client| present.incarnation == client && present.url == url;
@@ -172,47 +169,40 @@ impl Registry {
                     let disabled = Client { enabled: false, ..present.clone() };
                     self.put(disabled, turn);
                 }
-                turn.effects.push(Effect::Done(reply, Ok(())));
+                turn.emit(RegistryEffect::Done(reply, Ok(())));
             }
             RegistryInput::Delete { id, only_if, reply } => {
                 let answer = self.meant(&id, &only_if).cloned();
                 if answer.is_ok() {
                     self.clients.remove(&id);
-                    turn.ops.push(Op::DeleteClient(id.clone()));
-                    turn.effects.push(Effect::DirectoryRemove(id));
+                    turn.push(Op::DeleteClient(id.clone()));
+                    turn.emit(RegistryEffect::DirectoryRemove(id));
                 }
-                turn.effects.push(Effect::Client(reply, answer.map(Box::new)));
+                turn.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
             }
         }
         Ok(())
     }
 
-    /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then that is the answer.
+    /// What a request asks that may come again: done once, and the answer is kept with it.
     fn repeatable(
         &mut self,
         act: RepeatableOfClients,
         form: &Form<Client>,
-        turn: &mut Turn<'_>,
+        turn: &mut RegistryStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
-        if let Some(once) = form.once {
-            match answered(self.answers.recall(once, turn.within()))? {
-                Ok(None) => {}
-                Ok(Some(kept)) => return Ok(Ok(kept)),
-                Err(reused) => return Ok(Err(reused)),
-            }
-        }
-        let answer = match act {
-            RepeatableOfClients::Create { client, made } => self.create(*client, &made, turn),
-            RepeatableOfClients::Rotate { id, secret } => self.rotate(&id, &secret[..], turn),
-        };
-        let written = (form.write)(&answer);
-        if let Some(once) = form.once {
-            self.answers.remember(once, Arc::clone(&written), turn.within());
-        }
-        Ok(Ok(written))
+        self.once(form, turn, |registry, turn| match act {
+            RepeatableOfClients::Create { client, made } => Ok(registry.create(*client, &made, turn)?),
+            RepeatableOfClients::Rotate { id, secret } => Ok(registry.rotate(&id, &secret[..], turn)?),
+        })
     }
 
-    fn create(&mut self, client: NewClient, made: &Made, turn: &mut Turn<'_>) -> Result<Client, Problem> {
+    fn create(
+        &mut self,
+        client: NewClient,
+        made: &Made,
+        turn: &mut RegistryStep<'_>,
+    ) -> Result<Client, Problem> {
         let incarnation = Incarnation(self.head.next_incarnation);
         let client = client.register(&self.settings.registry_rules(), made, incarnation, turn.now)?;
         if self.clients.contains_key(&client.id) {
@@ -223,7 +213,12 @@ impl Registry {
         Ok(self.put(client, turn))
     }
 
-    fn rotate(&mut self, id: &ClientId, secret: &[u8], turn: &mut Turn<'_>) -> Result<Client, Problem> {
+    fn rotate(
+        &mut self,
+        id: &ClientId,
+        secret: &[u8],
+        turn: &mut RegistryStep<'_>,
+    ) -> Result<Client, Problem> {
         let rotated = rotated(self.known(id)?, secret, turn.now);
         Ok(self.put(rotated, turn))
     }
@@ -240,10 +235,10 @@ impl Registry {
     }
 
     /// The directory is fed before the caller is answered, so that the caller finds what it made.
-    fn put(&mut self, client: Client, turn: &mut Turn<'_>) -> Client {
+    fn put(&mut self, client: Client, turn: &mut RegistryStep<'_>) -> Client {
         if self.clients.get(&client.id) != Some(&client) {
-            turn.ops.push(Op::PutClient(Box::new(client.clone())));
-            turn.effects.push(Effect::DirectoryPut(Box::new(client.clone())));
+            turn.push(Op::PutClient(Box::new(client.clone())));
+            turn.emit(RegistryEffect::DirectoryPut(Box::new(client.clone())));
             self.clients.insert(client.id.clone(), client.clone());
         }
         client
@@ -256,8 +251,16 @@ fn rotated(present: &Client, secret: &[u8], now: Timestamp) -> Client {
     Client { secret: secret.to_vec(), previous_secret: Some(previous), ..present.clone() }
 }
 
+impl Idempotent for Registry {
+    fn answers(&mut self) -> &mut KeptAnswers {
+        &mut self.answers
+    }
+}
+
 impl Machine for Registry {
     type Input = RegistryInput;
+    type Effect = RegistryEffect;
+    type Context = RegistryContext;
 
     fn weight(_: &RegistryInput) -> usize {
         1
@@ -268,41 +271,21 @@ impl Machine for Registry {
         moment: Moment,
         inputs: &mut dyn Iterator<Item = RegistryInput>,
         fetch: &dyn Fetch,
-    ) -> Result<Step, StoreError> {
-        let (now, seq) = (moment.now.max(self.head.now), self.head.seq + 1);
-        let mut turn = Turn { now, seq, ops: Vec::new(), effects: Vec::new(), fetch };
+    ) -> Result<Step<RegistryEffect>, StoreError> {
+        let mut turn = StepContext::new(PartitionId::REGISTRY, &self.head, moment, fetch, ());
         for input in inputs {
             self.apply(input, &mut turn)?;
         }
-        let more = self.answers.forget(turn.within())?;
-        let batch = (!turn.ops.is_empty()).then(|| {
-            self.head.seq = seq;
-            self.head.now = now;
-            let mut batch = Batch::new(PartitionId::REGISTRY);
-            batch.ops = turn.ops;
-            batch.head = self.head.clone();
-            batch
-        });
-        Ok(Step { batch, effects: turn.effects, more })
+        let more = self.answers.forget(&mut turn)?;
+        let (batch, effects) = turn.seal(&mut self.head, false, |_| {});
+        Ok(Step { batch, effects, more })
     }
 
     fn settled(&mut self, seq: u64) {
         self.answers.settle(seq);
     }
 
-    fn has_unfinished(&self) -> bool {
-        false
-    }
-
-    fn close(&mut self) {}
-
     fn next_wakeup(&self, _: Timestamp) -> Option<Timestamp> {
         self.answers.next_wakeup()
-    }
-}
-
-impl Turn<'_> {
-    fn within(&mut self) -> Within<'_> {
-        Within { now: self.now, seq: self.seq, fetch: self.fetch, ops: &mut self.ops }
     }
 }

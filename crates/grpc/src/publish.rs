@@ -3,7 +3,7 @@
 use base::duration::DURATION_MAX;
 use base::{Problem, Timestamp, hash};
 use compact_str::CompactString;
-use engine::queues::{Due, NewJob, Once, QueueName, Recurs};
+use engine::queues::{Due, IdempotencyKey, NewJob, QueueName, Recurs};
 use engine::records::AnswerKey;
 use prost::Message;
 
@@ -105,7 +105,7 @@ pub(crate) fn once(
     request: &proto::PublishRequest,
     queue: &QueueName,
     caller: &str,
-) -> Result<Option<Once>, Problem> {
+) -> Result<Option<IdempotencyKey>, Problem> {
     let key = &request.idempotency_key;
     if key.is_empty() {
         return Ok(None);
@@ -116,7 +116,7 @@ pub(crate) fn once(
     }
     // None of the parts can have a line break in it.
     let belongs = format!("grpc Publish\n{queue}\n{caller}\n{key}");
-    Ok(Some(Once {
+    Ok(Some(IdempotencyKey {
         key: AnswerKey(hash::wide(belongs.as_bytes())),
         body: hash::wide(&request.encode_to_vec()),
     }))

@@ -46,7 +46,7 @@ pub(super) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> 
 
 /// The oldest one, and how many there are.
 pub(super) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.figures(queue).await?;
+    let figures = shared.queues.stats(queue).await?;
     let oldest = shared.queues.dead(queue, None, 1).await?;
     let oldest = oldest.first().map(|dead| id_text(dead.dead.id)).unwrap_or_default();
     let (namespace, queue) = (queue.namespace(), queue.queue());
@@ -55,7 +55,7 @@ pub(super) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, A
 }
 
 pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.figures(queue).await?;
+    let figures = shared.queues.stats(queue).await?;
     Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.dead)))
 }
 

@@ -54,7 +54,7 @@ fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {
 
 /// How many jobs can be consumed.
 pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
-    let figures = shared.queues.figures(queue).await?;
+    let figures = shared.queues.stats(queue).await?;
     Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.ready)))
 }
 

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use base::Problem;
-use engine::queues::{Figures, Queues};
+use engine::queues::{QueueStats, Queues};
 
 use super::POOL;
 
@@ -17,8 +17,8 @@ const STEP: usize = 1_000;
 const END: &str = "# EOF\n";
 
 /// The first queues in order of namespace and name, at most so many.
-pub(super) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Figures>, Problem> {
-    let mut all: Vec<Figures> = Vec::new();
+pub(super) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<QueueStats>, Problem> {
+    let mut all: Vec<QueueStats> = Vec::new();
     while all.len() < most {
         let step = STEP.min(most - all.len());
         let page = queues.list(None, all.last().map(|figures| &figures.name), step).await?;
@@ -42,7 +42,13 @@ pub(super) async fn add(text: &mut String, queues: &Queues) -> Result<(), Proble
 }
 
 /// One figure of all queues; names are plain characters.
-fn write(text: &mut String, name: &str, help: &str, queues: &[Figures], size: impl Fn(&Figures) -> u64) {
+fn write(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    queues: &[QueueStats],
+    size: impl Fn(&QueueStats) -> u64,
+) {
     let name = format!("infra_lmstfy_redis_{name}");
     let mut add = |line: std::fmt::Arguments<'_>| text.write_fmt(line).expect("a String takes every write");
     add(format_args!("# HELP {name} {help}.\n# TYPE {name} gauge\n"));
@@ -61,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_size_has_the_name_and_the_labels_of_the_real_server() {
-        let figures = Figures {
+        let figures = QueueStats {
             name: QueueName::unchecked("ns", "q-1"),
             key: None,
             scheduled: 0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, Problem};
-use engine::queues::Once;
+use engine::queues::IdempotencyKey;
 use engine::records::Client;
 use engine::{Form, Queries, Version};
 use net::problem::Refused;
@@ -70,7 +70,7 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String, once: Option<Once>| {
+    let create = async |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |client| Answer::created(&NewClientShape::from(client))).stored();
         let form = Form { once, write };
@@ -132,7 +132,7 @@ async fn rotate_secret(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let rotate = async move |api: ApiState, _: String, once: Option<Once>| {
+    let rotate = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
         let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
         let form = Form { once, write };
         Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
@@ -147,7 +147,7 @@ async fn test(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let test = async move |api: ApiState, _: String, _: Option<Once>| {
+    let test = async move |api: ApiState, _: String, _: Option<IdempotencyKey>| {
         let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
         let tester = api.shared.tester.get();
         let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
@@ -162,7 +162,7 @@ async fn resend(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let resend = async move |api: ApiState, _: String, _: Option<Once>| {
+    let resend = async move |api: ApiState, _: String, _: Option<IdempotencyKey>| {
         api.engine().resend(id).await?;
         Ok(Answer::accepted())
     };

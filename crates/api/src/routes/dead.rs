@@ -5,7 +5,7 @@ use axum::response::Response;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
 use engine::Queues;
-use engine::queues::{Dead, DeadView, Once, Payload, QueueName, id_from_text};
+use engine::queues::{Dead, DeadView, IdempotencyKey, Payload, QueueName, id_from_text};
 use net::problem::Refused;
 use tokio::runtime::Handle;
 
@@ -104,7 +104,7 @@ async fn respawn(
     QueueInPath(queue): QueueInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let respawn = async move |api: ApiState, body: String, _: Option<Once>| {
+    let respawn = async move |api: ApiState, body: String, _: Option<IdempotencyKey>| {
         let respawned = api.queues().respawn(&queue, which(&body)?, None).await?;
         Ok(Answer::ok(&RespawnedShape { respawned }))
     };

@@ -6,7 +6,7 @@ use base::id::DELIVERY_ID_PREFIX;
 use base::{Problem, Timestamp};
 use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{DeliveryFilter, FeedKey};
-use engine::queues::Once;
+use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
 use engine::{Engine, Form};
 use net::problem::Refused;
@@ -117,7 +117,7 @@ async fn retry(
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: String, once: Option<Once>| {
+    let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
         let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
 use engine::queries::{Device, DeviceFilter};
-use engine::queues::Once;
+use engine::queues::IdempotencyKey;
 use engine::records::Connection;
 use engine::{Form, Queries, Version};
 use net::problem::Refused;
@@ -61,7 +61,7 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String, once: Option<Once>| {
+    let create = async |api: ApiState, body: String, once: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |device| Answer::created(&DeviceShape::from(device))).stored();
         let form = Form { once, write };

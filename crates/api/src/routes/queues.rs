@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use engine::Queues;
-use engine::queues::{Figures, QueueName};
+use engine::queues::{QueueName, QueueStats};
 use net::problem::Refused;
 use tokio::runtime::Handle;
 
@@ -64,18 +64,18 @@ struct Listed {
 
 impl List for Listed {
     type Key = QueueName;
-    type Found = Figures;
+    type Found = QueueStats;
     type Shown<'a> = QueueShape<'a>;
 
-    fn read(&self, after: Option<&QueueName>, limit: usize) -> Result<Vec<Figures>, Problem> {
+    fn read(&self, after: Option<&QueueName>, limit: usize) -> Result<Vec<QueueStats>, Problem> {
         self.executor.block_on(self.queues.list(self.namespace.as_deref(), after, limit))
     }
 
-    fn key(figures: &Figures) -> QueueName {
+    fn key(figures: &QueueStats) -> QueueName {
         figures.name.clone()
     }
 
-    fn show(figures: &Figures) -> QueueShape<'_> {
+    fn show(figures: &QueueStats) -> QueueShape<'_> {
         figures.into()
     }
 }
@@ -90,7 +90,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
 }
 
 async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
-    let figures = api.queues().figures(&queue).await?;
+    let figures = api.queues().stats(&queue).await?;
     Ok(Answer::ok(&QueueShape::from(&figures)))
 }
 

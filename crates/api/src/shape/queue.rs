@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Problem;
-use engine::queues::Figures;
+use engine::queues::QueueStats;
 use engine::records::{QueueOrder, QueueSettings};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -116,8 +116,8 @@ fn at_least_1(name: &str, json: &str) -> Result<u64, Problem> {
     }
 }
 
-impl<'a> From<&'a Figures> for QueueShape<'a> {
-    fn from(figures: &'a Figures) -> Self {
+impl<'a> From<&'a QueueStats> for QueueShape<'a> {
+    fn from(figures: &'a QueueStats) -> Self {
         Self {
             namespace: figures.name.namespace(),
             queue: figures.name.queue(),

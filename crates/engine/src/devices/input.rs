@@ -6,10 +6,10 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
 use records::{DeviceSlot, Reservation};
 
-use crate::devices::effect::{Answered, Reply};
 use crate::devices::intake::{Report, SlicePart};
 use crate::devices::lanes::{AttemptDue, AttemptEnd};
 use crate::kernel::idempotency::Form;
+use crate::kernel::reply::{Answered, Reply};
 use crate::queries::Device;
 use crate::version::OnlyIf;
 

@@ -16,6 +16,8 @@ pub use mirror::{Accepted, Mirror};
 pub(crate) use slice::Kept;
 pub use slice::{Received, Slice};
 
+pub use crate::kernel::partition_handle::NotAccepting;
+
 /// One message from a device, decoded and checked by its way in.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -77,18 +79,7 @@ pub struct Outcome {
     pub rejected: Vec<Rejection>,
 }
 
-/// The server does not accept anything now: it is stopping, or its store has failed. Nothing is known of what was handed in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server is not accepting now")]
-pub struct NotAccepting;
-
-impl From<NotAccepting> for Problem {
-    fn from(not: NotAccepting) -> Self {
-        Self::unavailable(not.to_string())
-    }
-}
-
-/// A way in's door to the partitions. Cheap to clone.
+/// A way in's access to the partitions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Intake {
     engine: crate::Engine,

@@ -1,12 +1,13 @@
-//! How partitions stand, for figures only: each tells when it has changed, so that asking costs a sum and no look at a device.
+//! Counts of devices and notifications, for metrics: each partition says when its counts have changed, so that asking costs a sum
+//! and no look at a device.
 
 use std::sync::{Mutex, PoisonError};
 
 use base::PartitionId;
 
-/// How a partition of devices stands, or all together.
+/// How many devices and notifications a partition has, or all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeviceStanding {
+pub struct DeviceStats {
     /// Devices that never gave a sign of life, and are not missed yet.
     pub never_seen: u64,
     /// Devices that were heard of recently enough.
@@ -17,24 +18,24 @@ pub struct DeviceStanding {
     pub pending: u64,
 }
 
-/// How all partitions of devices stand.
+/// The latest counts of every partition of devices.
 #[derive(Debug, Default)]
-pub(crate) struct DeviceStandings(Mutex<Vec<DeviceStanding>>);
+pub(crate) struct AllDeviceStats(Mutex<Vec<DeviceStats>>);
 
-impl DeviceStandings {
-    pub(crate) fn set(&self, partition: PartitionId, standing: DeviceStanding) {
+impl AllDeviceStats {
+    pub(crate) fn set(&self, partition: PartitionId, stats: DeviceStats) {
         let index = usize::from(partition.0);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() <= index {
-            all.resize(index + 1, DeviceStanding::default());
+            all.resize(index + 1, DeviceStats::default());
         }
-        all[index] = standing;
+        all[index] = stats;
     }
 
     /// All together.
-    pub(crate) fn sum(&self) -> DeviceStanding {
+    pub(crate) fn sum(&self) -> DeviceStats {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().fold(DeviceStanding::default(), |sum, one| DeviceStanding {
+        all.iter().fold(DeviceStats::default(), |sum, one| DeviceStats {
             never_seen: sum.never_seen + one.never_seen,
             online: sum.online + one.online,
             lost: sum.lost + one.lost,

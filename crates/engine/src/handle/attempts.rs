@@ -9,11 +9,11 @@ use base::{Incarnation, PartitionId};
 use records::{Client, Reservation};
 use tokio::sync::oneshot;
 
-use super::{Door, Engine, ask, send};
-use crate::devices::effect::Reply;
+use super::Engine;
 use crate::devices::input::Input;
-use crate::devices::intake::NotAccepting;
 use crate::devices::lanes::Answer;
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
+use crate::kernel::reply::Reply;
 use crate::registry::RegistryInput;
 use crate::{AttemptDue, AttemptEnd};
 
@@ -62,17 +62,17 @@ impl Engine {
         ended: &[(Reservation, AttemptEnd)],
         wanted: Vec<(Incarnation, usize)>,
     ) -> Result<(Vec<HandedIn>, Vec<oneshot::Receiver<Vec<AttemptDue>>>), NotAccepting> {
-        let door = self.device_door(partition)?;
+        let handle = self.device_partition(partition)?;
         let mut ends = Vec::with_capacity(ended.len().div_ceil(ENDS_PER_INPUT_MAX));
         for together in ended.chunks(ENDS_PER_INPUT_MAX) {
             let ended = Arc::from(together);
-            let durable = hand_in_ends(door, &ended).await?;
+            let durable = hand_in_ends(handle, &ended).await?;
             ends.push(HandedIn { ended, durable });
         }
         let mut answers = Vec::with_capacity(wanted.len());
         for (client, max) in wanted {
             let (reply, answer) = Reply::new();
-            send(door, Input::Lease { client, max, reply }).await?;
+            handle.send(Input::Lease { client, max, reply }).await?;
             answers.push(answer);
         }
         Ok((ends, answers))
@@ -84,7 +84,7 @@ impl Engine {
             if durable.await.is_ok() {
                 return;
             }
-            let again = async { hand_in_ends(self.device_door(partition)?, &ended).await };
+            let again = async { hand_in_ends(self.device_partition(partition)?, &ended).await };
             let Ok(handed_in) = again.await else {
                 tracing::debug!(%partition, "not accepting; attempts that are not recorded count as interrupted");
                 return;
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    fn device_door(&self, partition: PartitionId) -> Result<&Door<Input>, NotAccepting> {
+    fn device_partition(&self, partition: PartitionId) -> Result<&PartitionHandle<Input>, NotAccepting> {
         self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 
@@ -113,7 +113,7 @@ impl Engine {
         let (client, url) = (to.incarnation, to.url.clone());
         // Rare: in a box, so that a waiting attempt stays small.
         let disabled =
-            Box::pin(ask(&self.shared.registry, |reply| RegistryInput::Disable { client, url, reply }));
+            Box::pin(self.shared.registry.ask(|reply| RegistryInput::Disable { client, url, reply }));
         // Refused only for a client that is gone already.
         let _gone = disabled.await?;
         Ok(())
@@ -121,10 +121,10 @@ impl Engine {
 }
 
 async fn hand_in_ends(
-    door: &Door<Input>,
+    handle: &PartitionHandle<Input>,
     ended: &Arc<[(Reservation, AttemptEnd)]>,
 ) -> Result<oneshot::Receiver<()>, NotAccepting> {
     let (reply, durable) = Reply::new();
-    send(door, Input::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
+    handle.send(Input::AttemptsEnded { ended: Arc::clone(ended), reply }).await?;
     Ok(durable)
 }

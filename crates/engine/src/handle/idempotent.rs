@@ -6,7 +6,7 @@ use base::{ClientId, EntityId, Problem, random};
 use fleet::Made;
 use records::Client;
 
-use super::{Engine, ask};
+use super::Engine;
 use crate::devices::input::{Input, Repeatable};
 use crate::kernel::idempotency::Form;
 use crate::queries::Device;
@@ -20,7 +20,7 @@ impl Engine {
     /// 422 `idempotency_key_reused`; 503 when not accepting.
     pub async fn rotate_secret_as(&self, id: ClientId, form: Form<Client>) -> Result<Arc<[u8]>, Problem> {
         let act = RepeatableOfClients::Rotate { id, secret: Box::new(unguessable()?) };
-        ask(&self.shared.registry, |reply| RegistryInput::Repeatable { act, form, reply }).await?
+        self.shared.registry.ask(|reply| RegistryInput::Repeatable { act, form, reply }).await?
     }
 
     /// [`Engine::create_client`] for a request that may come again.
@@ -33,7 +33,7 @@ impl Engine {
         form: Form<Client>,
     ) -> Result<Arc<[u8]>, Problem> {
         let act = RepeatableOfClients::Create { client: Box::new(client), made: Box::new(made()?) };
-        ask(&self.shared.registry, |reply| RegistryInput::Repeatable { act, form, reply }).await?
+        self.shared.registry.ask(|reply| RegistryInput::Repeatable { act, form, reply }).await?
     }
 
     /// [`Engine::create_device`] for a request that may come again. Its answer is in the device's partition: a repeat that names another device is not
@@ -47,9 +47,9 @@ impl Engine {
         form: Form<Device>,
     ) -> Result<Arc<[u8]>, Problem> {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
-        let door = self.door(device.id());
+        let partition = self.partition_with(device.id());
         let act = Repeatable::CreateDevice(device, form);
-        ask(door, |reply| Input::Repeatable { act, reply }).await?
+        partition.ask(|reply| Input::Repeatable { act, reply }).await?
     }
 
     /// [`Engine::retry_delivery`] for a request that may come again.
@@ -57,9 +57,9 @@ impl Engine {
     /// # Errors
     /// See [`Engine::rotate_secret_as`].
     pub async fn retry_delivery_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
-        let door = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
+        let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
         let act = Repeatable::RetryDelivery(id, form);
-        ask(door, |reply| Input::Repeatable { act, reply }).await?
+        partition.ask(|reply| Input::Repeatable { act, reply }).await?
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use base::{Incarnation, Problem, hash};
 use fleet::Rules;
 
-use super::{Door, Engine, ask};
+use super::Engine;
 use crate::ImportDevice;
 use crate::devices::input::{Imported, Input, LinkedClient, ToImport};
-use crate::devices::intake::NotAccepting;
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::refusals::unknown_client;
 
 type Outcomes = Vec<Result<Imported, Problem>>;
@@ -32,7 +32,7 @@ pub(super) async fn import(engine: &Engine, devices: Vec<ImportDevice>) -> Resul
         }
     }
     let shares = engine.shared.partitions.iter().zip(split).filter(|(_, lines)| !lines.is_empty());
-    let asked = shares.map(|(door, lines)| hand_in(door, lines));
+    let asked = shares.map(|(partition, lines)| hand_in(partition, lines));
     for answers in futures_util::future::try_join_all(asked).await? {
         for (index, answer) in answers {
             outcomes[index as usize] = Some(answer);
@@ -53,10 +53,10 @@ fn checked(engine: &Engine, device: ImportDevice, rules: &Rules, index: u32) -> 
 }
 
 async fn hand_in(
-    door: &Door<Input>,
+    partition: &PartitionHandle<Input>,
     lines: Vec<ToImport>,
 ) -> Result<Vec<(u32, Result<Imported, Problem>)>, NotAccepting> {
-    ask(door, |reply| Input::Import { lines, reply }).await
+    partition.ask(|reply| Input::Import { lines, reply }).await
 }
 
 /// A client that was deleted meanwhile may have been swept before its new links were there.

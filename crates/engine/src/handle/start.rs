@@ -12,13 +12,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{Instrument, debug_span};
 
-use super::Door;
 use crate::Settings;
+use crate::context::EngineContext;
 use crate::devices::input::Input;
 use crate::devices::partition::Partition;
+use crate::devices::stale_clients::StaleClients;
+use crate::kernel::context::KernelContext;
 use crate::kernel::driver::{Driver, INBOX_INPUTS_MAX};
 use crate::kernel::machine::Machine;
-use crate::kernel::runner::{Outside, Runner};
+use crate::kernel::partition_handle::PartitionHandle;
+use crate::kernel::runner::Runner;
 use crate::queues::QueueInput;
 use crate::queues::partition::QueuePartition;
 use crate::registry::{Registry, RegistryInput};
@@ -26,7 +29,7 @@ use crate::registry::{Registry, RegistryInput};
 /// What is put together while the engine starts.
 pub(super) struct Starting {
     settings: Arc<Settings>,
-    outside: Arc<Outside>,
+    context: EngineContext,
     process: Process,
     pub(super) attended: Arc<[AtomicBool; 3]>,
     pub(super) stop: watch::Sender<bool>,
@@ -35,12 +38,12 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    pub(super) fn new(settings: Arc<Settings>, outside: Arc<Outside>) -> Result<Self, StoreError> {
+    pub(super) fn new(settings: Arc<Settings>, context: EngineContext) -> Result<Self, StoreError> {
         let bytes =
             random::unguessable().map_err(|error| StoreError::Refused(format!("no randomness: {error}")))?;
         Ok(Self {
             settings,
-            outside,
+            context,
             process: Process(u64::from_le_bytes(bytes)),
             attended: Arc::default(),
             stop: watch::Sender::new(false),
@@ -49,23 +52,23 @@ impl Starting {
         })
     }
 
-    pub(super) fn start_registry(&mut self) -> Result<Door<RegistryInput>, StoreError> {
-        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
+    pub(super) fn start_registry(&mut self) -> Result<PartitionHandle<RegistryInput>, StoreError> {
+        let (settings, context) = (Arc::clone(&self.settings), self.context.clone());
         let load = move || {
-            let registry = Registry::load(&*outside.store, &settings)?;
-            outside.directory.replace(registry.clients().cloned());
+            let registry = Registry::load(&*context.kernel.store, &settings)?;
+            context.directory().replace(registry.clients().cloned());
             Ok(registry)
         };
-        Ok(self.spawn(PartitionId::REGISTRY, load()?, load))
+        Ok(self.spawn(PartitionId::REGISTRY, load()?, load, Arc::clone(&self.context.registry)))
     }
 
-    pub(super) fn start_partition(&mut self, id: PartitionId) -> Result<Door<Input>, StoreError> {
-        let (settings, outside) = (Arc::clone(&self.settings), Arc::clone(&self.outside));
+    pub(super) fn start_partition(&mut self, id: PartitionId) -> Result<PartitionHandle<Input>, StoreError> {
+        let (settings, context) = (Arc::clone(&self.settings), self.context.clone());
         let (process, attended) = (self.process, Arc::clone(&self.attended));
         let load = move || {
-            let moment = outside.moment_of_load();
+            let (kernel, moment) = (&context.kernel, context.kernel.moment_of_load());
             let mut opened =
-                Partition::load(&*outside.store, id, &settings, process, moment, &outside.directory)?;
+                Partition::load(&*kernel.store, id, &settings, process, moment, context.directory())?;
             for way in WayIn::ALL {
                 opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
             }
@@ -73,17 +76,21 @@ impl Starting {
         };
         let opened = load()?;
         self.orphans.extend(opened.orphans);
-        Ok(self.spawn(id, opened.partition, move || Ok(load()?.partition)))
+        let reload = move || Ok(load()?.partition);
+        Ok(self.spawn(id, opened.partition, reload, Arc::clone(&self.context.devices)))
     }
 
-    pub(super) fn start_queues(&mut self, id: PartitionId) -> Result<Door<QueueInput>, StoreError> {
-        let (settings, outside, process) =
-            (Arc::clone(&self.settings), Arc::clone(&self.outside), self.process);
+    pub(super) fn start_queues(
+        &mut self,
+        id: PartitionId,
+    ) -> Result<PartitionHandle<QueueInput>, StoreError> {
+        let (settings, kernel, process) =
+            (Arc::clone(&self.settings), Arc::clone(&self.context.kernel), self.process);
         let load = move || {
-            let moment = outside.moment_of_load();
-            QueuePartition::load(&*outside.store, id, settings.jobs_resident_max, process, moment)
+            let moment = kernel.moment_of_load();
+            QueuePartition::load(&*kernel.store, id, settings.jobs_resident_max, process, moment)
         };
-        Ok(self.spawn(id, load()?, load))
+        Ok(self.spawn(id, load()?, load, Arc::clone(&self.context.queues)))
     }
 
     fn spawn<M: Machine>(
@@ -91,33 +98,34 @@ impl Starting {
         id: PartitionId,
         machine: M,
         reload: impl Fn() -> Result<M, StoreError> + Send + 'static,
-    ) -> Door<M::Input> {
+        context: Arc<M::Context>,
+    ) -> PartitionHandle<M::Input> {
         let (inbox, inputs) = mpsc::channel(INBOX_INPUTS_MAX);
-        let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&self.outside));
+        let kernel = Arc::clone(&self.context.kernel);
+        let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&kernel), context);
         let writing_since = runner.writing_since();
-        let (stop, outside) = (self.stop.subscribe(), Arc::clone(&self.outside));
-        let driver = Driver { runner, inbox: inputs, stop, outside };
+        let driver = Driver { runner, inbox: inputs, stop: self.stop.subscribe(), kernel };
         self.tasks.spawn(driver.run().instrument(debug_span!("partition", %id)));
-        Door { inbox, writing_since }
+        PartitionHandle { inbox, writing_since }
     }
 
     /// Starts the task that tells partitions which stale clients to tell again.
-    pub(super) fn tell_stale_clients(&mut self, partitions: &[Door<Input>]) {
-        let inboxes: Vec<_> = partitions.iter().map(|door| door.inbox.clone()).collect();
-        let (outside, mut stop) = (Arc::clone(&self.outside), self.stop.subscribe());
+    pub(super) fn tell_stale_clients(&mut self, partitions: &[PartitionHandle<Input>]) {
+        let inboxes: Vec<_> = partitions.iter().map(|partition| partition.inbox.clone()).collect();
+        let (context, mut stop) = (self.context.clone(), self.stop.subscribe());
         self.tasks.spawn(async move {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => {}
-                () = order_stale(&outside, &inboxes) => {}
+                () = order_stale(&context.kernel, &context.devices.stale, &inboxes) => {}
             }
         });
     }
 }
 
 /// Hands in what is to be told again, whenever there is something.
-async fn order_stale(outside: &Outside, inboxes: &[mpsc::Sender<Input>]) {
+async fn order_stale(kernel: &KernelContext, stale: &StaleClients, inboxes: &[mpsc::Sender<Input>]) {
     loop {
-        for order in outside.stale.take(outside.clock.now()) {
+        for order in stale.take(kernel.clock.now()) {
             let input = Input::TellStale { client: order.client, probe: order.probe };
             if let Some(inbox) = inboxes.get(usize::from(order.partition.0)) {
                 // A partition that takes nothing more tells nothing more; after the next start it says again what is stale.
@@ -125,15 +133,15 @@ async fn order_stale(outside: &Outside, inboxes: &[mpsc::Sender<Input>]) {
             }
         }
         tokio::select! {
-            () = outside.stale.changed() => {}
-            () = until(outside, outside.stale.next_probe()) => {}
+            () = stale.changed() => {}
+            () = until(kernel, stale.next_probe()) => {}
         }
     }
 }
 
-async fn until(outside: &Outside, at: Option<Timestamp>) {
+async fn until(kernel: &KernelContext, at: Option<Timestamp>) {
     match at {
-        Some(at) => outside.alarm().until(at).await,
+        Some(at) => kernel.alarm().until(at).await,
         None => pending().await,
     }
 }

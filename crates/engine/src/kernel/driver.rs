@@ -12,9 +12,10 @@ use store::StoreError;
 use tokio::sync::{mpsc, watch};
 use tracing::error;
 
-use crate::kernel::alarm::{Alarm, Steps};
-use crate::kernel::machine::Machine;
-use crate::kernel::runner::{BATCHES_IN_FLIGHT_MAX, Outside, Runner, Told};
+use super::alarm::{Alarm, Steps};
+use super::context::KernelContext;
+use super::machine::Machine;
+use super::runner::{BATCHES_IN_FLIGHT_MAX, CommitResult, Runner};
 
 /// Inputs that wait for a partition at most; each is at most a slice.
 pub(crate) const INBOX_INPUTS_MAX: usize = 256;
@@ -29,13 +30,13 @@ pub(crate) struct Driver<M: Machine> {
     pub inbox: mpsc::Receiver<M::Input>,
     /// Becomes true when the inbox is to be closed.
     pub stop: watch::Receiver<bool>,
-    pub outside: Arc<Outside>,
+    pub kernel: Arc<KernelContext>,
 }
 
 /// Why the driver woke.
 enum Woken<I> {
     Input(Option<I>),
-    Outcome(Told),
+    Outcome(CommitResult),
     Stop,
     Timer,
 }
@@ -45,7 +46,7 @@ impl<M: Machine> Driver<M> {
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.serve().await {
             error!(partition = %self.runner.id(), %error, "partition stops: its store does not go on");
-            self.outside.fail(error);
+            self.kernel.fail(error);
             // Dropping an input tells its sender.
             self.inbox.close();
             while self.inbox.recv().await.is_some() {}
@@ -55,10 +56,10 @@ impl<M: Machine> Driver<M> {
     async fn serve(&mut self) -> Result<(), Arc<StoreError>> {
         let (done, mut outcomes) = mpsc::channel(OUTCOMES_MAX);
         let (mut more, mut open, mut stopping) = (true, true, false);
-        let outside = Arc::clone(&self.outside);
-        let mut steps = outside.alarm().steps();
+        let kernel = Arc::clone(&self.kernel);
+        let mut steps = kernel.alarm().steps();
         while open || self.runner.has_unfinished() || !self.runner.is_settled() {
-            let now = self.outside.clock.now();
+            let now = self.kernel.clock.now();
             let may_step = self.runner.may_step();
             // What was taken comes before what waits, and a server that stops notices nothing more.
             let unfinished = self.runner.has_unfinished();
@@ -66,14 +67,14 @@ impl<M: Machine> Driver<M> {
             let at_once = may_step && (unfinished || (more && open));
             let woken = tokio::select! {
                 biased;
-                Some(told) = outcomes.recv() => Woken::Outcome(told),
+                Some(result) = outcomes.recv() => Woken::Outcome(result),
                 _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
                 input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
-                () = until(outside.alarm(), &mut steps, wakeup, at_once) => Woken::Timer,
+                () = until(kernel.alarm(), &mut steps, wakeup, at_once) => Woken::Timer,
             };
             match woken {
-                Woken::Outcome(told) => {
-                    or_stop_the_process("a partition", || self.runner.outcome(told))?;
+                Woken::Outcome(result) => {
+                    or_stop_the_process("a partition", || self.runner.outcome(result))?;
                 }
                 Woken::Stop => {
                     self.inbox.close();
@@ -92,7 +93,11 @@ impl<M: Machine> Driver<M> {
     }
 
     /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do at once.
-    fn step(&mut self, first: Option<M::Input>, done: &mpsc::Sender<Told>) -> Result<bool, Arc<StoreError>> {
+    fn step(
+        &mut self,
+        first: Option<M::Input>,
+        done: &mpsc::Sender<CommitResult>,
+    ) -> Result<bool, Arc<StoreError>> {
         let mut weight = first.as_ref().map_or(0, M::weight);
         let inbox = &mut self.inbox;
         let mut inputs = first.into_iter().chain(std::iter::from_fn(|| {
@@ -104,10 +109,10 @@ impl<M: Machine> Driver<M> {
             Some(input)
         }));
         let done = done.clone();
-        let tell = move |told| {
+        let tell = move |result| {
             // A closed channel means that the driver has gone.
-            if let Err(mpsc::error::TrySendError::Full(told)) = done.try_send(told) {
-                panic!("there is room for every outcome that can wait, {told:?} too");
+            if let Err(mpsc::error::TrySendError::Full(result)) = done.try_send(result) {
+                panic!("there is room for every outcome that can wait, {result:?} too");
             }
         };
         let runner = &mut self.runner;

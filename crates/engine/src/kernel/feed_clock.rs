@@ -5,9 +5,10 @@
 //! and a reader pushes all later stamps behind what it has read. Stamps run ahead of the clock by at most
 //! [`AHEAD_MS_MAX`]; nothing but the keys of events and deliveries uses them.
 
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 
 use base::Timestamp;
+use tokio::sync::Notify;
 
 /// How far stamps may run ahead of the clock, in milliseconds: so many reads of fresh writes in a millisecond are served.
 const AHEAD_MS_MAX: i64 = 5;
@@ -22,6 +23,9 @@ pub(crate) struct FeedClock {
     latest: AtomicI64,
     /// No stamp is earlier than this from now on.
     floor: AtomicI64,
+    /// Readers that wait for a partition to have written.
+    waiting: AtomicUsize,
+    written: Notify,
 }
 
 /// A partition's own place in the order: from when on it may still be writing.
@@ -62,6 +66,33 @@ impl FeedClock {
         Timestamp(self.latest.load(SeqCst))
     }
 
+    /// A partition is no longer writing what it was: feeds may end later. It has said so in its place, before.
+    pub(crate) fn has_written(&self) {
+        if self.waiting.load(SeqCst) > 0 {
+            self.written.notify_waiters();
+        }
+    }
+
+    /// Returns when `is_shown`, which is asked at first and whenever a partition has written.
+    pub(crate) async fn wait_for(&self, is_shown: impl Fn() -> bool) {
+        // Counted before it asks: whoever writes after that sees it waiting.
+        let _waiting = WaitingReader::among(&self.waiting);
+        loop {
+            let written = self.written.notified();
+            tokio::pin!(written);
+            written.as_mut().enable();
+            if is_shown() {
+                return;
+            }
+            written.await;
+        }
+    }
+
+    /// The time of the clock from which on a feed may show what has this stamp.
+    pub(crate) fn shown_from(stamp: Timestamp) -> Timestamp {
+        Timestamp(stamp.0.saturating_add(1 - AHEAD_MS_MAX))
+    }
+
     /// Where a feed that is read at `now` ends, exclusive. Whatever is stamped from here on is not before it.
     pub(crate) fn horizon<'a>(
         &self,
@@ -75,8 +106,27 @@ impl FeedClock {
     }
 }
 
+/// One reader that waits, until it is dropped.
+struct WaitingReader<'a>(&'a AtomicUsize);
+
+impl<'a> WaitingReader<'a> {
+    fn among(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingReader<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -108,6 +158,41 @@ mod tests {
         let first = clock.stamp(Timestamp(100), Timestamp(0));
         busy.set(clock.stamp(Timestamp(100), first));
         assert!(first < clock.horizon(Timestamp(100), [&busy].into_iter()));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_stamp_wakes_when_the_partition_has_written_it() {
+        let (clock, busy) = (Arc::new(FeedClock::default()), Arc::new(WritingSince::nothing()));
+        let stamp = clock.stamp(Timestamp(100), Timestamp(0));
+        busy.set(stamp);
+        let waiting = tokio::spawn({
+            let (clock, busy) = (Arc::clone(&clock), Arc::clone(&busy));
+            let shown = {
+                let clock = Arc::clone(&clock);
+                move || clock.horizon(Timestamp(100), [&*busy].into_iter()) > stamp
+            };
+            async move { clock.wait_for(shown).await }
+        });
+        while clock.waiting.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        clock.has_written();
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "it is still being written");
+        busy.set(Timestamp::MAX);
+        clock.has_written();
+        let woken = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert!(woken.is_ok_and(|ended| ended.is_ok()), "it waits on");
+        assert_eq!(clock.waiting.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_stamp_is_shown_from_the_time_on_that_is_told() {
+        let (clock, idle) = (FeedClock::default(), WritingSince::nothing());
+        clock.note(Timestamp(200));
+        let from = FeedClock::shown_from(Timestamp(200));
+        let end = |now: i64| clock.horizon(Timestamp(now), [&idle].into_iter());
+        assert!(end(from.0 - 1) <= Timestamp(200) && end(from.0) > Timestamp(200));
     }
 
     #[test]

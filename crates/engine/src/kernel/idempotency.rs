@@ -10,43 +10,42 @@ use base::{Problem, Timestamp};
 use records::{AnswerKey, KeptAnswer, Op};
 use store::{StoreError, View};
 
-use crate::devices::partition::Stop;
-use crate::kernel::fetch::Fetch;
-use crate::kernel::pending_writes::PendingWrites;
-use crate::queues::Once;
+use super::pending_writes::PendingWrites;
+use super::reply::{Answered, Stop, answered};
+use super::step_context::StepContext;
 
 /// How long answers are kept for repeats.
 const ANSWERS_KEPT: Duration = Duration::from_secs(24 * 3_600);
 /// Answers that are forgotten at a time.
 const FORGOTTEN_MAX: usize = 1_000;
 
+/// What marks a request that may be repeated, and must then get the answer of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The caller's key, made one with all that it belongs to.
+    pub key: AnswerKey,
+    /// A hash of the request's body.
+    pub body: u128,
+}
+
 /// In what form a request is answered, and whether it may come again.
 #[derive(Debug)]
 pub struct Form<T> {
     /// The request's key, if it has one.
-    pub once: Option<Once>,
+    pub once: Option<IdempotencyKey>,
     /// Writes the answer down. Refusals are answers too.
     pub write: fn(&Result<T, Problem>) -> Arc<[u8]>,
 }
 
 /// The answers that a partition keeps.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct KeptAnswers {
     pending: PendingWrites<AnswerKey, KeptAnswer>,
     /// When the first of them was given, or earlier.
     oldest: Option<Timestamp>,
 }
 
-/// Where answers are looked up and kept: a step of their partition.
-pub(crate) struct Within<'a> {
-    pub(crate) now: Timestamp,
-    /// The number of the step's batch.
-    pub(crate) seq: u64,
-    pub(crate) fetch: &'a dyn Fetch,
-    pub(crate) ops: &'a mut Vec<Op>,
-}
-
-impl Answers {
+impl KeptAnswers {
     /// Those that the store has.
     pub(crate) fn load(view: &dyn View) -> Result<Self, StoreError> {
         let first = view.answers_before(Timestamp::MAX, 1)?;
@@ -54,13 +53,16 @@ impl Answers {
     }
 
     /// What the first request with this key was answered.
-    pub(crate) fn recall(&mut self, once: Once, within: Within<'_>) -> Result<Option<Arc<[u8]>>, Stop> {
-        let Within { now, seq, fetch, ops } = within;
-        let kept = self.pending.get_or_read(&once.key, || fetch.view()?.answer(once.key))?;
+    pub(crate) fn recall<E, O>(
+        &mut self,
+        once: IdempotencyKey,
+        turn: &mut StepContext<'_, E, O>,
+    ) -> Result<Option<Arc<[u8]>>, Stop> {
+        let kept = self.pending.get_or_read(&once.key, || turn.fetch.view()?.answer(once.key))?;
         let Some(kept) = kept else { return Ok(None) };
-        if kept.at.after(ANSWERS_KEPT) <= now {
-            self.pending.put(seq, kept.key, None);
-            ops.push(Op::DeleteAnswer(kept.key, kept.at));
+        if kept.at.after(ANSWERS_KEPT) <= turn.now {
+            self.pending.put(turn.seq, kept.key, None);
+            turn.push(Op::DeleteAnswer(kept.key, kept.at));
             return Ok(None);
         }
         if kept.body != once.body {
@@ -72,28 +74,31 @@ impl Answers {
     }
 
     /// Keeps what a request with this key was answered.
-    pub(crate) fn remember(&mut self, once: Once, answer: Arc<[u8]>, within: Within<'_>) {
-        let Within { now, seq, ops, .. } = within;
-        let kept = KeptAnswer { key: once.key, at: now, body: once.body, answer };
-        self.oldest.get_or_insert(now);
-        self.pending.put(seq, once.key, Some(kept.clone()));
-        ops.push(Op::PutAnswer(Box::new(kept)));
+    pub(crate) fn remember<E, O>(
+        &mut self,
+        once: IdempotencyKey,
+        answer: Arc<[u8]>,
+        turn: &mut StepContext<'_, E, O>,
+    ) {
+        let kept = KeptAnswer { key: once.key, at: turn.now, body: once.body, answer };
+        self.oldest.get_or_insert(turn.now);
+        self.pending.put(turn.seq, once.key, Some(kept.clone()));
+        turn.push(Op::PutAnswer(Box::new(kept)));
     }
 
     /// Forgets answers that are too old. Whether there may be more of them.
-    pub(crate) fn forget(&mut self, within: Within<'_>) -> Result<bool, StoreError> {
-        let Within { now, seq, fetch, ops } = within;
-        let end = now.before(ANSWERS_KEPT);
+    pub(crate) fn forget<E, O>(&mut self, turn: &mut StepContext<'_, E, O>) -> Result<bool, StoreError> {
+        let end = turn.now.before(ANSWERS_KEPT);
         if self.oldest.is_none_or(|oldest| oldest > end) {
             return Ok(false);
         }
         // Besides those that go: the next one, and as many as were changed since the view's moment.
         let asked = FORGOTTEN_MAX + 1 + self.pending.len();
-        let stored = fetch.view()?.answers_before(Timestamp::MAX, asked)?;
+        let stored = turn.fetch.view()?.answers_before(Timestamp::MAX, asked)?;
         // One that was given anew is not the one that is read here, which went when it was.
         let mut old = stored.into_iter().filter(|(_, key)| self.pending.get(key).is_none()).peekable();
         // What is too new to be seen in the store is not old either.
-        let unseen = (self.pending.len() > 0).then_some(now);
+        let unseen = (self.pending.len() > 0).then_some(turn.now);
         let mut gone = Vec::new();
         while gone.len() < FORGOTTEN_MAX
             && let Some(answer) = old.next_if(|(at, _)| *at <= end)
@@ -102,8 +107,8 @@ impl Answers {
         }
         self.oldest = old.peek().map(|(at, _)| *at).or(unseen);
         for (at, key) in gone {
-            self.pending.put(seq, key, None);
-            ops.push(Op::DeleteAnswer(key, at));
+            self.pending.put(turn.seq, key, None);
+            turn.push(Op::DeleteAnswer(key, at));
         }
         Ok(self.oldest.is_some_and(|oldest| oldest <= end))
     }
@@ -116,5 +121,32 @@ impl Answers {
     /// When the next answer is too old.
     pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
         self.oldest.map(|at| at.after(ANSWERS_KEPT))
+    }
+}
+
+/// A machine that keeps answers.
+pub(crate) trait Idempotent: Sized {
+    fn answers(&mut self) -> &mut KeptAnswers;
+
+    /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then that is the answer.
+    fn once<T, E, O>(
+        &mut self,
+        form: &Form<T>,
+        turn: &mut StepContext<'_, E, O>,
+        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
+    ) -> Result<Answered<Arc<[u8]>>, StoreError> {
+        if let Some(once) = form.once {
+            match answered(self.answers().recall(once, turn))? {
+                Ok(None) => {}
+                Ok(Some(kept)) => return Ok(Ok(kept)),
+                Err(reused) => return Ok(Err(reused)),
+            }
+        }
+        let answer = answered(act(self, turn))?;
+        let written = (form.write)(&answer);
+        if let Some(once) = form.once {
+            self.answers().remember(once, Arc::clone(&written), turn);
+        }
+        Ok(Ok(written))
     }
 }

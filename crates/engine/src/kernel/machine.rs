@@ -3,17 +3,22 @@
 //! A machine has no clock, no socket and no executor. `driver.rs` runs it in production, the simulation runs it on a virtual
 //! clock; both do the same four things: step, commit, let the effects of durable batches go, drop all others.
 
-use base::Timestamp;
+use base::{PartitionId, Timestamp};
 use records::Batch;
 use store::StoreError;
 
-use crate::devices::effect::Effect;
-use crate::kernel::fetch::Fetch;
+use super::fetch::Fetch;
 
 /// A partition's rules and memory.
 pub trait Machine: Send + 'static {
     /// What goes in.
     type Input: Send + 'static;
+
+    /// What the outside may see of a step. Dropping an effect tells its receiver that the outcome is unknown.
+    type Effect: Send + 'static;
+
+    /// Where effects go.
+    type Context: MachineContext<Effect = Self::Effect>;
 
     /// How much work an input is, in reports; a step takes inputs up to a budget of these.
     fn weight(input: &Self::Input) -> usize;
@@ -27,19 +32,40 @@ pub trait Machine: Send + 'static {
         moment: Moment,
         inputs: &mut dyn Iterator<Item = Self::Input>,
         fetch: &dyn Fetch,
-    ) -> Result<Step, StoreError>;
+    ) -> Result<Step<Self::Effect>, StoreError>;
 
     /// All batches up to this one are durable.
     fn settled(&mut self, seq: u64);
 
     /// Whether inputs were taken that are not applied to their end: the next step goes on with them.
-    fn has_unfinished(&self) -> bool;
+    fn has_unfinished(&self) -> bool {
+        false
+    }
 
     /// The next step is the last before a clean stop.
-    fn close(&mut self);
+    fn close(&mut self) {}
 
     /// When the passing of time brings something next; `None` if only an input can.
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp>;
+}
+
+/// The part of the outside that the effects and the batches of a machine reach.
+pub trait MachineContext: Send + Sync + 'static {
+    /// The effects that are let go here.
+    type Effect;
+    /// What a batch has for callers that wait for it.
+    type News: Send + 'static;
+
+    /// Lets an effect go: its batch is durable.
+    fn release(&self, effect: Self::Effect);
+
+    /// A batch is about to be written. `None` if nobody waits for news.
+    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<Self::News>;
+
+    /// A batch with that stamp is durable, and its effects were let go. Without `news` it may concern everybody.
+    fn batch_durable(&self, stamp: Timestamp, news: Option<&Self::News>) {
+        let _nobody_waits = (stamp, news);
+    }
 }
 
 /// When a step is made.
@@ -55,11 +81,11 @@ pub struct Moment {
 
 /// What a step gives.
 #[derive(Debug)]
-pub struct Step {
+pub struct Step<E> {
     /// What changed; `None` if nothing did.
     pub batch: Option<Batch>,
     /// What the outside may see once the batch, and all before it, are durable.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<E>,
     /// The step did not get to the end of what was due; step again soon.
     pub more: bool,
 }

@@ -10,15 +10,15 @@ use records::{JobId, QueueSettings, Recurrence, Rule};
 
 use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
 use super::input::{Dead, QueueCall, Seen};
-use super::partition::{DeadView, Figures};
+use super::partition::DeadView;
+use super::stats::QueueStats;
 use super::{
-    Held, JobChange, JobRef, JobState, JobView, NewJob, Once, PublishedJob, QueueInput, QueueName, Recurs,
-    Retry, body, id,
+    Held, IdempotencyKey, JobChange, JobRef, JobState, JobView, NewJob, PublishedJob, QueueInput, QueueName,
+    Recurs, Retry, body, id,
 };
 use crate::Engine;
-use crate::devices::effect::Reply;
-use crate::devices::intake::NotAccepting;
-use crate::handle::{Door, ask};
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
+use crate::kernel::reply::Reply;
 
 /// The calls about queues. Cheap to clone.
 ///
@@ -50,7 +50,7 @@ impl Queues {
         &self,
         queue: &QueueName,
         jobs: Vec<NewJob>,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
     ) -> Result<Vec<PublishedJob>, Problem> {
         if !(1..=JOBS_PER_CALL_MAX).contains(&jobs.len()) {
             let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {}", jobs.len());
@@ -60,33 +60,29 @@ impl Queues {
         for (place, job) in jobs.into_iter().enumerate() {
             checked.push(to_publish(place, &job, self.engine.clock().wall())?);
         }
-        ask(self.door(queue), |reply| QueueInput::Publish {
-            queue: queue.clone(),
-            jobs: checked,
-            once,
-            reply,
-        })
-        .await?
+        self.partition(queue)
+            .ask(|reply| QueueInput::Publish { queue: queue.clone(), jobs: checked, once, reply })
+            .await?
     }
 
     /// What a request that may be repeated was answered, whatever it was about: kept for a day, across restarts.
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`.
-    pub async fn recall(&self, once: Once) -> Result<Option<Arc<[u8]>>, Problem> {
-        ask(self.door_of_answer(once), |reply| QueueInput::Recall(once, reply)).await?
+    pub async fn recall(&self, once: IdempotencyKey) -> Result<Option<Arc<[u8]>>, Problem> {
+        self.partition_of_answer(once).ask(|reply| QueueInput::Recall(once, reply)).await?
     }
 
     /// Keeps what such a request was answered. Not with what it did: a crash in between leaves that done and unanswered.
     ///
     /// # Errors
     /// 503 only.
-    pub async fn remember(&self, once: Once, answer: Arc<[u8]>) -> Result<(), Problem> {
-        ask(self.door_of_answer(once), |reply| QueueInput::Remember(once, answer, reply)).await?
+    pub async fn remember(&self, once: IdempotencyKey, answer: Arc<[u8]>) -> Result<(), Problem> {
+        self.partition_of_answer(once).ask(|reply| QueueInput::Remember(once, answer, reply)).await?
     }
 
-    fn door_of_answer(&self, once: Once) -> &Door<QueueInput> {
-        let doors = self.engine.queue_doors();
+    fn partition_of_answer(&self, once: IdempotencyKey) -> &PartitionHandle<QueueInput> {
+        let doors = self.engine.queue_partitions();
         &doors[(once.key.0 % doors.len() as u128) as usize]
     }
 
@@ -101,7 +97,7 @@ impl Queues {
         }
         let count = held.len();
         let stale =
-            ask(self.door(queue), |reply| QueueInput::Ack { queue: queue.clone(), held, reply }).await?;
+            self.partition(queue).ask(|reply| QueueInput::Ack { queue: queue.clone(), held, reply }).await?;
         Ok(Acked { acked: count - stale.len(), stale })
     }
 
@@ -111,7 +107,9 @@ impl Queues {
     /// 409 `stale_reservation`, 422 for a time out of range.
     pub async fn extend(&self, queue: &QueueName, held: Held, ttr: Duration) -> Result<Timestamp, Problem> {
         check_ttr(ttr)?;
-        ask(self.door(queue), |reply| QueueInput::Extend { queue: queue.clone(), held, ttr, reply }).await?
+        self.partition(queue)
+            .ask(|reply| QueueInput::Extend { queue: queue.clone(), held, ttr, reply })
+            .await?
     }
 
     /// A job is given back, to be tried again; its last try makes it dead.
@@ -121,7 +119,8 @@ impl Queues {
     pub async fn release(&self, queue: &QueueName, held: Held, retry: Retry) -> Result<(), Problem> {
         let Retry { delay, error } = retry;
         let error = error.map(cut);
-        ask(self.door(queue), |reply| QueueInput::Release { queue: queue.clone(), held, delay, error, reply })
+        self.partition(queue)
+            .ask(|reply| QueueInput::Release { queue: queue.clone(), held, delay, error, reply })
             .await?
     }
 
@@ -143,7 +142,7 @@ impl Queues {
 
     async fn look(&self, queue: &QueueName, job: Option<JobRef>) -> Result<JobView, Problem> {
         let look = |reply| QueueInput::Look { queue: queue.clone(), job, reply };
-        view(ask(self.door(queue), look).await??)
+        view(self.partition(queue).ask(look).await??)
     }
 
     /// Gives a waiting job another payload or time.
@@ -161,7 +160,7 @@ impl Queues {
             check_payload("payload", payload)?;
         }
         let change = |reply| QueueInput::Change { queue: queue.clone(), job, payload, due, reply };
-        view(ask(self.door(queue), change).await??)
+        view(self.partition(queue).ask(change).await??)
     }
 
     /// Cancels a job, wherever it stands; what its consumer shows is stale from then on.
@@ -169,7 +168,7 @@ impl Queues {
     /// # Errors
     /// 404 `unknown_job`.
     pub async fn cancel(&self, queue: &QueueName, job: JobRef) -> Result<(), Problem> {
-        ask(self.door(queue), |reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
+        self.partition(queue).ask(|reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
     }
 
     /// Jobs in order of publishing, and where to go on; there may be more behind a page that is not full.
@@ -183,37 +182,37 @@ impl Queues {
         after: Option<JobId>,
         limit: usize,
     ) -> Result<(Vec<JobView>, Option<JobId>), Problem> {
-        let key = self.figures(queue).await?.key;
+        let key = self.stats(queue).await?.key;
         let Some(key) = key else { return Ok((Vec::new(), None)) };
         let partition = queue.partition(self.engine.store().partitions());
         super::partition::listed(&self.engine, partition, key, state, after, limit)
     }
 
-    /// A queue's figures; zeros for one that has nothing.
+    /// How many jobs of a queue stand where; zeros for one that has nothing.
     ///
     /// # Errors
     /// 503 only; the same for every call below that names nothing else.
-    pub async fn figures(&self, queue: &QueueName) -> Result<Figures, Problem> {
-        Ok(self.ask_queue(queue, |reply| QueueCall::Figures(queue.clone(), reply)).await?)
+    pub async fn stats(&self, queue: &QueueName) -> Result<QueueStats, Problem> {
+        Ok(self.ask_queue(queue, |reply| QueueCall::Stats(queue.clone(), reply)).await?)
     }
 
     /// Queues in order of namespace and name.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn list(
         &self,
         namespace: Option<&str>,
         after: Option<&QueueName>,
         limit: usize,
-    ) -> Result<Vec<Figures>, Problem> {
+    ) -> Result<Vec<QueueStats>, Problem> {
         let mut all = Vec::new();
-        for door in self.engine.queue_doors() {
+        for partition in self.engine.queue_partitions() {
             let (mut after, mut left) = (after.cloned(), limit);
             loop {
                 let namespace = namespace.map(CompactString::new);
                 let list = |reply| QueueCall::List { namespace, after, limit: left, reply };
-                let listed = ask(door, |reply| QueueInput::Queue(list(reply))).await?;
+                let listed = partition.ask(|reply| QueueInput::Queue(list(reply))).await?;
                 left -= listed.queues.len().min(left);
                 all.extend(listed.queues);
                 after = listed.next;
@@ -239,7 +238,7 @@ impl Queues {
     /// Stops leasing jobs of a queue, or goes on.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn pause(&self, queue: &QueueName, paused: bool) -> Result<(), Problem> {
         self.ask_queue(queue, |reply| QueueCall::Pause(queue.clone(), paused, reply)).await?
     }
@@ -247,7 +246,7 @@ impl Queues {
     /// Deletes a queue with its jobs, dead letters and settings.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn delete(&self, queue: &QueueName) -> Result<(), Problem> {
         self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
@@ -256,7 +255,7 @@ impl Queues {
     /// settings stay, and so does what is published after the call. A recurring job that is ready does not come again.
     ///
     /// # Errors
-    /// See [`Queues::figures`]; then some of them may be gone.
+    /// See [`Queues::stats`]; then some of them may be gone.
     pub async fn drop_ready(&self, queue: &QueueName) -> Result<(), Problem> {
         self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?
     }
@@ -264,7 +263,7 @@ impl Queues {
     /// Dead letters, oldest first.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn dead(
         &self,
         queue: &QueueName,
@@ -272,15 +271,16 @@ impl Queues {
         limit: usize,
     ) -> Result<Vec<DeadView>, Problem> {
         let dead = |reply| QueueInput::Dead { queue: queue.clone(), after, limit, reply };
-        Ok(ask(self.door(queue), dead).await?)
+        Ok(self.partition(queue).ask(dead).await?)
     }
 
     /// The dead letter of a job, if there is one.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn dead_job(&self, queue: &QueueName, job: JobId) -> Result<Option<DeadView>, Problem> {
-        let found = ask(self.door(queue), |reply| QueueInput::FindDead(queue.clone(), job, reply)).await?;
+        let found =
+            self.partition(queue).ask(|reply| QueueInput::FindDead(queue.clone(), job, reply)).await?;
         Ok(found.into_iter().next())
     }
 
@@ -306,7 +306,7 @@ impl Queues {
         let (mut count, mut left) = (0, Some(which));
         while let Some(which) = left.take() {
             let respawn = |reply| QueueInput::Respawn { queue: queue.clone(), which, ttl, reply };
-            match ask(self.door(queue), respawn).await? {
+            match self.partition(queue).ask(respawn).await? {
                 Ok(respawned) => {
                     count += respawned.count;
                     left = respawned.left;
@@ -322,7 +322,7 @@ impl Queues {
     /// Deletes dead letters, the oldest first; at most `most`, or all. Answers how many.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn delete_dead(&self, queue: &QueueName, most: Option<usize>) -> Result<usize, Problem> {
         let (mut deleted, most) = (0, most.unwrap_or(usize::MAX));
         while deleted < most {
@@ -339,13 +339,13 @@ impl Queues {
     /// Deletes the dead letter of a job; answers whether there was one.
     ///
     /// # Errors
-    /// See [`Queues::figures`].
+    /// See [`Queues::stats`].
     pub async fn delete_dead_job(&self, queue: &QueueName, job: JobId) -> Result<bool, Problem> {
         Ok(self.delete_these(queue, Dead::Ids(vec![job])).await? > 0)
     }
 
     async fn delete_these(&self, queue: &QueueName, which: Dead) -> Result<usize, Problem> {
-        Ok(ask(self.door(queue), |reply| QueueInput::DeleteDead(queue.clone(), which, reply)).await?)
+        Ok(self.partition(queue).ask(|reply| QueueInput::DeleteDead(queue.clone(), which, reply)).await?)
     }
 
     async fn ask_queue<T>(
@@ -353,15 +353,15 @@ impl Queues {
         queue: &QueueName,
         make: impl FnOnce(Reply<T>) -> QueueCall,
     ) -> Result<T, NotAccepting> {
-        ask(self.door(queue), |reply| QueueInput::Queue(make(reply))).await
+        self.partition(queue).ask(|reply| QueueInput::Queue(make(reply))).await
     }
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    pub(super) fn door(&self, queue: &QueueName) -> &Door<QueueInput> {
-        let doors = self.engine.queue_doors();
+    pub(super) fn partition(&self, queue: &QueueName) -> &PartitionHandle<QueueInput> {
+        let doors = self.engine.queue_partitions();
         let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
         &doors[usize::from(index)]
     }

@@ -1,13 +1,13 @@
 //! Inputs of a partition of queues, and its answers, for whoever runs partitions without an [`crate::Engine`]: the simulation.
 //!
-//! What [`super::Queues`] makes of a call and of its answer, without a door to a task in between.
+//! What [`super::Queues`] makes of a call and of its answer, without a task in between.
 
 use base::{Problem, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::consuming::Back;
 use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks, leasing};
-use crate::devices::effect::Reply;
+use crate::kernel::reply::Reply;
 
 pub use super::input::{Asking, QueueCall, Respawned, Seen, ToPublish};
 pub use super::{Dead, HandOver, Leases};

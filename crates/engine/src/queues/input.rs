@@ -6,22 +6,15 @@ use std::time::Duration;
 use base::Timestamp;
 use compact_str::CompactString;
 use jobs::OnConflict;
-use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings};
+use records::{AliasKey, GroupKey, JobId, Process, QueueSettings};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
-use super::partition::{DeadView, Figures, Listed};
+use super::partition::{DeadView, Listed};
+use super::stats::QueueStats;
 use super::{Due, Held, JobRef, PublishedJob, QueueName};
-use crate::devices::effect::{Answered, Reply};
-
-/// A request that may be repeated, and must then get the answer of the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Once {
-    /// The key, made one with all that it belongs to.
-    pub key: AnswerKey,
-    /// A hash of the body.
-    pub body: u128,
-}
+use crate::kernel::idempotency::IdempotencyKey;
+use crate::kernel::reply::{Answered, Reply};
 
 /// An input to a partition of queues.
 #[derive(Debug)]
@@ -33,7 +26,7 @@ pub enum QueueInput {
         /// Checked.
         jobs: Vec<ToPublish>,
         /// Whether it may be a repeat.
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
         /// Gets them in order.
         reply: Reply<Answered<Vec<PublishedJob>>>,
     },
@@ -124,9 +117,9 @@ pub enum QueueInput {
         reply: Reply<Answered<()>>,
     },
     /// Find what a request was answered that another edge serves.
-    Recall(Once, Reply<Answered<Option<Arc<[u8]>>>>),
+    Recall(IdempotencyKey, Reply<Answered<Option<Arc<[u8]>>>>),
     /// Keep what such a request was answered.
-    Remember(Once, Arc<[u8]>, Reply<Answered<()>>),
+    Remember(IdempotencyKey, Arc<[u8]>, Reply<Answered<()>>),
     /// A call about a queue as a whole.
     Queue(QueueCall),
     /// Dead letters, oldest first.
@@ -160,8 +153,8 @@ pub enum QueueInput {
 /// A call about a queue, or queues, as a whole.
 #[derive(Debug)]
 pub enum QueueCall {
-    /// A queue's figures.
-    Figures(QueueName, Reply<Figures>),
+    /// How many jobs of a queue stand where.
+    Stats(QueueName, Reply<QueueStats>),
     /// Queues in order of name.
     List {
         /// Of this namespace only.

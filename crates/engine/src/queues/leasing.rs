@@ -6,9 +6,8 @@ use super::calls::Queues;
 use super::checks::check_want;
 use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::Asking;
-use super::ready_wait::Told;
+use super::ready_wait::ReadyWait;
 use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
-use crate::handle::{ask, send};
 
 /// Payload bytes at which no further queue is asked. Each queue has the same bound, so an answer
 /// holds at most twice as much and one job.
@@ -33,7 +32,7 @@ impl Queues {
             return consumed(leases, 0);
         }
         // Kept until the queues were asked again: what is left then is for the others that wait.
-        let mut _told;
+        let mut _wait;
         loop {
             // In a box, because who waits afterwards has no use for what this takes.
             let (jobs, hand_over) = Box::pin(self.lease_in_order(queues, want)).await?;
@@ -41,7 +40,7 @@ impl Queues {
                 return Ok((jobs, hand_over));
             }
             match self.something_is_ready(queues, until).await? {
-                Some(told) => _told = told,
+                Some(wait) => _wait = wait,
                 None => return Ok((Vec::new(), HandOver::nothing())),
             }
         }
@@ -74,14 +73,14 @@ impl Queues {
     }
 
     async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
-        let door = self.door(queue);
-        let back = Back::to(&door.inbox);
+        let partition = self.partition(queue);
+        let back = Back::to(&partition.inbox);
         let (max, ttr, process) = (want.max, want.ttr, want.process);
         let waits = until > self.engine().clock().now();
         let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
         let queue = queue.clone();
         let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
-        let leases = ask(door, asking).await?;
+        let leases = partition.ask(asking).await?;
         stay.answered();
         Ok(leases)
     }
@@ -91,28 +90,28 @@ impl Queues {
         &self,
         queues: &[QueueName],
         until: Timestamp,
-    ) -> Result<Option<Told>, Problem> {
+    ) -> Result<Option<ReadyWait>, Problem> {
         if self.engine().clock().now() >= until {
             return Ok(None);
         }
-        let mut told = Told::default();
+        let mut wait = ReadyWait::default();
         for queue in queues {
-            let door = self.door(queue);
-            let watch = told.watch(queue, until, Back::to(&door.inbox));
-            send(door, watch).await?;
+            let partition = self.partition(queue);
+            let watch = wait.watch(queue, until, Back::to(&partition.inbox));
+            partition.send(watch).await?;
         }
-        Ok(told.wait().await.then_some(told))
+        Ok(wait.ready().await.then_some(wait))
     }
 }
 
 pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
     let held: Vec<_> = leases.jobs.iter().map(|job| leases.held(job)).collect();
     let (jobs, hand_over) = leases.take();
-    let jobs = jobs.into_iter().zip(held).map(|(job, held)| told(&job, held, queue));
+    let jobs = jobs.into_iter().zip(held).map(|(job, held)| consumed_job(&job, held, queue));
     Ok((jobs.collect::<Result<_, _>>()?, hand_over))
 }
 
-fn told(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
+fn consumed_job(job: &LeasedJob, held: Held, queue: usize) -> Result<Consumed, Problem> {
     let body = body::read(&job.body)?;
     Ok(Consumed {
         queue,

@@ -12,13 +12,12 @@ mod ending;
 mod inspection;
 mod lifetime;
 mod loading;
-mod oldest;
+mod oldest_dead;
 mod paging;
 mod parked;
 mod publishing;
 mod queue_metrics;
 mod recently_parked;
-mod repeats;
 mod soonest;
 mod waiting;
 
@@ -28,31 +27,33 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
 use jobs::Jobs;
-use records::{Batch, DeadJob, JobId, Op, PartitionHead, QueueKey, QueueSettings};
+use records::{DeadJob, JobId, Op, PartitionHead, QueueKey, QueueSettings};
 use store::{BATCH_BYTES_MAX, StoreError};
 
-use super::effect::{JobsCounted, QueueEffect, Standing};
+use super::context::QueueContext;
+use super::effect::QueueEffect;
 use super::input::QueueCall;
-use super::queue_metrics::Named;
+use super::queue_metrics::NamedPlaces;
+use super::stats::{JobsCounted, PartitionStats};
 use super::{QueueInput, QueueName};
-use crate::devices::effect::Effect;
-use crate::devices::partition::{STEP_BYTES_MAX, answered};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
-use crate::kernel::idempotency::Answers;
+use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::pending_writes::PendingWrites;
+use crate::kernel::reply::answered;
+use crate::kernel::step_context::StepContext;
 use budget::{Budget, Limits};
 use dropping::Dropping;
 use lifetime::Sweep;
-use oldest::Oldest;
-use paging::Clocks;
-use recently_parked::ParkedLately;
+use oldest_dead::OldestDead;
+use paging::ParkedClocks;
+use recently_parked::RecentlyParked;
 use waiting::Waiting;
 
 pub use budget::Spent;
 pub use dead::DeadView;
-pub use inspection::{Figures, Listed, QueueMark, listed};
+pub use inspection::{Listed, QueueMark, listed};
 
 /// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
 /// it carried.
@@ -61,9 +62,6 @@ const JOBS_AT_A_TIME: usize = 8;
 const RECORDS_MAX: usize = 1_000;
 /// Keys of parked jobs that are looked at together.
 const KEYS_AT_A_TIME: usize = 2_000;
-
-/// What the answers of one step may carry together, in bytes, before no more is given: a job may carry a megabyte.
-const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 /// The wall clock may be put forward, and not every machine tells when: while jobs wait for a time of it, it is looked at so often.
 const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
@@ -76,7 +74,7 @@ pub struct QueuePartition {
     head: PartitionHead,
     jobs: Jobs,
     limits: Limits,
-    clocks: Clocks,
+    clocks: ParkedClocks,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
     waiting: Waiting,
@@ -92,15 +90,15 @@ pub struct QueuePartition {
     overfull: BTreeSet<QueueKey>,
     /// What jobs carry.
     bodies: PendingWrites<JobId, Arc<[u8]>>,
-    parked: ParkedLately,
+    parked: RecentlyParked,
     dead: PendingWrites<(QueueKey, u64), DeadJob>,
-    oldest_dead: Oldest,
-    answers: Answers,
+    oldest_dead: OldestDead,
+    answers: KeptAnswers,
     /// Dead letters of all queues.
     dead_total: u64,
-    /// How it stood after the step before.
-    stood: Standing,
-    named: Named,
+    /// Its counts after the step before.
+    latest_stats: PartitionStats,
+    named: NamedPlaces,
     /// What the latest step did.
     spent: Spent,
     /// The latest batch that is durable.
@@ -127,23 +125,14 @@ struct Queue {
     ages_at: Option<Timestamp>,
 }
 
-/// What one step collects.
-struct Turn<'a> {
-    now: Timestamp,
-    wall: Timestamp,
-    /// The number that the batch will have.
-    seq: u64,
-    batch: Batch,
-    /// Changes that are weighed, and what they weigh.
-    weighed: (usize, usize),
-    /// What was read of jobs' bodies, in bytes.
-    carried: usize,
+/// A step of a partition of queues.
+type QueueStep<'a> = StepContext<'a, QueueEffect, QueueStepPart>;
+
+/// What only partitions of queues collect in a step.
+struct QueueStepPart {
     budget: Budget,
     /// More jobs were due than the step has room for.
     is_behind: bool,
-    effects: Vec<Effect>,
-    /// Queues that have something to lease.
-    wakes: Vec<QueueKey>,
     /// Queues that may be empty now, or whose counts are others.
     touched: Vec<QueueKey>,
     /// Queues with other counts of what is not resident.
@@ -151,39 +140,25 @@ struct Turn<'a> {
     /// Changes up to here were looked through for parked jobs.
     noted: usize,
     counted: JobsCounted,
-    fetch: &'a dyn Fetch,
 }
 
-impl Turn<'_> {
-    /// Whether the answers take more of what jobs carry.
-    fn may_carry(&self) -> bool {
-        self.carried < CARRIED_BYTES_MAX
-    }
-
-    /// Whether the step takes more.
-    fn has_room(&mut self) -> bool {
-        self.weigh() < STEP_BYTES_MAX && self.may_carry()
-    }
-
-    /// What the batch weighs so far.
-    fn weigh(&mut self) -> usize {
-        let (ops, weight) = self.weighed;
-        let added: usize = self.batch.ops[ops..].iter().map(Op::weight).sum();
-        self.weighed = (self.batch.ops.len(), weight + added);
-        self.weighed.1
-    }
-
-    fn push(&mut self, op: Op) {
-        self.batch.ops.push(op);
-    }
-
-    fn tell(&mut self, effect: QueueEffect) {
-        self.effects.push(Effect::Queue(effect));
+impl QueueStepPart {
+    fn new(limits: Limits) -> Self {
+        Self {
+            budget: Budget::new(limits),
+            is_behind: false,
+            touched: Vec::new(),
+            recounted: BTreeSet::new(),
+            noted: 0,
+            counted: JobsCounted::default(),
+        }
     }
 }
 
 impl Machine for QueuePartition {
     type Input = QueueInput;
+    type Effect = QueueEffect;
+    type Context = QueueContext;
 
     fn weight(input: &QueueInput) -> usize {
         match input {
@@ -200,30 +175,15 @@ impl Machine for QueuePartition {
         moment: Moment,
         inputs: &mut dyn Iterator<Item = QueueInput>,
         fetch: &dyn Fetch,
-    ) -> Result<Step, StoreError> {
-        let mut turn = Turn {
-            now: moment.now.max(self.head.now),
-            wall: moment.wall,
-            seq: self.head.seq + 1,
-            batch: Batch::new(self.id),
-            weighed: (0, 0),
-            carried: 0,
-            budget: Budget::new(self.limits),
-            is_behind: false,
-            effects: Vec::new(),
-            wakes: Vec::new(),
-            touched: Vec::new(),
-            recounted: BTreeSet::new(),
-            noted: 0,
-            counted: JobsCounted::default(),
-            fetch,
-        };
+    ) -> Result<Step<QueueEffect>, StoreError> {
+        let own = QueueStepPart::new(self.limits);
+        let mut turn = StepContext::new(self.id, &self.head, moment, fetch, own);
         self.jobs.set_wall(turn.wall);
         if !self.open(&mut turn) {
             return Ok(self.seal(turn, true));
         }
         // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
-        self.read_in(|turn| turn.budget.left_to_read_ahead(), &mut turn)?;
+        self.read_in(|turn| turn.own.budget.left_to_read_ahead(), &mut turn)?;
         self.advance_jobs_with_room(&mut turn)?;
         self.age_dead(&mut turn)?;
         if self.waiting.are_due() {
@@ -233,7 +193,7 @@ impl Machine for QueuePartition {
         for input in inputs {
             self.apply(input, &mut turn)?;
             self.read_at_once(&mut turn)?;
-            if !turn.has_room() || !turn.budget.may_read_at_once() {
+            if !turn.has_room() || !turn.own.budget.may_read_at_once() {
                 break;
             }
         }
@@ -288,7 +248,7 @@ impl QueuePartition {
         (jobs.scheduled + jobs.ready + jobs.reserved, jobs.reserved)
     }
 
-    fn apply(&mut self, input: QueueInput, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: QueueInput, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
             QueueInput::Publish { queue, jobs, once, reply } => {
                 QueueEffect::Published(reply, answered(self.publish(&queue, jobs, once, turn))?)
@@ -339,22 +299,22 @@ impl QueuePartition {
                 QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, &which, turn)?)
             }
             QueueInput::Recall(once, reply) => {
-                QueueEffect::Recalled(reply, answered(self.recall(once, turn))?)
+                QueueEffect::Recalled(reply, answered(self.answers.recall(once, turn))?)
             }
             QueueInput::Remember(once, answer, reply) => {
-                self.remember(once, answer, turn);
+                self.answers.remember(once, answer, turn);
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueInput::Queue(call) => return self.apply_to_queue(call, turn),
         };
-        turn.tell(effect);
+        turn.emit(effect);
         Ok(())
     }
 
-    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match call {
-            QueueCall::Figures(queue, reply) => {
-                QueueEffect::Figures(reply, Box::new(self.figures(&queue, turn.now)))
+            QueueCall::Stats(queue, reply) => {
+                QueueEffect::Stats(reply, Box::new(self.stats(&queue, turn.now)))
             }
             QueueCall::List { namespace, after, limit, reply } => {
                 QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
@@ -376,24 +336,24 @@ impl QueuePartition {
                 return Ok(());
             }
         };
-        turn.tell(effect);
+        turn.emit(effect);
         Ok(())
     }
 
     /// What the passing of time brings. Whether there is more of it now.
-    fn advance(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn advance(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut more;
         // Once also where inputs have filled the batch: time passes however many come.
         loop {
             let is_behind = self.advance_jobs_with_room(turn)?;
-            let before = turn.budget.spent();
-            let wants = self.read_in(|turn| turn.budget.left_to_read(), turn)?;
+            let before = turn.own.budget.spent();
+            let wants = self.read_in(|turn| turn.own.budget.left_to_read(), turn)?;
             more = is_behind || wants;
-            if !more || !turn.has_room() || turn.budget.spent() == before {
+            if !more || !turn.has_room() || turn.own.budget.spent() == before {
                 break;
             }
         }
-        more |= self.answers.forget(repeats::within(turn))?;
+        more |= self.answers.forget(turn)?;
         more |= self.age_dead(turn)?;
         more |= self.drop_more_surplus(turn)?;
         more |= self.sweep(turn)?;
@@ -406,7 +366,7 @@ impl QueuePartition {
     }
 
     /// Takes what loading found into the batch, as far as there is room. Whether that was all.
-    fn open(&mut self, turn: &mut Turn<'_>) -> bool {
+    fn open(&mut self, turn: &mut QueueStep<'_>) -> bool {
         while turn.has_room() {
             let Some(op) = self.opening.pop_front() else { return true };
             turn.push(op);
@@ -418,42 +378,38 @@ impl QueuePartition {
     ///
     /// # Panics
     /// When the step has done more than a step may: its batch might be more than the log takes.
-    fn seal(&mut self, mut turn: Turn<'_>, more: bool) -> Step {
+    fn seal(&mut self, mut turn: QueueStep<'_>, more: bool) -> Step<QueueEffect> {
         self.note_touched(&mut turn);
         self.note_parked(&mut turn);
         self.put_counts(&mut turn);
-        turn.budget.assert_kept(JOBS_AT_A_TIME);
+        turn.own.budget.assert_kept(JOBS_AT_A_TIME);
         let weight = turn.weigh();
         assert!(
             weight <= BATCH_BYTES_MAX,
             "a step makes no batch that the log does not take: {weight} bytes"
         );
-        self.spent = turn.budget.spent();
-        let batch = (!turn.batch.ops.is_empty()).then(|| {
-            let numbers = self.jobs.numbers();
-            self.head.seq = turn.seq;
-            self.head.now = turn.now;
-            self.head.next_job = numbers.next_job;
-            self.head.next_lease = numbers.next_lease;
-            turn.batch.head = self.head.clone();
-            turn.batch
+        self.spent = turn.own.budget.spent();
+        let stats = self.stats_of_all();
+        if stats != self.latest_stats {
+            self.latest_stats = stats;
+            turn.emit(QueueEffect::StatsChanged(self.id, stats));
+        }
+        turn.effects.extend(self.changed_queue_counts());
+        if turn.own.counted != JobsCounted::default() {
+            turn.emit(QueueEffect::Counted(turn.own.counted));
+        }
+        let numbers = self.jobs.numbers();
+        let (batch, effects) = turn.seal(&mut self.head, false, |head| {
+            head.next_job = numbers.next_job;
+            head.next_lease = numbers.next_lease;
         });
-        let standing = self.standing();
-        if standing != self.stood {
-            self.stood = standing;
-            turn.effects.push(Effect::Queue(QueueEffect::Stands(self.id, standing)));
-        }
-        turn.effects.extend(self.named_otherwise());
-        if turn.counted != JobsCounted::default() {
-            turn.effects.push(Effect::Queue(QueueEffect::Counted(turn.counted)));
-        }
-        Step { batch, effects: turn.effects, more }
+        Step { batch, effects, more }
     }
 
-    fn standing(&self) -> Standing {
+    fn stats_of_all(&self) -> PartitionStats {
         let jobs = self.jobs.counts();
         let (parked_scheduled, parked_ready) = self.jobs.parked_in_all();
-        Standing {
+        PartitionStats {
             queues: self.queues.len() as u64,
             scheduled: jobs.scheduled as u64 + parked_scheduled,
             ready: jobs.ready as u64 + parked_ready,
@@ -469,7 +425,7 @@ impl QueuePartition {
     }
 
     /// What a job carries, in stored form; weighed as part of an answer.
-    fn body(&self, id: JobId, turn: &mut Turn<'_>) -> Result<Arc<[u8]>, StoreError> {
+    fn body(&self, id: JobId, turn: &mut QueueStep<'_>) -> Result<Arc<[u8]>, StoreError> {
         let body = self.bodies.get_or_read(&id, || turn.fetch.view()?.job_body(id))?;
         let body = body.ok_or_else(|| StoreError::Damaged {
             file: "the tables".to_owned(),
@@ -480,7 +436,7 @@ impl QueuePartition {
         Ok(body)
     }
 
-    fn put_body(&mut self, id: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
+    fn put_body(&mut self, id: JobId, body: Arc<[u8]>, turn: &mut QueueStep<'_>) {
         self.bodies.put(turn.seq, id, Some(Arc::clone(&body)));
         turn.push(Op::PutJobBody(id, body));
     }

@@ -10,7 +10,7 @@ use base::PartitionId;
 use records::QueueKey;
 
 use super::QueueName;
-use super::effect::Standing;
+use super::stats::PartitionStats;
 
 /// Queues that a partition names at most: with 16 partitions there are 256 names, and about a hundred queues all have theirs.
 pub(crate) const NAMED_MAX: usize = 16;
@@ -53,12 +53,12 @@ pub enum NamedChange {
 
 /// The named queues of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Named {
+pub(super) struct NamedPlaces {
     places: Vec<Option<(QueueKey, JobsByState)>>,
     was_told: bool,
 }
 
-impl Named {
+impl NamedPlaces {
     /// What changed since this was last called. `names` are all queues there are, `now` what one has if it is still there.
     pub(super) fn changes<'a>(
         &mut self,
@@ -144,7 +144,7 @@ impl NamedQueues {
     }
 
     /// Each of them, and what is left of `all` for the others.
-    pub(crate) fn with_others(&self, all: &Standing) -> Vec<QueueJobs> {
+    pub(crate) fn with_others(&self, all: &PartitionStats) -> Vec<QueueJobs> {
         let partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queues: Vec<QueueJobs> = partitions.iter().flatten().flatten().cloned().collect();
         let rest = |all: u64, of: fn(&JobsByState) -> u64| {
@@ -173,7 +173,7 @@ mod tests {
     struct Scene {
         names: BTreeMap<QueueName, QueueKey>,
         ready: BTreeMap<QueueKey, u64>,
-        named: Named,
+        named: NamedPlaces,
         shown: NamedQueues,
     }
 
@@ -195,7 +195,7 @@ mod tests {
             };
             let changes = self.named.changes(self.names.iter(), ready);
             self.shown.change(PartitionId::of_queues(3), changes);
-            let all = Standing { ready: self.ready.values().sum(), ..Standing::default() };
+            let all = PartitionStats { ready: self.ready.values().sum(), ..PartitionStats::default() };
             let shown = self.shown.with_others(&all);
             shown.into_iter().map(|queue| (queue.queue, queue.jobs.ready)).collect()
         }
@@ -243,7 +243,7 @@ mod tests {
         let mut scene = Scene::default();
         (1..4).for_each(|number| scene.put(number, 1));
         assert_eq!(scene.shown().len(), 4);
-        scene.named = Named::default();
+        scene.named = NamedPlaces::default();
         scene.remove(2);
         assert_eq!(scene.shown(), BTreeMap::from([row("-", 0), row("a/001", 1), row("a/003", 1)]));
     }

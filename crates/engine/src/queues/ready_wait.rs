@@ -13,9 +13,9 @@ use super::{QueueInput, QueueName};
 
 /// The queues that a consumer waits for. When it is dropped, those that had something tell whoever else waits for them.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ReadyWait {
     waits: Vec<Wait>,
-    /// The place of the queue that told first.
+    /// The place of the queue that signalled first.
     first: Option<usize>,
 }
 
@@ -24,35 +24,35 @@ struct Wait {
     queue: QueueName,
     until: Timestamp,
     back: Back,
-    told: oneshot::Receiver<()>,
+    signal: oneshot::Receiver<()>,
 }
 
-impl Told {
+impl ReadyWait {
     /// Waits for this queue too, once its partition has the input.
     pub(super) fn watch(&mut self, queue: &QueueName, until: Timestamp, back: Back) -> QueueInput {
-        let (signal, told) = oneshot::channel();
-        self.waits.push(Wait { queue: queue.clone(), until, back, told });
+        let (signal, receiver) = oneshot::channel();
+        self.waits.push(Wait { queue: queue.clone(), until, back, signal: receiver });
         QueueInput::Watch { queue: queue.clone(), until, signal }
     }
 
-    /// Whether one of them told in time.
-    pub(super) async fn wait(&mut self) -> bool {
-        let signals = self.waits.iter_mut().map(|wait| &mut wait.told);
-        let (told, place, _) = futures_util::future::select_all(signals).await;
-        self.first = told.is_ok().then_some(place);
-        told.is_ok()
+    /// Waits until one of them has something; false if it is too late.
+    pub(super) async fn ready(&mut self) -> bool {
+        let signals = self.waits.iter_mut().map(|wait| &mut wait.signal);
+        let (signalled, place, _) = futures_util::future::select_all(signals).await;
+        self.first = signalled.is_ok().then_some(place);
+        signalled.is_ok()
     }
 }
 
-impl Drop for Told {
+impl Drop for ReadyWait {
     fn drop(&mut self) {
-        for (place, Wait { queue, until, back, mut told }) in self.waits.drain(..).enumerate() {
-            // A signal may be on its way: after this none arrives, and who is told in vain tells nobody.
-            let may_be_told = !matches!(told.try_recv(), Err(TryRecvError::Closed));
-            told.close();
+        for (place, Wait { queue, until, back, mut signal }) in self.waits.drain(..).enumerate() {
+            // A signal may be on its way. Once the receiver is closed none arrives, and its sender passes nothing on.
+            let may_be_signalled = !matches!(signal.try_recv(), Err(TryRecvError::Closed));
+            signal.close();
             if self.first == Some(place) {
                 back.pass_on(queue);
-            } else if may_be_told {
+            } else if may_be_signalled {
                 back.left(queue, until);
             }
         }
@@ -66,18 +66,19 @@ mod tests {
     use super::*;
 
     /// Two queues that are waited for, their signals, and the inbox of both.
-    fn waiting() -> (Told, Vec<oneshot::Sender<()>>, mpsc::Receiver<QueueInput>, mpsc::Sender<QueueInput>) {
+    fn waiting() -> (ReadyWait, Vec<oneshot::Sender<()>>, mpsc::Receiver<QueueInput>, mpsc::Sender<QueueInput>)
+    {
         let (inbox, inputs) = mpsc::channel(8);
-        let mut told = Told::default();
+        let mut wait = ReadyWait::default();
         let watch = |name| {
             let queue = QueueName::unchecked("a", name);
-            match told.watch(&queue, Timestamp(9), Back::to(&inbox)) {
+            match wait.watch(&queue, Timestamp(9), Back::to(&inbox)) {
                 QueueInput::Watch { signal, .. } => signal,
                 other => unreachable!("{other:?}"),
             }
         };
         let signals = ["x", "y"].map(watch).into();
-        (told, signals, inputs, inbox)
+        (wait, signals, inputs, inbox)
     }
 
     fn passed_on(inputs: &mut mpsc::Receiver<QueueInput>) -> Vec<String> {
@@ -91,28 +92,28 @@ mod tests {
 
     #[test]
     fn whoever_goes_away_before_a_signal_arrives_passes_on_what_it_would_have_told() {
-        let (told, signals, mut inputs, _inbox) = waiting();
-        drop(told);
+        let (wait, signals, mut inputs, _inbox) = waiting();
+        drop(wait);
         assert_eq!(passed_on(&mut inputs), ["x until 9", "y until 9"]);
         assert!(signals.into_iter().all(|signal| signal.send(()).is_err()), "nobody hears it any more");
     }
 
     #[tokio::test]
     async fn whoever_was_told_passes_on_what_it_leaves() {
-        let (mut told, mut signals, mut inputs, _inbox) = waiting();
+        let (mut wait, mut signals, mut inputs, _inbox) = waiting();
         let (_x, y) = (signals.remove(0), signals.remove(0));
         y.send(()).expect("somebody waits");
-        assert!(told.wait().await);
-        drop(told);
+        assert!(wait.ready().await);
+        drop(wait);
         assert_eq!(passed_on(&mut inputs), ["x until 9", "y"]);
     }
 
     #[tokio::test]
     async fn whoever_was_sent_home_passes_on_nothing() {
-        let (mut told, signals, mut inputs, _inbox) = waiting();
+        let (mut wait, signals, mut inputs, _inbox) = waiting();
         drop(signals);
-        assert!(!told.wait().await);
-        drop(told);
+        assert!(!wait.ready().await);
+        drop(wait);
         assert_eq!(passed_on(&mut inputs), [] as [&str; 0]);
     }
 }

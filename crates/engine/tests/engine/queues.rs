@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use base::{Clock, Timestamp};
 use engine::queues::{
-    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Once, Payload, QueueName, Recurs, Retry, Want,
+    Dead, Due, IdempotencyKey, JobChange, JobRef, JobState, NewJob, OnConflict, Payload, QueueName, Recurs,
+    Retry, Want,
 };
 use engine::records;
 use records::{AnswerKey, QueueOrder, QueueSettings};
@@ -145,13 +146,13 @@ async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
 #[tokio::test]
 async fn a_repeat_is_answered_with_what_the_first_made() {
     let rig = Rig::start().await;
-    let once = Some(Once { key: AnswerKey(5), body: 6 });
+    let once = Some(IdempotencyKey { key: AnswerKey(5), body: 6 });
     let first = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("published");
     let again = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
     rig.restart().await;
     let later = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
     assert_eq!((&again, &later, rig.counts().await), (&first, &first, [0, 1, 0, 0]));
-    let other = Some(Once { key: AnswerKey(5), body: 7 });
+    let other = Some(IdempotencyKey { key: AnswerKey(5), body: 7 });
     let refused = rig.queues().publish(&orders(), vec![job("2")], other).await;
     assert_eq!(refused.expect_err("another body").code, "idempotency_key_reused");
     rig.pass(24 * 3_600 * SECOND);

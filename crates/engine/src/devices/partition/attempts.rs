@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp, hash};
-use jobs::{Lapsed, Leased, NoCalendar, Released};
+use jobs::{Leased, NoCalendar, Released};
 use records::{
     Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Holder, JobId,
     Op, Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
-use super::notifications::{progress_op, slot_of};
-use super::{Partition, Turn, client_of, lane_of, pair};
-use crate::devices::effect::{Effect, GivenUp};
+use super::notifications::progress_op;
+use super::purpose::{Line, Purpose};
+use super::{DeviceStep, Partition, pair};
+use crate::devices::effect::{DeviceEffect, GivenUp};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::kernel::job_purpose::JobEnd;
 use crate::settings::{Picture, Retry};
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
@@ -40,19 +42,18 @@ impl Partition {
         &mut self,
         client: Incarnation,
         max: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
-        let mut due = Vec::new();
+        let (mut due, line) = (Vec::new(), Line::Notifications(client).key());
         while due.len() < max {
             if !turn.has_room() {
                 // Asked for less than there is: the lane is named again.
-                turn.wakes.push(lane_of(client));
+                turn.wakes.push(line);
                 break;
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(turn.now, lane_of(client), holder, ttr, &mut turn.batch)
-            else {
+            let Some(leased) = self.jobs.lease(turn.now, line, holder, ttr, &mut turn.batch) else {
                 break;
             };
             due.extend(self.take_off(client, &leased, turn)?);
@@ -65,10 +66,11 @@ impl Partition {
         &mut self,
         client: Incarnation,
         leased: &Leased,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
-        let slot = self.jobs.get(job).and_then(|head| head.alias).map(slot_of);
+        let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
+        let slot = purpose.map(|Purpose::Notification(slot, _)| slot);
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
             self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
             return Ok(None);
@@ -111,7 +113,7 @@ impl Partition {
         client: Incarnation,
         job: JobId,
         id: &base::DeviceId,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
         let address = self.address(slot, id, turn)?;
         let state = self.state(slot);
@@ -148,7 +150,7 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         id: &base::DeviceId,
-        turn: &Turn<'_>,
+        turn: &DeviceStep<'_>,
     ) -> Result<Option<Arc<str>>, StoreError> {
         if !self.devices.get(slot).is_some_and(|device| device.has_address) {
             return Ok(None);
@@ -165,12 +167,16 @@ impl Partition {
         Ok(address)
     }
 
-    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut Turn<'_>) {
+    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut DeviceStep<'_>) {
         self.pending.bodies.put(turn.seq, job, Some(Arc::clone(&body)));
         turn.push(Op::PutJobBody(job, body));
     }
 
-    pub(super) fn stored_body(&self, job: JobId, turn: &Turn<'_>) -> Result<Option<Arc<[u8]>>, StoreError> {
+    pub(super) fn stored_body(
+        &self,
+        job: JobId,
+        turn: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<[u8]>>, StoreError> {
         self.pending.bodies.get_or_read(&job, || turn.fetch.view()?.job_body(job))
     }
 
@@ -178,7 +184,7 @@ impl Partition {
         &mut self,
         reservation: Reservation,
         end: &AttemptEnd,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let Some(tried) = self.tried(turn.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
@@ -211,7 +217,7 @@ impl Partition {
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
-    fn withheld(&mut self, mut tried: Tried, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn withheld(&mut self, mut tried: Tried, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
         self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn)
     }
@@ -219,7 +225,7 @@ impl Partition {
     /// What a reservation stands for, if it still does.
     fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
         let head = self.jobs.held(now, reservation)?;
-        let (slot, client) = (slot_of(head.alias?), client_of(head.queue));
+        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)?;
         let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
         Some(Tried { slot, client, reservation, flight })
     }
@@ -230,7 +236,7 @@ impl Partition {
         jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
-    fn delivered(&mut self, tried: Tried, turn: &mut Turn<'_>) {
+    fn delivered(&mut self, tried: Tried, turn: &mut DeviceStep<'_>) {
         if self
             .jobs
             .ack(turn.now, tried.reservation, &mut NoCalendar, &mut turn.batch, &mut turn.wakes)
@@ -240,7 +246,7 @@ impl Partition {
         }
         let Tried { slot, client, flight, .. } = tried;
         turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
-        turn.effects.push(Effect::Reached(client));
+        turn.emit(DeviceEffect::Reached(client));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         let more = pair::landed(&mut pair, flight).then(|| Box::new(pair.clone()));
@@ -253,40 +259,44 @@ impl Partition {
         }
     }
 
-    fn failed(&mut self, tried: &Tried, retry: jobs::Retry, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn failed(
+        &mut self,
+        tried: &Tried,
+        retry: jobs::Retry,
+        turn: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
         let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
         let released =
             self.jobs.release(turn.now, reservation, retry, calendar, &mut turn.batch, &mut turn.wakes);
         let Ok(released) = released else { return Ok(()) };
-        if released == Released::Dead
+        if is_for_good(&released)
             && let Some(body) = self.stored_body(job, turn)?
         {
             self.put_body(Pair::body_of_failed(tried.flight.delivery), body, turn);
         }
-        self.not_delivered(tried.slot, tried.client, &tried.flight, &released, turn);
+        self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, turn);
         Ok(())
     }
 
     /// What becomes of a notification whose attempt came to nothing.
     fn not_delivered(
         &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        flight: &Flight,
+        (slot, client): (DeviceSlot, Incarnation),
+        waiting: Waiting,
         released: &Released,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        pair.in_flight = None;
-        let attempts = flight.attempts;
+        let Waiting { delivery, attempts } = waiting;
+        pair.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
-            Released::Waiting { until } => {
-                pair.pending = Some(Waiting { delivery: flight.delivery, attempts });
+            Released::Waiting { until } | Released::Recurs { next_run: until, .. } => {
+                pair.pending = Some(waiting);
                 DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
             }
-            Released::Dead => {
-                pair.failed = Some(Waiting { delivery: flight.delivery, attempts });
+            Released::Dead | Released::Expired => {
+                pair.failed = Some(waiting);
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
             }
@@ -294,41 +304,61 @@ impl Partition {
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
-            Released::Expired | Released::Recurs { .. } => {
-                unreachable!("a notification neither expires nor comes again")
-            }
         };
-        turn.push(Op::PutProgress(DeliveryKey::from(flight.delivery), progress));
+        turn.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
         turn.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
-        if *released == Released::Dead {
+        if is_for_good(released) {
             let device = self.devices.get(slot).map(|device| device.id.clone());
-            let given_up = GivenUp { delivery: flight.delivery, client, device, attempts };
-            turn.effects.push(Effect::GivenUp(Box::new(given_up)));
+            let given_up = GivenUp { delivery, client, device, attempts };
+            turn.emit(DeviceEffect::GivenUp(Box::new(given_up)));
             self.becomes_stale(slot, client, turn);
         }
     }
 
-    /// A lease ran out before its attempt ended: the sender hangs.
-    pub(super) fn attempt_lapsed(&mut self, lapsed: &Lapsed, turn: &mut Turn<'_>) {
-        let Some(alias) = lapsed.alias else { return };
-        self.attempt_cut(
-            slot_of(alias),
-            client_of(lapsed.queue),
-            &lapsed.released,
-            AttemptError::TimedOut,
-            turn,
-        );
+    /// A notification's job ended without a word of the sender.
+    pub(super) fn notification_ended(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        end: JobEnd,
+        turn: &mut DeviceStep<'_>,
+    ) {
+        match end {
+            // The sender hangs.
+            JobEnd::Lapsed(released) => {
+                self.attempt_cut(slot, client, &released, AttemptError::TimedOut, turn);
+            }
+            JobEnd::Cut(released) => {
+                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, turn);
+            }
+            JobEnd::Expired(next_run) => self.notification_expired(slot, client, next_run, turn),
+        }
+    }
+
+    /// No notification is made with a time to live. A stored one that has one, and waited for too long, failed for good.
+    fn notification_expired(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        next_run: Option<Timestamp>,
+        turn: &mut DeviceStep<'_>,
+    ) {
+        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
+        let Some(waiting) = waiting else { return };
+        let released =
+            next_run.map_or(Released::Expired, |next_run| Released::Recurs { died: false, next_run });
+        self.not_delivered((slot, client), waiting, &released, turn);
     }
 
     /// An attempt ended without an answer and without its sender.
-    pub(super) fn attempt_cut(
+    fn attempt_cut(
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
         released: &Released,
         error: AttemptError,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;
@@ -345,8 +375,18 @@ impl Partition {
             status_code: None,
             error: Some(error),
         }));
-        self.not_delivered(slot, client, &flight, released, turn);
+        self.not_delivered((slot, client), waiting_again(&flight), released, turn);
     }
+}
+
+/// What was in flight, as it waits for its next attempt.
+fn waiting_again(flight: &Flight) -> Waiting {
+    Waiting { delivery: flight.delivery, attempts: flight.attempts }
+}
+
+/// Whether there is no attempt after this one.
+fn is_for_good(released: &Released) -> bool {
+    matches!(released, Released::Dead | Released::Expired)
 }
 
 const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };

@@ -7,7 +7,7 @@ use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
 use store::StoreError;
 
-use super::{Partition, Turn};
+use super::{DeviceStep, Partition};
 use crate::kernel::hashed::HashMap;
 
 /// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
@@ -123,8 +123,8 @@ impl Counted {
 
 impl Partition {
     /// Adds what the step counted so far to the days' records. Also before a device leaves its group.
-    pub(super) fn write_counts(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
-        let counted = turn.counted.take();
+    pub(super) fn write_counts(&mut self, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let counted = turn.own.counted.take();
         if counted.is_empty() {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Partition {
         Ok(())
     }
 
-    fn counts(&self, key: CountsKey, turn: &Turn<'_>) -> Result<Counts, StoreError> {
+    fn counts(&self, key: CountsKey, turn: &DeviceStep<'_>) -> Result<Counts, StoreError> {
         if let Some(counts) = self.counts_at_hand.get(&key) {
             return Ok(*counts);
         }

@@ -4,11 +4,12 @@ use base::{Incarnation, Problem};
 use fleet::{CheckedImport, Registration};
 use records::{DeviceProfile, DeviceSlot};
 
-use super::{Partition, Stop, Turn};
+use super::{DeviceStep, Partition};
 use crate::devices::input::{Imported, LinkedClient, ToImport};
+use crate::kernel::reply::Stop;
 
 impl Partition {
-    pub(super) fn import(&mut self, line: ToImport, turn: &mut Turn<'_>) -> Result<Imported, Stop> {
+    pub(super) fn import(&mut self, line: ToImport, turn: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
         let ToImport { import, clients, .. } = line;
         let clients = clients.map(|clients| self.know(clients));
         if self.devices.find(import.id()).is_some() {
@@ -31,7 +32,7 @@ impl Partition {
         &mut self,
         import: CheckedImport,
         clients: Vec<Incarnation>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), Problem> {
         fleet::device_id(import.id().as_str(), self.settings.device_ids)?;
         self.devices.check_room(import.kind())?;
@@ -48,7 +49,7 @@ impl Partition {
         &mut self,
         import: CheckedImport,
         clients: Option<Vec<Incarnation>>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         let present = self.profile(import.id(), turn)?;
         let every = self.watch.readings_of_clocks(turn.now).every;
@@ -68,7 +69,7 @@ impl Partition {
     }
 
     /// What the registry gives a device that is registered now.
-    pub(super) fn registration(&mut self, turn: &Turn<'_>) -> Registration {
+    pub(super) fn registration(&mut self, turn: &DeviceStep<'_>) -> Registration {
         let registration = Registration {
             incarnation: Incarnation(self.head.next_incarnation),
             slot: DeviceSlot(self.head.next_slot),
@@ -80,7 +81,7 @@ impl Partition {
         registration
     }
 
-    pub(super) fn add_device(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn add_device(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
         let group = self.groups.enter(profile);
         self.devices.insert(profile, group);
         self.watch.register(profile);
@@ -88,7 +89,7 @@ impl Partition {
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
-    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, turn: &mut DeviceStep<'_>) {
         if is.report_interval_ms != was.report_interval_ms {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }

@@ -8,24 +8,25 @@ use std::time::Duration;
 
 use base::{Incarnation, PartitionId, Timestamp};
 use jobs::{Jobs, Loaded, Numbers};
-use records::{AttemptError, Batch, JobHead, Process};
+use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
-use super::counts::{Counted, Groups};
+use super::counts::Groups;
 use super::devices::Devices;
-use super::notifications::slot_of;
 use super::pairs::Pairs;
 use super::pending::Pending;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
-use super::{Partition, Turn, client_of};
+use super::{DeviceStepPart, Partition};
 use crate::Directory;
-use crate::devices::stats::DeviceStanding;
+use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
-use crate::kernel::idempotency::Answers;
+use crate::kernel::idempotency::KeptAnswers;
+use crate::kernel::job_purpose::{EndedJob, JobEnd};
 use crate::kernel::machine::Moment;
+use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
 
 /// A partition that was loaded.
@@ -70,11 +71,11 @@ impl Partition {
             unannounced: true,
             clients: HashMap::default(),
             pending: Pending::default(),
-            answers: Answers::load(&*store.view(id)?)?,
+            answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
-            stood: DeviceStanding::default(),
+            latest_stats: DeviceStats::default(),
             closing: false,
             head,
         };
@@ -105,25 +106,13 @@ impl Partition {
     /// Takes the jobs in, and cuts off the attempts of an earlier process.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
-        let mut turn = Turn {
-            now,
-            seq: self.head.seq + 1,
-            batch: Batch::new(self.id),
-            weighed: (0, 0),
-            effects: Vec::new(),
-            wakes: Vec::new(),
-            noticed: Vec::new(),
-            counted: Counted::default(),
-            left_groups: Vec::new(),
-            fetch: &fetch,
-        };
+        let moment = Moment { now, stamp: self.head.stamp, wall: now };
+        let mut turn = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
-            let (queue, alias) = (head.queue, head.alias);
-            if let (Loaded::Interrupted { released, .. }, Some(alias)) =
-                (self.jobs.load(now, &head, &mut turn.batch), alias)
-            {
-                let (slot, client) = (slot_of(alias), client_of(queue));
-                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, &mut turn);
+            let loaded = self.jobs.load(now, &head, &mut turn.batch);
+            if let Loaded::Interrupted { released, .. } = loaded {
+                let end = JobEnd::Cut(released);
+                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut turn);
             }
         }
         self.opening = turn.batch.ops;

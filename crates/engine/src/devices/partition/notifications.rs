@@ -5,28 +5,29 @@ use std::sync::Arc;
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
-    AliasKey, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId,
-    Metric, Op, Pair, Terms, Waiting,
+    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId, Metric, Op,
+    Pair, Terms, Waiting,
 };
 use watch::Noticed;
 
 use super::devices::Device;
-use super::{Partition, Turn, lane_of, pair};
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition, pair};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
 const CAUSE_DELIVERY: u64 = 2;
 
 impl Partition {
-    pub(super) fn tell_noticed(&mut self, turn: &mut Turn<'_>) {
-        let mut noticed = std::mem::take(&mut turn.noticed);
+    pub(super) fn tell_noticed(&mut self, turn: &mut DeviceStep<'_>) {
+        let mut noticed = std::mem::take(&mut turn.own.noticed);
         for event in noticed.drain(..) {
             self.tell(&event, turn);
         }
-        turn.noticed = noticed;
+        turn.own.noticed = noticed;
     }
 
-    fn tell(&mut self, noticed: &Noticed, turn: &mut Turn<'_>) {
+    fn tell(&mut self, noticed: &Noticed, turn: &mut DeviceStep<'_>) {
         let Some(device) = self.devices.get(noticed.slot) else { return };
         let number = self.head.next_event;
         self.head.next_event = number.wrapping_add(1);
@@ -45,7 +46,7 @@ impl Partition {
             EventKind::Restored => None,
         };
         if let Some(metric) = metric {
-            turn.counted.add(device.group, metric, event.id.at);
+            turn.own.counted.add(device.group, metric, event.id.at);
         }
         let clients = device.clients.clone();
         for client in clients {
@@ -68,7 +69,7 @@ impl Partition {
         client: Incarnation,
         (kind, sequence): (records::EventKind, u64),
         resend_of: Option<EntityId>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(device) = self.devices.get(slot) else { return };
         let number = self.head.next_delivery;
@@ -89,7 +90,7 @@ impl Partition {
             },
             resend_of,
         };
-        turn.counted.add_delivery(device.group, client, id.at);
+        turn.own.counted.add_delivery(device.group, client, id.at);
         turn.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, turn);
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
@@ -108,15 +109,20 @@ impl Partition {
     }
 
     /// The pair's job: due now, once, whatever was there before.
-    pub(super) fn publish(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) -> JobId {
-        let id = self.next_job_id();
+    pub(super) fn publish(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        turn: &mut DeviceStep<'_>,
+    ) -> JobId {
+        let (id, purpose) = (self.next_job_id(), Purpose::Notification(slot, client));
         let job = NewJob {
             id,
-            queue: lane_of(client),
+            queue: purpose.line().key(),
             run_at: turn.now,
             tries: self.settings.retry.attempts_max,
             terms: Terms::default(),
-            alias: Some(alias_of(slot)),
+            alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };
         let published = self.jobs.publish(turn.now, job, &mut turn.batch, &mut turn.wakes);
@@ -140,16 +146,6 @@ impl Partition {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
         EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
     }
-}
-
-/// The alias of a pair's job within its client's queue.
-pub(super) fn alias_of(slot: DeviceSlot) -> AliasKey {
-    AliasKey(u128::from(slot.0))
-}
-
-/// The device of a pair's job.
-pub(super) fn slot_of(alias: AliasKey) -> DeviceSlot {
-    DeviceSlot(alias.0 as u32)
 }
 
 /// A delivery that waits for nothing more.

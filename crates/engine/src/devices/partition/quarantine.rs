@@ -6,8 +6,9 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Problem, Timestamp, WayIn};
 use records::{Op, QuarantineKey, Quarantined};
 
-use super::{Partition, Stop, Turn};
+use super::{DeviceStep, Partition};
 use crate::devices::input::RefusedMessage;
+use crate::kernel::reply::Stop;
 
 /// What distinguishes the ids of refused reports from others.
 const CAUSE_REFUSED: u64 = 3;
@@ -57,7 +58,12 @@ impl Quarantine {
 }
 
 impl Partition {
-    pub(super) fn quarantine(&mut self, way: WayIn, messages: Vec<RefusedMessage>, turn: &mut Turn<'_>) {
+    pub(super) fn quarantine(
+        &mut self,
+        way: WayIn,
+        messages: Vec<RefusedMessage>,
+        turn: &mut DeviceStep<'_>,
+    ) {
         for message in messages {
             let number = self.head.next_quarantined;
             self.head.next_quarantined = number.wrapping_add(1);
@@ -80,7 +86,7 @@ impl Partition {
         self.shrink_quarantine(turn);
     }
 
-    pub(super) fn discard(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+    pub(super) fn discard(&mut self, id: EntityId, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let key = QuarantineKey::from(id);
         // Whoever knows the id was told it when it was durable; another id may have the same key.
         let found = turn.fetch.view()?.quarantined_one(key)?;
@@ -93,7 +99,7 @@ impl Partition {
     }
 
     /// Drops what is too much or too old. Whether there may be more of it.
-    pub(super) fn shrink_quarantine(&mut self, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn shrink_quarantine(&mut self, turn: &mut DeviceStep<'_>) -> bool {
         for _ in 0..DROPPED_AT_ONCE {
             let Some(key) = self.quarantine.pop(turn.now) else { return false };
             turn.push(Op::DeleteQuarantined(key));

@@ -7,9 +7,11 @@ use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
 use store::StoreError;
 
-use super::notifications::{alias_of, progress_op};
-use super::{Partition, Stop, Turn, lane_of};
+use super::notifications::progress_op;
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition};
 use crate::devices::input::LinkedClient;
+use crate::kernel::reply::Stop;
 use crate::queries::Device;
 use crate::refusals::unknown_device;
 use crate::version::{OnlyIf, Version};
@@ -21,7 +23,7 @@ impl Partition {
     pub(super) fn create_device(
         &mut self,
         device: CheckedDevice,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Device, Problem> {
         if self.devices.find(device.id()).is_some() {
             let detail = format!("device {} is registered already; PATCH changes it", device.id());
@@ -38,7 +40,7 @@ impl Partition {
         id: &DeviceId,
         patch: DevicePatch,
         only_if: &OnlyIf,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Device, Stop> {
         let present = self.profile(id, turn)?;
         only_if.check(Version::of_device(&present))?;
@@ -53,14 +55,14 @@ impl Partition {
         &mut self,
         id: &DeviceId,
         only_if: &OnlyIf,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         if !only_if.is_any() {
             only_if.check(Version::of_device(&*self.profile(id, turn)?))?;
         }
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
         let device = self.devices.remove(slot);
-        turn.left_groups.extend(device.as_ref().map(|device| device.group));
+        turn.own.left_groups.extend(device.as_ref().map(|device| device.group));
         for client in device.map(|device| device.clients).unwrap_or_default() {
             self.cancel_pair(slot, client, turn);
         }
@@ -76,7 +78,7 @@ impl Partition {
         id: &DeviceId,
         client: LinkedClient,
         linked: bool,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         let mut profile = (*self.profile(id, turn)?).clone();
         let changed = if linked {
@@ -101,7 +103,7 @@ impl Partition {
     pub(super) fn sweep_client(
         &mut self,
         client: Incarnation,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<bool, StoreError> {
         let linked = self.devices.iter().filter(|device| device.clients.contains(&client));
         let mut ids: Vec<DeviceId> =
@@ -123,11 +125,12 @@ impl Partition {
     }
 
     /// Nothing more is told to this client of this device. An attempt under way can no longer change anything.
-    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
         let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
-        let (queue, alias) = (lane_of(client), alias_of(slot));
+        let purpose = Purpose::Notification(slot, client);
+        let (line, alias) = (purpose.line().key(), purpose.alias());
         // The first takes a successor away or the job itself, the second the reserved job before it.
-        while let Some(job) = self.jobs.by_alias(queue, alias).map(|head| head.id) {
+        while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
             self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
         }
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
@@ -144,7 +147,7 @@ impl Partition {
     }
 
     /// A registered device's profile, or the refusal that it is not registered.
-    pub(super) fn profile(&self, id: &DeviceId, turn: &Turn<'_>) -> Result<Arc<DeviceProfile>, Stop> {
+    pub(super) fn profile(&self, id: &DeviceId, turn: &DeviceStep<'_>) -> Result<Arc<DeviceProfile>, Stop> {
         if self.devices.find(id).is_none() {
             return Err(unknown_device(id).into());
         }
@@ -154,7 +157,7 @@ impl Partition {
     pub(super) fn stored_profile(
         &self,
         id: &DeviceId,
-        turn: &Turn<'_>,
+        turn: &DeviceStep<'_>,
     ) -> Result<Option<Arc<DeviceProfile>>, StoreError> {
         self.pending.profiles.get_or_read(id, || Ok(turn.fetch.view()?.device(id)?.map(Arc::new)))
     }
@@ -167,16 +170,16 @@ impl Partition {
             .unwrap_or_else(|| ClientId::new(&client.0.to_string()).expect("digits may be in a client id"))
     }
 
-    pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.clients = profile.clients.iter().copied().collect();
             let group = self.groups.enter(profile);
-            turn.left_groups.push(std::mem::replace(&mut device.group, group));
+            turn.own.left_groups.push(std::mem::replace(&mut device.group, group));
         }
         self.put_profile(profile, turn);
     }
 
-    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut Turn<'_>) {
+    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
         self.addresses.remove(&profile.slot);
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.has_address = profile.address.is_some();

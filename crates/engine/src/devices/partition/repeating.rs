@@ -5,8 +5,9 @@ use std::sync::Arc;
 use base::Problem;
 use store::StoreError;
 
-use super::{Partition, Stop, Turn, answered};
-use crate::devices::effect::Answered;
+use super::{Partition, DeviceStep, answered};
+use crate::kernel::reply::Stop;
+use crate::kernel::reply::Answered;
 use crate::devices::input::Repeatable;
 use crate::kernel::idempotency::{Form, Within};
 
@@ -14,7 +15,7 @@ impl Partition {
     pub(super) fn repeatable(
         &mut self,
         act: Repeatable,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         match act {
             Repeatable::CreateDevice(device, form) => {
@@ -30,8 +31,8 @@ impl Partition {
     fn once<T>(
         &mut self,
         form: &Form<T>,
-        turn: &mut Turn<'_>,
-        act: impl FnOnce(&mut Self, &mut Turn<'_>) -> Result<T, Stop>,
+        turn: &mut DeviceStep<'_>,
+        act: impl FnOnce(&mut Self, &mut DeviceStep<'_>) -> Result<T, Stop>,
     ) -> Result<Result<Arc<[u8]>, Problem>, StoreError> {
         if let Some(once) = form.once {
             match answered(self.answers.recall(once, within(turn)))? {
@@ -49,6 +50,6 @@ impl Partition {
     }
 }
 
-pub(super) fn within<'a>(turn: &'a mut Turn<'_>) -> Within<'a> {
+pub(super) fn within<'a>(turn: &'a mut DeviceStep<'_>) -> Within<'a> {
     Within { now: turn.now, seq: turn.seq, fetch: turn.fetch, ops: &mut turn.batch.ops }
 }

@@ -5,8 +5,8 @@ use fleet::NewDevice;
 use records::{DeviceSlot, Metric, Op};
 use watch::SignOfLife;
 
-use super::{Partition, Turn};
-use crate::devices::effect::Effect;
+use super::{DeviceStep, Partition};
+use crate::devices::effect::DeviceEffect;
 use crate::devices::input::Addressed;
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
 use crate::refusals::unknown_device;
@@ -22,10 +22,10 @@ pub(super) struct Unfinished {
 
 impl Partition {
     /// Applies reports as long as the batch has room; what is left waits for the next step.
-    pub(super) fn reports(&mut self, mut unfinished: Unfinished, turn: &mut Turn<'_>) {
+    pub(super) fn reports(&mut self, mut unfinished: Unfinished, turn: &mut DeviceStep<'_>) {
         while turn.has_room() {
             let Some(Addressed { index, hash, report }) = unfinished.reports.next() else {
-                turn.effects.push(Effect::Accepted(unfinished.part));
+                turn.emit(DeviceEffect::Accepted(unfinished.part));
                 return;
             };
             if let Err((device, problem)) = self.report(unfinished.way, hash, report, turn) {
@@ -41,7 +41,7 @@ impl Partition {
         way: WayIn,
         hash: u64,
         report: Report,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), (DeviceId, Problem)> {
         let slot = match self.devices.find_hashed(&report.device, hash) {
             Some(device) => device.slot,
@@ -62,7 +62,7 @@ impl Partition {
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
         };
-        self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.noticed);
+        self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.own.noticed);
         self.tell_noticed(turn);
         refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
     }
@@ -79,10 +79,10 @@ impl Partition {
         slot: DeviceSlot,
         id: Option<ReportId>,
         ts: Option<Timestamp>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
         let Some(device) = self.devices.get_mut(slot) else { return };
-        turn.counted.add(device.group, Metric::Reports, ts.unwrap_or(turn.now));
+        turn.own.counted.add(device.group, Metric::Reports, ts.unwrap_or(turn.now));
         if let Some(ReportId(id)) = id {
             let ids = device.report_ids.get_or_insert_default();
             ids.push(id);
@@ -106,7 +106,7 @@ impl Partition {
 
     /// A report of a device that is not registered: refused, or the device is registered by it. An id that no device could
     /// be registered with says so: whoever is told "unknown" would look for a registration.
-    fn unknown(&mut self, report: &Report, turn: &mut Turn<'_>) -> Result<DeviceSlot, Problem> {
+    fn unknown(&mut self, report: &Report, turn: &mut DeviceStep<'_>) -> Result<DeviceSlot, Problem> {
         fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
         let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
         if self.settings.unknown == UnknownDevice::Register && reports_a_value {

@@ -3,12 +3,13 @@
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
-use super::notifications::alias_of;
-use super::{Partition, Stop, Turn, lane_of, pair, pending};
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition, pair, pending};
+use crate::kernel::reply::Stop;
 
 impl Partition {
     /// Sends a delivery again now, if it is the newest of its device and client.
-    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut Turn<'_>) -> Result<(), Stop> {
+    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let delivery = self.linked_delivery(id, turn)?;
         let place = (delivery.slot, delivery.client);
         let known = self.pairs.get(&place);
@@ -27,7 +28,7 @@ impl Partition {
         }
     }
 
-    fn linked_delivery(&self, id: EntityId, turn: &Turn<'_>) -> Result<Delivery, Stop> {
+    fn linked_delivery(&self, id: EntityId, turn: &DeviceStep<'_>) -> Result<Delivery, Stop> {
         let Some(delivery) = turn.fetch.view()?.delivery(DeliveryKey::from(id))? else {
             return Err(unknown_delivery().into());
         };
@@ -49,11 +50,11 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         id: EntityId,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) {
-        let Some(job) = self.jobs.by_alias(lane_of(client), alias_of(slot)).map(|head| head.id) else {
-            return;
-        };
+        let purpose = Purpose::Notification(slot, client);
+        let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
+        let Some(job) = job else { return };
         if self
             .jobs
             .reschedule(turn.now, job, JobClock::Engine, turn.now, &mut turn.batch, &mut turn.wakes)
@@ -71,7 +72,7 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         id: EntityId,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         let body = self.stored_body(Pair::body_of_failed(id), turn)?;
         let job = self.publish(slot, client, turn);
@@ -91,7 +92,7 @@ impl Partition {
     }
 
     /// A notification that was delivered goes out again under a new id.
-    fn repeat(&mut self, delivery: &Delivery, turn: &mut Turn<'_>) -> Result<(), Stop> {
+    fn repeat(&mut self, delivery: &Delivery, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let place = (delivery.slot, delivery.client);
         let newest = pending::newest_delivery(turn.fetch, place.0, place.1)?;
         if newest.is_some_and(|newest| newest.id != delivery.id)

@@ -8,8 +8,8 @@ use base::{Incarnation, Value};
 use records::{DeviceSlot, EventKind, Pair};
 use store::StoreError;
 
-use super::{Partition, Turn, pair, pending};
-use crate::devices::effect::Effect;
+use super::{DeviceStep, Partition, pair, pending};
+use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 
 /// Devices that are told again of by one input: each touches a pair, a job and a delivery.
@@ -17,33 +17,38 @@ const TOLD_PER_INPUT: usize = 200;
 
 impl Partition {
     /// The newest notification of a device to a client has failed for good.
-    pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+    pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
         let stale = self.stale.entry(client).or_default();
         stale.insert(slot);
         if stale.len() == 1 {
-            turn.effects.push(Effect::Stale(self.id, client, true));
+            turn.emit(DeviceEffect::Stale(self.id, client, true));
         }
     }
 
     /// Something newer is on its way, or nobody wants to know any more.
-    pub(super) fn is_no_longer_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+    pub(super) fn is_no_longer_stale(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        turn: &mut DeviceStep<'_>,
+    ) {
         let Some(stale) = self.stale.get_mut(&client) else { return };
         stale.remove(&slot);
         if stale.is_empty() {
             self.stale.remove(&client);
-            turn.effects.push(Effect::Stale(self.id, client, false));
+            turn.emit(DeviceEffect::Stale(self.id, client, false));
         }
     }
 
     /// After a load: says which clients are stale here.
-    pub(super) fn announce_stale(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn announce_stale(&mut self, turn: &mut DeviceStep<'_>) {
         if std::mem::take(&mut self.unannounced) {
-            turn.effects.extend(self.stale.keys().map(|client| Effect::Stale(self.id, *client, true)));
+            turn.effects.extend(self.stale.keys().map(|client| DeviceEffect::Stale(self.id, *client, true)));
         }
     }
 
     /// Queues a notification for stale devices of a client: for one, or for all, some at a time.
-    pub(super) fn tell_stale(&mut self, client: Incarnation, probe: bool, turn: &mut Turn<'_>) {
+    pub(super) fn tell_stale(&mut self, client: Incarnation, probe: bool, turn: &mut DeviceStep<'_>) {
         let max = if probe { 1 } else { TOLD_PER_INPUT };
         let stale = self.stale.get(&client).into_iter().flatten();
         let slots: Vec<DeviceSlot> = stale.copied().take(max).collect();
@@ -52,13 +57,13 @@ impl Partition {
         }
         if !self.stale.contains_key(&client) {
             // Also where there was none: whoever ordered this believed otherwise.
-            turn.effects.push(Effect::Stale(self.id, client, false));
+            turn.emit(DeviceEffect::Stale(self.id, client, false));
         } else if !probe {
-            turn.effects.push(Effect::StaleGoOn(self.id, client));
+            turn.emit(DeviceEffect::StaleGoOn(self.id, client));
         }
     }
 
-    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut Turn<'_>) {
+    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
         let newest = self.pairs.get(&(slot, client)).and_then(|pair| pair.untold.last().copied());
         let Some(kind) = newest else { return };
         let sequence = self.state(slot).sequence;
@@ -70,7 +75,7 @@ impl Partition {
         &mut self,
         client: Incarnation,
         after: Option<DeviceSlot>,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<Option<DeviceSlot>, StoreError> {
         let linked = self.devices.behind(after).filter(|device| device.clients.contains(&client));
         let slots: Vec<DeviceSlot> = linked.map(|device| device.slot).take(TOLD_PER_INPUT).collect();
@@ -84,7 +89,7 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
-        turn: &mut Turn<'_>,
+        turn: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         match self.pairs.get(&(slot, client)) {
             Some(Pair { pending: Some(waiting), .. }) => {
@@ -109,7 +114,7 @@ impl Partition {
     pub(super) fn newest_event(
         &self,
         slot: DeviceSlot,
-        turn: &Turn<'_>,
+        turn: &DeviceStep<'_>,
     ) -> Result<Option<(EventKind, Option<Value>)>, StoreError> {
         let newest =
             self.pending.newest_events.get_or_read(&slot, || pending::newest_event(turn.fetch, slot))?;

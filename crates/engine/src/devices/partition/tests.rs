@@ -451,7 +451,10 @@ fn a_heavy_slice_is_spread_over_batches_and_acknowledged_at_its_end() {
     let text = |n: usize| Value::from_canonical(&format!("\"{}{n:04}\"", "x".repeat(4_000)));
     let said = |n| Said::Value { value: text(n), ts: None };
     let batches = rig.say_many("0xB", (0..999).map(said).collect());
-    assert!(batches.iter().all(|weight| *weight < 2 * super::STEP_BYTES_MAX), "{batches:?}");
+    assert!(
+        batches.iter().all(|weight| *weight < 2 * crate::kernel::step_context::STEP_BYTES_MAX),
+        "{batches:?}"
+    );
     assert!(batches.len() > 2, "{batches:?}");
     assert_eq!(rig.events().len(), 999);
 }

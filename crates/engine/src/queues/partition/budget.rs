@@ -1,6 +1,6 @@
 //! The budget of one step. Every path of a step spends from it; the rest waits for the next step.
 //!
-//! `Turn` bounds the weight of a batch and the payloads of answers. This budget bounds work that
+//! `StepContext` bounds the weight of a batch and the payloads of answers. This budget bounds work that
 //! weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
 
 /// Jobs that come due, lapse or expire in a step.

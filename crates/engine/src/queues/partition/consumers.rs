@@ -6,7 +6,7 @@ use store::StoreError;
 use tokio::sync::oneshot;
 
 use super::waiting::{Waiter, Wants};
-use super::{QueuePartition, Turn};
+use super::{QueuePartition, QueueStep};
 use crate::queues::QueueName;
 use crate::queues::consuming::{LeasedJob, Leases};
 use crate::queues::effect::QueueEffect;
@@ -16,7 +16,7 @@ use crate::queues::input::Asking;
 const RETIRED_MAX: usize = 10_000;
 
 impl QueuePartition {
-    pub(super) fn consume(&mut self, asking: Asking, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn consume(&mut self, asking: Asking, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let leased = match self.key_of(&asking.queue) {
             Some(queue) => self.lease(queue, &asking, turn)?,
             None => Vec::new(),
@@ -29,16 +29,16 @@ impl QueuePartition {
         Ok(())
     }
 
-    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, turn: &mut Turn<'_>) {
+    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, turn: &mut QueueStep<'_>) {
         let Asking { reply, back, .. } = asking;
-        turn.tell(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
+        turn.emit(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
     }
 
     fn lease(
         &mut self,
         queue: QueueKey,
         asking: &Asking,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Vec<LeasedJob>, StoreError> {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
         let mut leased = Vec::new();
@@ -65,7 +65,7 @@ impl QueuePartition {
                 body,
             });
         }
-        turn.counted.leased += leased.len() as u64;
+        turn.own.counted.leased += leased.len() as u64;
         Ok(leased)
     }
 
@@ -74,7 +74,7 @@ impl QueuePartition {
         queue: QueueName,
         until: Timestamp,
         signal: oneshot::Sender<()>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) {
         if self.closing || !self.waiting.has_room() {
             return;
@@ -85,14 +85,14 @@ impl QueuePartition {
     }
 
     /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
-    pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, turn: &mut Turn<'_>) {
+    pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, turn: &mut QueueStep<'_>) {
         self.waiting.let_go(queue, until);
         turn.wakes.extend(self.key_of(queue));
     }
 
     /// Serves those that wait for the queues that have something to lease: one at least, and as many as the step has room for.
     /// The others are due in the next.
-    pub(super) fn serve(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn serve(&mut self, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let mut served = 0;
         turn.wakes.extend(self.waiting.take_due());
         // What is read in for one of them may be of others.
@@ -113,7 +113,7 @@ impl QueuePartition {
         queue: QueueKey,
         name: &QueueName,
         served: &mut usize,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         while let Some(waiter) = self.waiting.take(name) {
             if waiter.has_gone() {
@@ -142,7 +142,7 @@ impl QueuePartition {
                 }
                 Wants::Signal(signal) => {
                     // It passes on what it leaves; the others are told then.
-                    turn.tell(QueueEffect::Ready(signal));
+                    turn.emit(QueueEffect::Ready(signal));
                     break;
                 }
             }
@@ -151,7 +151,7 @@ impl QueuePartition {
     }
 
     /// Whether a lease would give something; what is ready may be in the store.
-    fn may_lease(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn may_lease(&mut self, queue: QueueKey, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         while !self.must_come_due_first(queue, turn) {
             if self.jobs.may_lease(queue, turn.now) {
                 return Ok(true);
@@ -165,8 +165,8 @@ impl QueuePartition {
 
     /// Whether jobs of the queue may have been due before those that are ready, and the step had no room for them: those that wait are
     /// served in the next.
-    fn must_come_due_first(&mut self, queue: QueueKey, turn: &Turn<'_>) -> bool {
-        let must = turn.is_behind && self.jobs.is_overtaken(queue, turn.now);
+    fn must_come_due_first(&mut self, queue: QueueKey, turn: &QueueStep<'_>) -> bool {
+        let must = turn.own.is_behind && self.jobs.is_overtaken(queue, turn.now);
         if must {
             self.waiting.set_due(queue);
         }
@@ -174,7 +174,7 @@ impl QueuePartition {
     }
 
     /// Sends home whoever has waited enough, and at the end everyone.
-    pub(super) fn retire_waiters(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn retire_waiters(&mut self, turn: &mut QueueStep<'_>) {
         let end = if self.closing { Timestamp::MAX } else { turn.now };
         if self.closing {
             self.waiting.take_due();

@@ -10,9 +10,9 @@ use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
 use store::StoreError;
 
 use super::ending::Ended;
-use super::oldest::Place;
-use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
-use crate::devices::partition::Stop;
+use super::oldest_dead::Place;
+use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
+use crate::kernel::reply::Stop;
 use crate::queues::input::{Dead, Respawned};
 use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
 
@@ -38,9 +38,9 @@ impl QueuePartition {
         id: JobId,
         reason: DeadReason,
         error: Option<CompactString>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
-        turn.counted.dead += 1;
+        turn.own.counted.dead += 1;
         if !self.queues.contains_key(&ended.queue) {
             // Its queue was deleted while it ran.
             turn.push(Op::DeleteJobBody(id));
@@ -70,13 +70,13 @@ impl QueuePartition {
         self.drop_surplus(ended.queue, turn)
     }
 
-    fn count_dead(&mut self, key: QueueKey, turn: &mut Turn<'_>, change: impl FnOnce(u64) -> u64) {
+    fn count_dead(&mut self, key: QueueKey, turn: &mut QueueStep<'_>, change: impl FnOnce(u64) -> u64) {
         let Some(queue) = self.queues.get_mut(&key) else { return };
         self.dead_total -= queue.dead;
         queue.dead = change(queue.dead);
         self.dead_total += queue.dead;
-        turn.touched.push(key);
-        turn.recounted.insert(key);
+        turn.own.touched.push(key);
+        turn.own.recounted.insert(key);
     }
 
     /// The first one of a queue brings its age into view.
@@ -88,7 +88,7 @@ impl QueuePartition {
     }
 
     /// More than a queue may keep: the oldest go, some now and the others in the steps that follow.
-    pub(super) fn drop_surplus(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn drop_surplus(&mut self, key: QueueKey, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let surplus = self.surplus(key);
         if surplus == 0 {
             return Ok(());
@@ -99,7 +99,7 @@ impl QueuePartition {
             self.oldest_dead.remember(key, &oldest);
         }
         let oldest = self.oldest_dead.first(key, going);
-        turn.counted.dead_dropped += oldest.len() as u64;
+        turn.own.counted.dead_dropped += oldest.len() as u64;
         self.remove_dead(key, &oldest, true, turn);
         if self.surplus(key) > 0 {
             self.overfull.insert(key);
@@ -108,7 +108,7 @@ impl QueuePartition {
     }
 
     /// Goes on where there was too much at once. Whether there is more of it.
-    pub(super) fn drop_more_surplus(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn drop_more_surplus(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         if let Some(key) = self.overfull.pop_first() {
             self.drop_surplus(key, turn)?;
         }
@@ -141,7 +141,7 @@ impl QueuePartition {
         &mut self,
         key: QueueKey,
         limit: usize,
-        turn: &Turn<'_>,
+        turn: &QueueStep<'_>,
     ) -> Result<Vec<DeadJob>, StoreError> {
         // What is on its way to be deleted is still in the view, at its front.
         let asked = limit + self.dead.len();
@@ -160,7 +160,7 @@ impl QueuePartition {
         Ok(oldest)
     }
 
-    fn remove_dead(&mut self, key: QueueKey, dead: &[Place], body_too: bool, turn: &mut Turn<'_>) {
+    fn remove_dead(&mut self, key: QueueKey, dead: &[Place], body_too: bool, turn: &mut QueueStep<'_>) {
         for (number, id) in dead.iter().copied() {
             self.dead.put(turn.seq, (key, number), None);
             self.oldest_dead.remove(key, number);
@@ -177,7 +177,7 @@ impl QueuePartition {
         queue: &QueueName,
         after: Option<u64>,
         limit: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Vec<DeadView>, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(Vec::new()) };
         let asked = limit + self.dead.len();
@@ -190,7 +190,7 @@ impl QueuePartition {
     }
 
     /// With what it carries; a body that cannot be read shows as nothing rather than hiding the others.
-    fn view_dead(&self, dead: DeadJob, turn: &mut Turn<'_>) -> Result<DeadView, StoreError> {
+    fn view_dead(&self, dead: DeadJob, turn: &mut QueueStep<'_>) -> Result<DeadView, StoreError> {
         let body = body::read(&self.body(dead.id, turn)?);
         let nothing = || (Payload::Json("null".into()), Attributes::new());
         let (payload, attributes) = body.map_or_else(|_| nothing(), |body| (body.payload, body.attributes));
@@ -201,7 +201,7 @@ impl QueuePartition {
         &self,
         queue: &QueueName,
         id: JobId,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<DeadView>, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(None) };
         let dead = self.dead_by_id(key, id, turn)?;
@@ -212,7 +212,7 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         which: &Dead,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<usize, StoreError> {
         let Some(key) = self.key_of(queue) else { return Ok(0) };
         let dead = self.these_dead(key, which, turn)?;
@@ -224,7 +224,7 @@ impl QueuePartition {
         &mut self,
         key: QueueKey,
         which: &Dead,
-        turn: &Turn<'_>,
+        turn: &QueueStep<'_>,
     ) -> Result<Vec<DeadJob>, StoreError> {
         let ids = match which {
             Dead::Oldest(most) => return self.read_oldest(key, (*most).min(RECORDS_MAX), turn),
@@ -244,7 +244,7 @@ impl QueuePartition {
         queue: &QueueName,
         which: &Dead,
         ttl: Option<Duration>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Respawned, Stop> {
         let Some(key) = self.key_of(queue) else { return Ok(Respawned::default()) };
         let dead = self.these_dead(key, which, turn)?;
@@ -265,7 +265,12 @@ impl QueuePartition {
         Ok(Respawned { count, left })
     }
 
-    fn dead_by_id(&self, key: QueueKey, id: JobId, turn: &Turn<'_>) -> Result<Option<DeadJob>, StoreError> {
+    fn dead_by_id(
+        &self,
+        key: QueueKey,
+        id: JobId,
+        turn: &QueueStep<'_>,
+    ) -> Result<Option<DeadJob>, StoreError> {
         if let Some(recent) = self.dead.present().find(|dead| dead.queue == key && dead.id == id) {
             return Ok(Some(recent.clone()));
         }
@@ -278,7 +283,7 @@ impl QueuePartition {
         &mut self,
         dead: &DeadJob,
         ttl: Option<Duration>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         let stored = self.body(dead.id, turn)?;
         let mut body = body::read(&stored).ok();
@@ -313,14 +318,14 @@ impl QueuePartition {
             "its alias, if any, is free: {}",
             id::id_text(dead.id)
         );
-        turn.counted.published += 1;
+        turn.own.counted.published += 1;
         Ok(())
     }
 
     /// Dead letters that are too old go, as far as the step has room. Whether there may be more of them now.
-    pub(super) fn age_dead(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn age_dead(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         while let Some((at, key)) = self.ageing.first().copied().filter(|(at, _)| *at <= turn.now) {
-            if !turn.has_room() || !turn.budget.may_read_dead() {
+            if !turn.has_room() || !turn.own.budget.may_read_dead() {
                 return Ok(true);
             }
             self.ageing.remove(&(at, key));
@@ -329,22 +334,22 @@ impl QueuePartition {
         Ok(false)
     }
 
-    fn age_dead_of(&mut self, key: QueueKey, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn age_dead_of(&mut self, key: QueueKey, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let Some(queue) = self.queues.get_mut(&key) else { return Ok(()) };
         queue.ages_at = None;
         let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(()) };
         let (age, now) = (Duration::from_millis(age), turn.now);
         let is_young = |dead: &DeadJob| dead.died_at.after(age) > now;
-        turn.budget.dead_read(AGED_AT_FIRST);
+        turn.own.budget.dead_read(AGED_AT_FIRST);
         let mut oldest = self.read_oldest(key, AGED_AT_FIRST, turn)?;
         if oldest.len() == AGED_AT_FIRST && !oldest.iter().any(is_young) {
-            turn.budget.dead_read(RECORDS_MAX);
+            turn.own.budget.dead_read(RECORDS_MAX);
             oldest = self.read_oldest(key, RECORDS_MAX, turn)?;
         }
         let young = oldest.iter().position(is_young);
         let next = young.map(|place| oldest[place].died_at.after(age));
         oldest.truncate(young.unwrap_or(oldest.len()));
-        turn.counted.dead_dropped += oldest.len() as u64;
+        turn.own.counted.dead_dropped += oldest.len() as u64;
         if oldest.is_empty() && next.is_none() {
             // The count says that there are some, and there are none: nothing will ever become too old.
             debug_assert!(false, "what is counted is there");

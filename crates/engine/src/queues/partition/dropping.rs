@@ -15,9 +15,9 @@ use records::{JobHead, JobId, QueueKey};
 use store::StoreError;
 
 use super::inspection::state_of;
-use super::{QueuePartition, RECORDS_MAX, Turn};
-use crate::devices::effect::{Answered, Reply};
+use super::{QueuePartition, QueueStep, RECORDS_MAX};
 use crate::kernel::hashed::HashMap;
+use crate::kernel::reply::{Answered, Reply};
 use crate::queues::effect::QueueEffect;
 use crate::queues::{JobState, QueueName, id};
 
@@ -112,14 +112,19 @@ impl Dropping {
 
 impl QueuePartition {
     /// Drops the jobs that are ready now.
-    pub(super) fn drop_ready(&mut self, queue: &QueueName, reply: Reply<Answered<()>>, turn: &mut Turn<'_>) {
+    pub(super) fn drop_ready(
+        &mut self,
+        queue: &QueueName,
+        reply: Reply<Answered<()>>,
+        turn: &mut QueueStep<'_>,
+    ) {
         let Some(key) = self.key_of(queue) else {
-            turn.tell(QueueEffect::Done(reply, Ok(())));
+            turn.emit(QueueEffect::Done(reply, Ok(())));
             return;
         };
         let ready = self.ready_in(key);
         if ready == 0 {
-            turn.tell(QueueEffect::Done(reply, Ok(())));
+            turn.emit(QueueEffect::Done(reply, Ok(())));
             return;
         }
         let next_number = self.jobs.numbers().next_job;
@@ -141,7 +146,7 @@ impl QueuePartition {
     }
 
     /// Takes a step of what is to be dropped. Whether there is more to do at once.
-    pub(super) fn go_on_dropping(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn go_on_dropping(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         if self.closing {
             // Whoever waits is told that the server stops.
             self.dropping = Dropping::default();
@@ -156,7 +161,7 @@ impl QueuePartition {
         let changes = turn.batch.ops.len();
         if !self.queues.contains_key(&at_work.queue) || self.drop_page(&mut at_work, turn)? {
             for reply in at_work.asked.replies {
-                turn.tell(QueueEffect::Done(reply, Ok(())));
+                turn.emit(QueueEffect::Done(reply, Ok(())));
             }
         } else {
             // The next page waits for this one: no more is on its way at a time.
@@ -167,9 +172,9 @@ impl QueuePartition {
     }
 
     /// Drops what is first of the queue, as long as that is one of them. Whether nothing more is to be had there.
-    fn drop_first(&mut self, at_work: &mut AtWork, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn drop_first(&mut self, at_work: &mut AtWork, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let (queue, moment) = (at_work.queue, at_work.asked.moment);
-        turn.touched.push(queue);
+        turn.own.touched.push(queue);
         for _ in 0..RECORDS_MAX {
             if !turn.has_room() {
                 return Ok(false);
@@ -178,20 +183,20 @@ impl QueuePartition {
             while self.jobs.peek(queue).is_none() && self.read_in_of(queue, turn)? {}
             let Some(head) = self.jobs.peek(queue) else {
                 // Or there is more to read than this step may.
-                return Ok(turn.budget.left_to_read() > 0);
+                return Ok(turn.own.budget.left_to_read() > 0);
             };
             if !moment.had_ready(&head) {
                 return Ok(true);
             }
             self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-            turn.counted.cancelled += 1;
+            turn.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
         Ok(false)
     }
 
     /// Whether all were looked at.
-    fn drop_page(&mut self, at_work: &mut AtWork, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn drop_page(&mut self, at_work: &mut AtWork, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         if !at_work.front_done {
             at_work.front_done = self.drop_first(at_work, turn)?;
             if !at_work.front_done {
@@ -214,11 +219,11 @@ impl QueuePartition {
             // It may have been leased, moved or done since the view's moment.
             if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
                 self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-                turn.counted.cancelled += 1;
+                turn.own.counted.cancelled += 1;
                 at_work.dropped += 1;
             }
         }
-        turn.touched.push(queue);
+        turn.own.touched.push(queue);
         at_work.after = next;
         Ok(next.is_none_or(|next| next >= moment.next_id))
     }

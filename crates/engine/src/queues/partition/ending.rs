@@ -9,10 +9,10 @@ use jobs::{Calendar, Lapsed, Passed, Progress, Released};
 use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
 use store::StoreError;
 
-use super::{JOBS_AT_A_TIME, QueuePartition, Turn};
-use crate::devices::partition::Stop;
+use super::{JOBS_AT_A_TIME, QueuePartition, QueueStep};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
+use crate::kernel::reply::Stop;
 use crate::queues::{Held, QueueName, body, calendar, id};
 
 /// When jobs come again that a calendar governs: read from their bodies.
@@ -74,7 +74,7 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         held: &[Held],
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Vec<usize>, StoreError> {
         let key = self.key_of(queue);
         let mut stale = Vec::new();
@@ -89,11 +89,11 @@ impl QueuePartition {
                 self.jobs.ack(turn.now, reservation, &mut calendars, &mut turn.batch, &mut turn.wakes);
             calendars.broken.map_or(Ok(()), Err)?;
             match acked {
-                Ok(_) => turn.counted.acked += 1,
+                Ok(_) => turn.own.counted.acked += 1,
                 Err(jobs::Stale) => stale.push(place),
             }
         }
-        turn.touched.extend(key.filter(|_| stale.len() < held.len()));
+        turn.own.touched.extend(key.filter(|_| stale.len() < held.len()));
         Ok(stale)
     }
 
@@ -102,7 +102,7 @@ impl QueuePartition {
         queue: &QueueName,
         held: Held,
         ttr: Duration,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Timestamp, Problem> {
         let (reservation, _) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
         self.jobs.extend(turn.now, reservation, ttr, &mut turn.batch).map_err(|jobs::Stale| stale())
@@ -114,17 +114,17 @@ impl QueuePartition {
         held: Held,
         delay: Duration,
         error: Option<CompactString>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let (reservation, head) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
         let released = self.end_run(reservation, jobs::Retry::counted(delay), turn)?.ok_or_else(stale)?;
-        turn.counted.released += 1;
+        turn.own.counted.released += 1;
         self.run_ended(&Ended::from(&head), &released, DeadReason::Released, error, turn)?;
         Ok(())
     }
 
     /// Leases that did not reach their consumer: as if they had not been made.
-    pub(super) fn give_back(&mut self, held: &[Held], turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn give_back(&mut self, held: &[Held], turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         for held in held {
             let Some(reservation) = held.reservation(self.lineage) else { continue };
             let Some(head) = self.jobs.held(turn.now, reservation) else { continue };
@@ -143,7 +143,7 @@ impl QueuePartition {
         &mut self,
         reservation: Reservation,
         retry: jobs::Retry,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<Released>, StoreError> {
         let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
         let released =
@@ -159,9 +159,9 @@ impl QueuePartition {
         released: &Released,
         reason: DeadReason,
         error: Option<CompactString>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
-        turn.touched.push(ended.queue);
+        turn.own.touched.push(ended.queue);
         match released {
             Released::Dead => self.bury(ended, ended.job, reason, error, turn),
             Released::Recurs { died: true, .. } => {
@@ -173,7 +173,7 @@ impl QueuePartition {
                 self.bury(ended, dead, reason, error, turn)
             }
             Released::Expired | Released::Recurs { died: false, .. } => {
-                turn.counted.expired += 1;
+                turn.own.counted.expired += 1;
                 Ok(())
             }
             Released::Waiting { .. } | Released::Superseded { .. } => Ok(()),
@@ -186,7 +186,7 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         loop {
             self.read_in_alias(queue, alias, turn)?;
@@ -202,45 +202,45 @@ impl QueuePartition {
             if expired.is_none() {
                 return Ok(());
             }
-            turn.counted.expired += 1;
-            turn.touched.push(queue);
+            turn.own.counted.expired += 1;
+            turn.own.touched.push(queue);
         }
     }
 
     /// A job that a call is about has waited for too long.
-    pub(super) fn expire_now(&mut self, id: JobId, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn expire_now(&mut self, id: JobId, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
         let expired =
             self.jobs.expire_waiting(turn.now, id, &mut calendars, &mut turn.batch, &mut turn.wakes);
         calendars.broken.map_or(Ok(()), Err)?;
         if let Some(expired) = expired {
-            turn.counted.expired += 1;
-            turn.touched.push(expired.queue);
+            turn.own.counted.expired += 1;
+            turn.own.touched.push(expired.queue);
         }
         Ok(())
     }
 
     /// Does what is due, as far as the step has room, and some of it in any case. Whether there is more of it.
-    pub(super) fn advance_jobs_with_room(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn advance_jobs_with_room(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         loop {
-            if !turn.budget.may_advance() {
+            if !turn.own.budget.may_advance() {
                 // Whether more is due is seen in the next step.
-                turn.is_behind = true;
+                turn.own.is_behind = true;
                 break;
             }
-            turn.budget.advanced(JOBS_AT_A_TIME);
-            turn.is_behind = self.advance_jobs(turn)?;
+            turn.own.budget.advanced(JOBS_AT_A_TIME);
+            turn.own.is_behind = self.advance_jobs(turn)?;
             // Counted here: of each job that ends, another may have to be read in in this step.
             self.read_at_once(turn)?;
-            if !turn.is_behind || !turn.has_room() {
+            if !turn.own.is_behind || !turn.has_room() {
                 break;
             }
         }
-        Ok(turn.is_behind)
+        Ok(turn.own.is_behind)
     }
 
     /// Jobs come due, leases run out, jobs expire. Whether there is more of it.
-    fn advance_jobs(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn advance_jobs(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
         let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
         let progress = self.jobs.advance(
@@ -256,16 +256,16 @@ impl QueuePartition {
             match passed {
                 Passed::Lapsed(lapsed) => self.lapsed(&lapsed, turn)?,
                 Passed::Expired(expired) => {
-                    turn.counted.expired += 1;
-                    turn.touched.push(expired.queue);
+                    turn.own.counted.expired += 1;
+                    turn.own.touched.push(expired.queue);
                 }
             }
         }
         Ok(progress == Progress::More)
     }
 
-    fn lapsed(&mut self, lapsed: &Lapsed, turn: &mut Turn<'_>) -> Result<(), StoreError> {
-        turn.counted.lapsed += 1;
+    fn lapsed(&mut self, lapsed: &Lapsed, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+        turn.own.counted.lapsed += 1;
         self.run_ended(&Ended::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, turn)
     }
 

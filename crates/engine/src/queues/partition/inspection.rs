@@ -1,44 +1,21 @@
 //! Looking at jobs and queues without taking anything, and changing what waits.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::{PartitionId, Problem, Timestamp};
 use records::{JobClock, JobHead, JobId, Op, QueueKey, QueueSettings};
 use store::StoreError;
 
 use super::publishing::due_at;
-use super::{QueuePartition, Turn};
+use super::{QueuePartition, QueueStep};
 use crate::Engine;
-use crate::devices::partition::Stop;
+use crate::kernel::reply::Stop;
 use crate::queues::input::Seen;
+use crate::queues::stats::QueueStats;
 use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
 
 /// Rows that one page of a list looks at: jobs of other queues are among them.
 const SCANNED_MAX: usize = 20_000;
-
-/// A queue and where it stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
-    /// The queue.
-    pub name: QueueName,
-    /// Its number; `None` for a queue that has nothing.
-    pub key: Option<QueueKey>,
-    /// Jobs that wait for their time.
-    pub scheduled: u64,
-    /// Jobs that can be consumed.
-    pub ready: u64,
-    /// Jobs that consumers have.
-    pub reserved: u64,
-    /// Dead letters.
-    pub dead: u64,
-    /// How long a job has been ready that is so still, at most; of those in memory.
-    pub oldest_ready: Option<Duration>,
-    /// Nothing is leased.
-    pub paused: bool,
-    /// What its users set.
-    pub settings: QueueSettings,
-}
 
 /// Where a list of queues goes on.
 pub type QueueMark = QueueName;
@@ -50,7 +27,7 @@ const NAMES_SEEN_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Listed {
     /// The queues.
-    pub queues: Vec<Figures>,
+    pub queues: Vec<QueueStats>,
     /// Others may come behind this one, though these are fewer than were asked for.
     pub next: Option<QueueMark>,
 }
@@ -60,7 +37,7 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         job: Option<&JobRef>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Seen, Stop> {
         let head = match (job, self.key_of(queue)) {
             (_, None) => None,
@@ -75,7 +52,7 @@ impl QueuePartition {
         Ok(self.seen(head, turn)?)
     }
 
-    fn seen(&self, head: JobHead, turn: &mut Turn<'_>) -> Result<Seen, StoreError> {
+    fn seen(&self, head: JobHead, turn: &mut QueueStep<'_>) -> Result<Seen, StoreError> {
         let body = self.body(head.id, turn)?;
         // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
         let state = if self.jobs.is_successor(head.id) {
@@ -91,7 +68,7 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         job: &JobRef,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let found = self.find_as_it_was(queue, job, turn)?;
         let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
@@ -105,7 +82,7 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         job: &JobRef,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let head = match job {
             JobRef::Id(id) => match self.jobs.get(*id) {
@@ -135,7 +112,7 @@ impl QueuePartition {
         job: &JobRef,
         payload: Option<Payload>,
         due: Option<Due>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Seen, Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
@@ -163,7 +140,7 @@ impl QueuePartition {
             body.payload = payload;
             self.put_body(head.id, Arc::from(body.write()), turn);
         }
-        turn.touched.push(key);
+        turn.own.touched.push(key);
         // It may be parked again, until its new time.
         let head = self.find(key, &JobRef::Id(head.id), turn)?.unwrap_or(head);
         Ok(self.seen(head, turn)?)
@@ -173,22 +150,22 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         job: &JobRef,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
         self.read_in_job(head.id, turn)?;
         self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-        turn.counted.cancelled += 1;
-        turn.touched.push(key);
+        turn.own.counted.cancelled += 1;
+        turn.own.touched.push(key);
         Ok(())
     }
 
-    pub(super) fn figures(&self, name: &QueueName, now: Timestamp) -> Figures {
+    pub(super) fn stats(&self, name: &QueueName, now: Timestamp) -> QueueStats {
         let key = self.key_of(name);
         let queue = key.and_then(|key| self.queues.get(&key));
         let (Some(key), Some(queue)) = (key, queue) else {
-            return Figures {
+            return QueueStats {
                 name: name.clone(),
                 key: None,
                 scheduled: 0,
@@ -204,7 +181,7 @@ impl QueuePartition {
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         // Nobody waited for a job before it was published, whatever time it was given.
         let since = |job, at: Timestamp| at.max(id::published_at(job));
-        Figures {
+        QueueStats {
             name: name.clone(),
             key: Some(key),
             scheduled: jobs.scheduled as u64 + parked_scheduled,
@@ -239,7 +216,7 @@ impl QueuePartition {
             }
             seen += 1;
             if self.key_of(name).is_some_and(|key| !self.is_empty(key)) {
-                queues.push(self.figures(name, now));
+                queues.push(self.stats(name, now));
             }
             if seen == NAMES_SEEN_MAX {
                 return Listed { queues, next: Some(name.clone()) };

@@ -8,7 +8,7 @@ use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
 use store::StoreError;
 
 use super::inspection::put_queue;
-use super::{Queue, QueuePartition, RECORDS_MAX, Turn};
+use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
 use crate::queues::QueueName;
 
 /// How long a queue stays that has become empty: one that comes and goes is not written each time.
@@ -45,7 +45,7 @@ impl Sweep {
 }
 
 impl QueuePartition {
-    pub(super) fn create(&mut self, name: &QueueName, turn: &mut Turn<'_>) -> QueueKey {
+    pub(super) fn create(&mut self, name: &QueueName, turn: &mut QueueStep<'_>) -> QueueKey {
         let key = QueueKey(self.head.next_incarnation);
         self.head.next_incarnation += 1;
         let queue = Queue {
@@ -67,20 +67,20 @@ impl QueuePartition {
         &mut self,
         name: &QueueName,
         settings: QueueSettings,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         let key = self.configure(name, turn, |queue| queue.settings = settings);
         self.drop_surplus(key, turn)
     }
 
-    pub(super) fn pause(&mut self, name: &QueueName, paused: bool, turn: &mut Turn<'_>) {
+    pub(super) fn pause(&mut self, name: &QueueName, paused: bool, turn: &mut QueueStep<'_>) {
         self.configure(name, turn, |queue| queue.paused = paused);
     }
 
     fn configure(
         &mut self,
         name: &QueueName,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
         change: impl FnOnce(&mut Queue),
     ) -> QueueKey {
         let key = self.key_of(name).unwrap_or_else(|| self.create(name, turn));
@@ -90,18 +90,18 @@ impl QueuePartition {
         }
         self.set_rules(key, turn);
         self.watch_age(key, turn.now);
-        turn.touched.push(key);
+        turn.own.touched.push(key);
         key
     }
 
-    fn set_rules(&mut self, key: QueueKey, turn: &mut Turn<'_>) {
+    fn set_rules(&mut self, key: QueueKey, turn: &mut QueueStep<'_>) {
         if let Some(rules) = self.queues.get(&key).map(rules) {
             self.jobs.set_rules(key, rules, turn.now, &mut turn.wakes);
         }
     }
 
     /// The queue's name is free at once; what it holds is swept.
-    pub(super) fn delete(&mut self, name: &QueueName, turn: &mut Turn<'_>) {
+    pub(super) fn delete(&mut self, name: &QueueName, turn: &mut QueueStep<'_>) {
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
         self.dead_total -= queue.dead;
@@ -129,8 +129,8 @@ impl QueuePartition {
     }
 
     /// Queues that this step has touched and that are empty are looked at again later.
-    pub(super) fn note_touched(&mut self, turn: &mut Turn<'_>) {
-        for key in std::mem::take(&mut turn.touched) {
+    pub(super) fn note_touched(&mut self, turn: &mut QueueStep<'_>) {
+        for key in std::mem::take(&mut turn.own.touched) {
             if !self.is_empty(key) {
                 continue;
             }
@@ -142,7 +142,7 @@ impl QueuePartition {
     }
 
     /// Queues that have been empty for long leave nothing behind.
-    pub(super) fn let_empty_go(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn let_empty_go(&mut self, turn: &mut QueueStep<'_>) {
         for _ in 0..RECORDS_MAX {
             let Some((_, key)) = self.lingering.pop_front_if(|(at, _)| *at <= turn.now) else { return };
             let is_empty = self.is_empty(key);
@@ -158,7 +158,7 @@ impl QueuePartition {
     }
 
     /// Takes a step of what is left of deleted queues. Whether there is more to do at once.
-    pub(super) fn sweep(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn sweep(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let ready = self.sweeps.iter().find(|(_, sweep)| sweep.may_go_on(self.settled));
         let Some(key) = ready.map(|(key, _)| *key) else { return Ok(false) };
         let Some(mut sweep) = self.sweeps.remove(&key) else { return Ok(false) };
@@ -178,14 +178,14 @@ impl QueuePartition {
         &mut self,
         key: QueueKey,
         sweep: &mut Sweep,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
         let fetch = turn.fetch;
         let view = fetch.view()?;
         if !sweep.jobs_gone {
             let (heads, next) = view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
             for head in heads {
-                turn.counted.cancelled += 1;
+                turn.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.
                 sweep.found = true;
                 if self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut Vec::new()).is_some() {
@@ -208,18 +208,18 @@ impl QueuePartition {
             sweep.dead_after = Some(dead.number);
         }
         sweep.dead = sweep.dead.saturating_sub(dead.len() as u64);
-        turn.recounted.insert(key);
+        turn.own.recounted.insert(key);
         Ok(dead.len() < RECORDS_MAX)
     }
 
     /// Writes how many dead letters there are, and jobs that are not resident, where that has changed.
-    pub(super) fn put_counts(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn put_counts(&mut self, turn: &mut QueueStep<'_>) {
         let mut changed = Vec::new();
         self.jobs.take_changed_counts(&mut changed);
         let changed: BTreeMap<_, _> =
             changed.into_iter().map(|(key, scheduled, ready)| (key, (scheduled, ready))).collect();
-        turn.recounted.extend(changed.keys());
-        for key in std::mem::take(&mut turn.recounted) {
+        turn.own.recounted.extend(changed.keys());
+        for key in std::mem::take(&mut turn.own.recounted) {
             let swept = || self.sweeps.get(&key).map(|sweep| sweep.dead);
             let Some(dead) = self.queues.get(&key).map(|queue| queue.dead).or_else(swept) else { continue };
             // Taken as they changed, not asked for: a count that has become nothing is not there to be asked for.

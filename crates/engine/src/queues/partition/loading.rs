@@ -10,18 +10,18 @@ use store::{Resident, Store, StoreError};
 use super::budget::{Limits, Spent};
 use super::dropping::Dropping;
 use super::lifetime::{Sweep, rules};
-use super::oldest::Oldest;
-use super::paging::Clocks;
-use super::recently_parked::ParkedLately;
+use super::oldest_dead::OldestDead;
+use super::paging::ParkedClocks;
+use super::recently_parked::RecentlyParked;
 use super::waiting::Waiting;
 use super::{Queue, QueuePartition};
 use crate::kernel::hashed::HashMap;
-use crate::kernel::idempotency::Answers;
+use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::machine::Moment;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
-use crate::queues::effect::Standing;
-use crate::queues::queue_metrics::Named;
+use crate::queues::queue_metrics::NamedPlaces;
+use crate::queues::stats::PartitionStats;
 
 /// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
 /// another's. More than any interval between two syncs sees.
@@ -51,7 +51,7 @@ impl QueuePartition {
             lineage: store.lineage(),
             jobs: rules_of_jobs,
             limits: Limits::of(resident_max),
-            clocks: Clocks::new(resident_max),
+            clocks: ParkedClocks::new(resident_max),
             names: BTreeMap::new(),
             queues: HashMap::default(),
             waiting: Waiting::default(),
@@ -61,13 +61,13 @@ impl QueuePartition {
             ageing: BTreeSet::new(),
             overfull: BTreeSet::new(),
             bodies: PendingWrites::default(),
-            parked: ParkedLately::default(),
+            parked: RecentlyParked::default(),
             dead: PendingWrites::default(),
-            oldest_dead: Oldest::default(),
-            answers: Answers::load(&*view)?,
+            oldest_dead: OldestDead::default(),
+            answers: KeptAnswers::load(&*view)?,
             dead_total: 0,
-            stood: Standing::default(),
-            named: Named::default(),
+            latest_stats: PartitionStats::default(),
+            named: NamedPlaces::default(),
             spent: Spent::default(),
             settled: head.seq,
             opening: VecDeque::new(),

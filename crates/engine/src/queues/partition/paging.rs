@@ -7,7 +7,7 @@ use store::{StoreError, StoredJob, parked_time};
 
 use super::recently_parked::Place;
 use super::soonest::{LAST_ID, Moment, Page, Soonest};
-use super::{QueuePartition, Turn};
+use super::{QueuePartition, QueueStep};
 use crate::queues::id;
 
 /// Parked jobs, and up to where these are all that there are.
@@ -18,12 +18,12 @@ const GONE_EXPECTED: usize = 4;
 
 /// The soonest parked jobs of each clock.
 #[derive(Debug)]
-pub(super) struct Clocks {
+pub(super) struct ParkedClocks {
     engine: Soonest,
     wall: Soonest,
 }
 
-impl Clocks {
+impl ParkedClocks {
     pub(super) fn new(resident_max: usize) -> Self {
         Self { engine: Soonest::new(resident_max), wall: Soonest::new(resident_max) }
     }
@@ -40,8 +40,8 @@ impl QueuePartition {
     /// Reads in what the rules want, `left` jobs at most. Whether there was anything, be it left for the next step.
     pub(super) fn read_in(
         &mut self,
-        left: impl Fn(&Turn<'_>) -> usize,
-        turn: &mut Turn<'_>,
+        left: impl Fn(&QueueStep<'_>) -> usize,
+        turn: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
         let mut any = self.read_at_once(turn)?;
         while let Some(want) = self.jobs.wanted(turn.now) {
@@ -57,9 +57,13 @@ impl QueuePartition {
 
     /// Reads what is before the next job that can be leased of a queue, as far as the step goes: beyond that, those that wait are
     /// served in the next. Whether there was anything.
-    pub(super) fn read_in_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn read_in_of(
+        &mut self,
+        queue: QueueKey,
+        turn: &mut QueueStep<'_>,
+    ) -> Result<bool, StoreError> {
         let Some(want) = self.jobs.wanted_of(queue) else { return Ok(false) };
-        match turn.budget.left_to_read() {
+        match turn.own.budget.left_to_read() {
             0 => {
                 self.waiting.set_unread(queue);
                 Ok(false)
@@ -70,34 +74,38 @@ impl QueuePartition {
 
     /// Reads what is before the first job of a queue for somebody who looks at that, and is answered in this step: one job at a time
     /// where the step has read all it may. Whether there was anything.
-    pub(super) fn read_first_of(&mut self, queue: QueueKey, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
-        if turn.budget.left_to_read() > 0 {
+    pub(super) fn read_first_of(
+        &mut self,
+        queue: QueueKey,
+        turn: &mut QueueStep<'_>,
+    ) -> Result<bool, StoreError> {
+        if turn.own.budget.left_to_read() > 0 {
             return self.read_in_of(queue, turn);
         }
-        let want = self.jobs.wanted_of(queue).filter(|_| turn.budget.may_read_at_once());
+        let want = self.jobs.wanted_of(queue).filter(|_| turn.own.budget.may_read_at_once());
         let Some(want) = want else { return Ok(false) };
         let read = self.read_page(want, 1, turn)?;
-        turn.budget.read_at_once(read.unwrap_or_default().max(1));
+        turn.own.budget.read_at_once(read.unwrap_or_default().max(1));
         Ok(read.is_some())
     }
 
     /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether there was any.
-    pub(super) fn read_at_once(&mut self, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    pub(super) fn read_at_once(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut any = false;
         while let Some(want) = self.jobs.wanted_at_once() {
             any = true;
             let read = self.read_page(want, 1, turn)?;
-            turn.budget.read_at_once(read.unwrap_or_default());
+            turn.own.budget.read_at_once(read.unwrap_or_default());
         }
         Ok(any)
     }
 
     /// One page. Whether it could be read.
-    fn read_one(&mut self, want: Want, left: usize, turn: &mut Turn<'_>) -> Result<bool, StoreError> {
+    fn read_one(&mut self, want: Want, left: usize, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let page_max = self.jobs.page_max(want).min(left);
         let Some(read) = self.read_page(want, page_max, turn)? else { return Ok(false) };
         // A page without jobs is work too.
-        turn.budget.read(read.max(1));
+        turn.own.budget.read(read.max(1));
         Ok(true)
     }
 
@@ -106,7 +114,7 @@ impl QueuePartition {
         &mut self,
         want: Want,
         page_max: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<usize>, StoreError> {
         self.note_parked(turn);
         let (jobs, to) = match want {
@@ -128,7 +136,7 @@ impl QueuePartition {
         &mut self,
         clock: JobClock,
         page_max: usize,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<PageOfParked>, StoreError> {
         self.look_through(clock, turn)?;
         let Page::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
@@ -141,18 +149,18 @@ impl QueuePartition {
     }
 
     /// Goes on looking through the store for the soonest jobs, if few are known.
-    fn look_through(&mut self, clock: JobClock, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    fn look_through(&mut self, clock: JobClock, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let Self { clocks, parked, .. } = self;
         let soonest = clocks.of(clock);
         loop {
             let lately = parked.parked().filter_map(|parked| moment_of(parked, clock));
             let Some(after) = soonest.wants(lately) else { return Ok(()) };
-            let scan_max = turn.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
+            let scan_max = turn.own.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
             if scan_max == 0 {
                 return Ok(());
             }
             let times = turn.fetch.view()?.parked_times(clock, after, scan_max)?;
-            turn.budget.scanned(scan_max);
+            turn.own.budget.scanned(scan_max);
             soonest.scanned(times, |id| parked.get(id).is_none());
             // While some are known, a little of it at a time is enough.
             if matches!(soonest.page(1), Page::Jobs(..)) {
@@ -162,7 +170,7 @@ impl QueuePartition {
     }
 
     /// A job that is known to be parked.
-    fn parked_as_known(&self, id: JobId, turn: &Turn<'_>) -> Result<ParkedJob, StoreError> {
+    fn parked_as_known(&self, id: JobId, turn: &QueueStep<'_>) -> Result<ParkedJob, StoreError> {
         let found = match self.parked.get(id) {
             Some(recent) => recent.cloned(),
             None => match turn.fetch.view()?.job(id)? {
@@ -183,7 +191,7 @@ impl QueuePartition {
         queue: QueueKey,
         group: Option<GroupKey>,
         page_max: usize,
-        turn: &Turn<'_>,
+        turn: &QueueStep<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
         let from_back = group.is_none() && order == QueueOrder::Lifo;

@@ -3,12 +3,12 @@
 use records::{AliasKey, JobHead, JobId, Op, ParkedJob, QueueKey};
 use store::{StoreError, StoredJob, parked_time};
 
-use super::{QueuePartition, Turn};
+use super::{QueuePartition, QueueStep};
 
 impl QueuePartition {
     /// Notes what this step has parked and taken out so far: a view does not show it yet.
-    pub(super) fn note_parked(&mut self, turn: &mut Turn<'_>) {
-        for op in &turn.batch.ops[turn.noted..] {
+    pub(super) fn note_parked(&mut self, turn: &mut QueueStep<'_>) {
+        for op in &turn.batch.ops[turn.own.noted..] {
             match op {
                 Op::ParkJob(parked) => {
                     self.parked.park(turn.seq, parked);
@@ -25,14 +25,14 @@ impl QueuePartition {
                 _ => {}
             }
         }
-        turn.noted = turn.batch.ops.len();
+        turn.own.noted = turn.batch.ops.len();
     }
 
     /// A job that is parked.
     pub(super) fn parked_job(
         &mut self,
         id: JobId,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<ParkedJob>, StoreError> {
         if !self.jobs.has_parked() {
             return Ok(None);
@@ -51,7 +51,7 @@ impl QueuePartition {
     pub(super) fn parked_now(
         &mut self,
         parked: Option<ParkedJob>,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let Some(parked) = parked else { return Ok(None) };
         let id = parked.head.id;
@@ -71,7 +71,7 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Option<ParkedJob>, StoreError> {
         if !self.jobs.has_parked() {
             return Ok(None);
@@ -92,7 +92,7 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         if self.jobs.has_parked() && self.jobs.by_alias(queue, alias).is_none() {
             let parked = self.parked_under(queue, alias, turn)?;
@@ -102,7 +102,7 @@ impl QueuePartition {
     }
 
     /// Makes a job resident: the rules see it then.
-    pub(super) fn read_in_job(&mut self, id: JobId, turn: &mut Turn<'_>) -> Result<(), StoreError> {
+    pub(super) fn read_in_job(&mut self, id: JobId, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
         if self.jobs.has_parked() && self.jobs.get(id).is_none() {
             let parked = self.parked_job(id, turn)?;
             parked.iter().for_each(|parked| self.unpark(parked, turn));
@@ -110,7 +110,7 @@ impl QueuePartition {
         Ok(())
     }
 
-    fn unpark(&mut self, parked: &ParkedJob, turn: &mut Turn<'_>) {
+    fn unpark(&mut self, parked: &ParkedJob, turn: &mut QueueStep<'_>) {
         self.jobs.unpark(turn.now, parked, &mut turn.batch, &mut turn.wakes);
     }
 }

@@ -7,10 +7,10 @@ use base::{Problem, Timestamp};
 use jobs::{NewJob, OnConflict, Published};
 use records::{JobClock, QueueKey, Recurrence, Rule, Terms};
 
-use super::{QueuePartition, Turn};
-use crate::devices::partition::Stop;
+use super::{QueuePartition, QueueStep};
+use crate::kernel::reply::Stop;
 use crate::queues::input::ToPublish;
-use crate::queues::{Due, Once, PublishedJob, QueueName, answers, id};
+use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, answers, id};
 
 /// Furthest that a job may lie ahead.
 const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
@@ -20,11 +20,11 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         jobs: Vec<ToPublish>,
-        once: Option<Once>,
-        turn: &mut Turn<'_>,
+        once: Option<IdempotencyKey>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<Vec<PublishedJob>, Stop> {
         if let Some(once) = once
-            && let Some(kept) = self.recall(once, turn)?
+            && let Some(kept) = self.answers.recall(once, turn)?
         {
             return Ok(answers::read(&kept));
         }
@@ -36,9 +36,9 @@ impl QueuePartition {
         for (job, (run_at, terms)) in jobs.into_iter().zip(times) {
             published.push(self.publish_one(key, job, run_at, terms, turn)?);
         }
-        turn.touched.push(key);
+        turn.own.touched.push(key);
         if let Some(once) = once {
-            self.remember(once, answers::write(&published).into(), turn);
+            self.answers.remember(once, answers::write(&published).into(), turn);
         }
         Ok(published)
     }
@@ -49,7 +49,7 @@ impl QueuePartition {
         queue: &QueueName,
         key: Option<QueueKey>,
         jobs: &[ToPublish],
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let mut aliases = HashSet::new();
         let repeated = jobs.iter().position(|job| job.alias.is_some_and(|alias| !aliases.insert(alias)));
@@ -106,7 +106,7 @@ impl QueuePartition {
         job: ToPublish,
         run_at: Timestamp,
         terms: Terms,
-        turn: &mut Turn<'_>,
+        turn: &mut QueueStep<'_>,
     ) -> Result<PublishedJob, Stop> {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
         let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, turn.now);
@@ -124,14 +124,14 @@ impl QueuePartition {
                 return Err(Problem::conflict("alias_taken", "the alias is held").into());
             }
         };
-        turn.counted.published += 1;
+        turn.own.counted.published += 1;
         self.put_body(id, body, turn);
         Ok(PublishedJob { id, run_at })
     }
 }
 
 /// When a job is due, and what else holds of it.
-pub(super) fn times(job: &ToPublish, turn: &Turn<'_>) -> Result<(Timestamp, Terms), Problem> {
+pub(super) fn times(job: &ToPublish, turn: &QueueStep<'_>) -> Result<(Timestamp, Terms), Problem> {
     let every = job.recurs.and_then(|(rule, _)| match rule {
         Rule::Every(ms) => Some(Duration::from_millis(ms)),
         Rule::Calendar => None,

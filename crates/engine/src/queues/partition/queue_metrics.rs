@@ -1,12 +1,11 @@
-//! What the queues have that figures name.
+//! The counts of queues that metrics name.
 
 use super::QueuePartition;
-use crate::devices::effect::Effect;
 use crate::queues::{JobsByState, QueueEffect};
 
 impl QueuePartition {
     /// Which of the named queues stand otherwise than after the step before.
-    pub(super) fn named_otherwise(&mut self) -> Option<Effect> {
+    pub(super) fn changed_queue_counts(&mut self) -> Option<QueueEffect> {
         let Self { queues, jobs, names, named, .. } = self;
         let now = |key| {
             let queue = queues.get(&key)?;
@@ -20,6 +19,6 @@ impl QueuePartition {
             })
         };
         let changes = named.changes(names.iter(), now);
-        (!changes.is_empty()).then(|| Effect::Queue(QueueEffect::Named(self.id, changes)))
+        (!changes.is_empty()).then(|| QueueEffect::NamedQueues(self.id, changes))
     }
 }

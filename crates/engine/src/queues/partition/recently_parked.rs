@@ -14,13 +14,13 @@ type Line = (QueueKey, Option<GroupKey>);
 
 /// Parked jobs that were changed lately, by id, by alias, and by line.
 #[derive(Debug, Default)]
-pub(super) struct ParkedLately {
+pub(super) struct RecentlyParked {
     jobs: PendingWrites<JobId, ParkedJob>,
     aliases: PendingWrites<(QueueKey, AliasKey), JobId>,
     lines: BTreeMap<Line, BTreeMap<Place, JobId>>,
 }
 
-impl ParkedLately {
+impl RecentlyParked {
     pub(super) fn park(&mut self, seq: u64, parked: &ParkedJob) {
         let head = &parked.head;
         self.forget_lines(head.id);

@@ -11,9 +11,9 @@ use store::{CommitOutcome, MemoryStore, Store, StoreError, View};
 use tokio::sync::{mpsc, oneshot};
 
 use super::QueuePartition;
-use crate::devices::effect::{Effect, Reply};
 use crate::kernel::fetch::{Fetch, FromStore};
 use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::reply::Reply;
 use crate::queues::driving::{self, Leases, QueueCall};
 use crate::queues::effect::QueueEffect;
 use crate::queues::{Dead, Due, Held, NewJob, Payload, QueueInput, QueueName, Recurs, Want};
@@ -90,11 +90,9 @@ impl Rig {
             self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
             self.partition.settled(seq);
         }
-        let told = step.effects.into_iter().filter_map(|effect| match effect {
-            Effect::Queue(QueueEffect::Counted(_) | QueueEffect::Stands(..)) => None,
-            Effect::Queue(effect) => Some(effect),
-            other => panic!("a partition of queues does not say {other:?}"),
-        });
+        let is_metric =
+            |effect: &QueueEffect| matches!(effect, QueueEffect::Counted(_) | QueueEffect::StatsChanged(..));
+        let told = step.effects.into_iter().filter(|effect| !is_metric(effect));
         (told.collect(), step.more, before - inputs.len())
     }
 
@@ -139,8 +137,8 @@ impl Rig {
     }
 
     fn dead(&mut self) -> u64 {
-        match self.ask(|reply| QueueInput::Queue(QueueCall::Figures(orders(), reply))) {
-            QueueEffect::Figures(_, figures) => figures.dead,
+        match self.ask(|reply| QueueInput::Queue(QueueCall::Stats(orders(), reply))) {
+            QueueEffect::Stats(_, stats) => stats.dead,
             other => panic!("{other:?}"),
         }
     }

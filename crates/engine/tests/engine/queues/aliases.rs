@@ -90,7 +90,7 @@ async fn nobody_waited_for_a_job_before_it_was_published() {
     let rig = Rig::start().await;
     rig.publish(NewJob { due: Some(Due::At(Timestamp(-1_000))), ..job("1") }).await;
     rig.pass(3 * SECOND);
-    let oldest = async || rig.queues().figures(&orders()).await.expect("asked").oldest_ready;
+    let oldest = async || rig.queues().stats(&orders()).await.expect("asked").oldest_ready;
     assert_eq!(oldest().await, Some(3 * SECOND));
     rig.publish(NewJob { due: Some(Due::At(Timestamp(-2_000))), ..job("2") }).await;
     assert_eq!(oldest().await, Some(3 * SECOND), "the other one waits still");

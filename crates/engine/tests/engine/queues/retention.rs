@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use engine::queues::{Dead, NewJob, Once};
+use engine::queues::{Dead, IdempotencyKey, NewJob};
 use engine::records::{AnswerKey, QueueSettings};
 use store::Store;
 
@@ -31,7 +31,7 @@ fn views(store: &Arc<store::MemoryStore>) -> Vec<Box<dyn store::View>> {
 async fn answers_that_are_a_day_old_are_forgotten_however_many_there_are() {
     let rig = Rig::start().await;
     for key in 0..1_500 {
-        let once = Some(Once { key: AnswerKey(key), body: 0 });
+        let once = Some(IdempotencyKey { key: AnswerKey(key), body: 0 });
         rig.queues().publish(&orders(), vec![later("1", 5 * DAY)], once).await.expect("published");
     }
     let kept = |store: &Arc<store::MemoryStore>| {
@@ -49,7 +49,7 @@ async fn answers_that_are_a_day_old_are_forgotten_however_many_there_are() {
 async fn a_deleted_queue_is_swept_to_its_end_though_nothing_else_happens() {
     let rig = Rig::start().await;
     rig.fail(3).await;
-    let key = rig.queues().figures(&orders()).await.expect("asked").key.expect("it is there");
+    let key = rig.queues().stats(&orders()).await.expect("asked").key.expect("it is there");
     rig.queues().delete(&orders()).await.expect("deleted");
     let dead = || {
         let of = |view: Box<dyn store::View>| view.dead(key, None, true, 10).expect("reads").len();

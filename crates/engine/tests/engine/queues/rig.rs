@@ -135,7 +135,7 @@ impl Rig {
 
     /// Scheduled, ready, reserved, dead.
     pub(crate) async fn counts(&self) -> [u64; 4] {
-        let figures = self.queues().figures(&orders()).await.expect("asked");
+        let figures = self.queues().stats(&orders()).await.expect("asked");
         [figures.scheduled, figures.ready, figures.reserved, figures.dead]
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 use engine::queues::driving::Dead;
-use engine::queues::{Due, JobRef, NewJob, Once, Payload, QueueName};
+use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, Payload, QueueName};
 use records::{JobId, Process, QueueSettings};
 
 use crate::meant::CallId;
@@ -33,7 +33,7 @@ pub(crate) enum Meant {
         call: CallId,
         queue: QueueName,
         jobs: Vec<NewJob>,
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
     },
     Consume {
         call: CallId,
@@ -83,7 +83,7 @@ pub(crate) enum Meant {
         queue: QueueName,
         job: JobRef,
     },
-    Figures {
+    QueueStats {
         call: CallId,
         queue: QueueName,
     },

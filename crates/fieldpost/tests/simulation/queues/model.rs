@@ -183,7 +183,7 @@ impl Partition {
                 (call, Expected::Seen(self.change(queue, job, payload.as_ref(), *due)))
             }
             Meant::Cancel { call, queue, job } => (call, Expected::Done(self.cancel(queue, job))),
-            Meant::Figures { call, queue } => (call, self.figures_of(std::slice::from_ref(queue))),
+            Meant::QueueStats { call, queue } => (call, self.figures_of(std::slice::from_ref(queue))),
             Meant::List { call, namespace } => (call, self.figures_of(&self.list(namespace.as_deref()))),
             Meant::Set { call, queue, settings } => {
                 let now = self.now;

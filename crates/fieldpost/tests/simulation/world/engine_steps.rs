@@ -245,7 +245,7 @@ impl World {
         if !server.registry.runner.is_settled() {
             return Ok(());
         }
-        let page = server.outside.directory.page(None, 1_000);
+        let page = server.context.directory().page(None, 1_000);
         let found: Vec<_> =
             page.iter().map(|client| crate::model::registry::KnownClient::of(client)).collect();
         let expected: Vec<_> = self.registry.present.clients.values().cloned().collect();

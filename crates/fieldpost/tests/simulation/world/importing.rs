@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{ClientId, EntityId, Incarnation, PartitionId, Problem, Timestamp};
-use engine::devices::effect::Reply;
 use engine::devices::input::{Imported, Input, LinkedClient, ToImport};
+use engine::kernel::reply::Reply;
 use engine::{ImportDevice, NewDevice};
 
 use super::World;
@@ -72,7 +72,7 @@ impl World {
 
     /// The line with its clients; nothing if one of them is not there, which is answered before any partition is asked.
     fn looked_up(&self, index: u32, asked: ImportDevice) -> Option<(ToImport, ImportLine)> {
-        let directory = &self.server.as_ref()?.outside.directory;
+        let directory = self.server.as_ref()?.context.directory();
         let import = asked.clone().check(&self.settings.registry_rules());
         let import = import.expect("the workload makes lines that may be");
         let known = |id: &ClientId| {

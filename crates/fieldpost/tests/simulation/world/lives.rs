@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::{Clock, Incarnation, PartitionId, WayIn};
 use engine::Settings;
-use engine::devices::effect::Reply;
 use engine::devices::input::Input;
+use engine::kernel::reply::Reply;
 use engine::settings::{Picture, Retry};
 use notify::lanes::{IN_FLIGHT_MAX, Limits};
 use records::Process;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base::{EntityId, PartitionId, Problem, WayIn, hash};
 use engine::Report;
-use engine::devices::effect::Reply;
 use engine::devices::input::{Input, RefusedMessage};
 use engine::intake::Rejection;
+use engine::kernel::reply::Reply;
 
 use super::World;
 use super::calls::{Then, Waiting};

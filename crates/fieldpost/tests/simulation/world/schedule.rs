@@ -251,7 +251,7 @@ impl World {
         let server = self.server.as_ref()?;
         let wakes = self.plan.sabotage != Some(Sabotage::DeadlineLost);
         let living = server.partitions.iter().filter(|port| wakes && !port.dead);
-        let stale = server.outside.stale.next_probe();
+        let stale = server.context.devices.stale.next_probe();
         living
             .filter_map(|port| port.runner.next_wakeup(now))
             .chain(self.sending.next_end())

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
-use engine::devices::effect::Reply;
 use engine::devices::input::Input;
 use engine::devices::stale_clients::StaleOrder;
+use engine::kernel::reply::Reply;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
@@ -147,7 +147,7 @@ impl World {
     pub(super) fn order_stale(&mut self) {
         let now = self.now();
         let Some(server) = &self.server else { return };
-        for StaleOrder { partition, client, probe } in server.outside.stale.take(now) {
+        for StaleOrder { partition, client, probe } in server.context.devices.stale.take(now) {
             self.trace
                 .note(format_args!("{partition} tells stale client {} again, a probe: {probe}", client.0));
             let input = Input::TellStale { client, probe };
@@ -177,7 +177,7 @@ impl World {
             server.clients_changed.mark_unchanged();
             server.lanes.clients_changed();
         }
-        let mut named: Vec<Lane> = server.outside.lanes.take_now();
+        let mut named: Vec<Lane> = server.context.devices.lanes.take_now();
         named.sort_unstable();
         let most = self.model.len() * self.clients_ever();
         Invariant::Bounded
@@ -185,13 +185,13 @@ impl World {
         let Some(server) = &mut self.server else { return Ok(()) };
         server.lanes.mark_due(named);
         if self.random.chance(1, 20) {
-            let directory = &server.outside.directory;
+            let directory = server.context.directory();
             server.lanes.sweep(|client| standing_of(directory.get(client)));
         }
         let now = self.now();
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
-            let (directory, breakers) = (&server.outside.directory, &self.breakers);
+            let (directory, breakers) = (server.context.directory(), &self.breakers);
             let drops = self.plan.sabotage == Some(Sabotage::BreakerDrops);
             let standing = |client| match directory.get(client) {
                 Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
@@ -207,7 +207,7 @@ impl World {
     fn check_breaker(&mut self, lease: &Lease) -> Checked {
         let now = self.now();
         let Some(server) = &self.server else { return Ok(()) };
-        let Some(client) = server.outside.directory.get(lease.client) else { return Ok(()) };
+        let Some(client) = server.context.directory().get(lease.client) else { return Ok(()) };
         self.breakers.know(lease.client, Some(&client), now);
         let of_client =
             |call: &&Call| matches!(&call.then, Then::Send(other) if other.client == lease.client);
@@ -282,7 +282,7 @@ impl World {
         };
         // A lease that cannot outlast its attempt, because its commit took so long, is not used.
         let holds = now.after(self.settings.attempt_timeout) <= due.until;
-        let client = server.outside.directory.get(due.client).filter(|client| client.enabled && holds);
+        let client = server.context.directory().get(due.client).filter(|client| client.enabled && holds);
         let Some(client) = client else {
             self.trace.note(format_args!("withheld {what:?}"));
             let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
@@ -414,7 +414,7 @@ impl World {
     pub(super) fn finished(&mut self, client: Incarnation, tried: Option<Tried>) {
         let now = self.now();
         let Some(server) = &mut self.server else { return };
-        let present = server.outside.directory.get(client);
+        let present = server.context.directory().get(client);
         self.breakers.know(client, present.as_ref(), now);
         if let Some((tried, present)) = tried.as_ref().zip(present.as_ref())
             && present.enabled

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::{Clock, Incarnation, PartitionId, WayIn};
+use engine::context::EngineContext;
 use engine::devices::partition::Partition;
 use engine::kernel::machine::Machine;
-use engine::kernel::runner::{Outside, Runner, Told};
+use engine::kernel::runner::{CommitResult, Runner};
 use engine::registry::Registry;
 use engine::{Settings, Store};
 use notify::lanes::{Lanes, Limits};
@@ -38,7 +39,7 @@ pub(crate) struct Outcome {
     pub(crate) partition: PartitionId,
     pub(crate) seq: u64,
     pub(crate) ending: Ending,
-    pub(crate) told: Told,
+    pub(crate) told: CommitResult,
 }
 
 /// Outcomes that are known and not told yet.
@@ -101,7 +102,7 @@ impl<M: Machine, N> Port<M, N> {
 
 /// A running process.
 pub(crate) struct Server {
-    pub(crate) outside: Arc<Outside>,
+    pub(crate) context: EngineContext,
     pub(crate) tap: Arc<Tap>,
     pub(crate) registry: Port<Registry, MeantClient>,
     pub(crate) partitions: Vec<Port<Partition, Meant>>,
@@ -125,18 +126,18 @@ impl Server {
         process: Process,
         limits: Limits,
     ) -> Result<Self, StoreError> {
-        let outside = Arc::new(Outside::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings));
+        let context = EngineContext::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings);
         let attended: Arc<[AtomicBool; 3]> = Arc::default();
-        let registry = load_registry(&outside, settings)?;
+        let registry = load_registry(&context, settings)?;
         let mut orphans = Vec::new();
         let partitions = (0..tap.partitions())
-            .map(|id| load_partition(&outside, settings, process, &attended, PartitionId(id), &mut orphans))
+            .map(|id| load_partition(&context, settings, process, &attended, PartitionId(id), &mut orphans))
             .collect::<Result<Vec<_>, _>>()?;
         orphans.sort_unstable();
         orphans.dedup();
         Ok(Self {
-            clients_changed: outside.directory.subscribe(),
-            outside,
+            clients_changed: context.directory().subscribe(),
+            context,
             tap: Arc::clone(tap),
             registry,
             partitions,
@@ -199,34 +200,35 @@ impl Server {
 }
 
 fn load_registry(
-    outside: &Arc<Outside>,
+    context: &EngineContext,
     settings: &Arc<Settings>,
 ) -> Result<Port<Registry, MeantClient>, StoreError> {
-    let (settings, shared) = (Arc::clone(settings), Arc::clone(outside));
+    let (settings, shared) = (Arc::clone(settings), context.clone());
     let load = move || {
-        let registry = Registry::load(&*shared.store, &settings)?;
-        shared.directory.replace(registry.clients().cloned());
+        let registry = Registry::load(&*shared.kernel.store, &settings)?;
+        shared.directory().replace(registry.clients().cloned());
         Ok(registry)
     };
-    let registry = load()?;
-    let mut port =
-        Port::new(Runner::new(PartitionId::REGISTRY, registry, Box::new(load), Arc::clone(outside)));
+    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
+    let effects = Arc::clone(&context.registry);
+    let runner = Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects);
+    let mut port = Port::new(runner);
     port.more = false;
     Ok(port)
 }
 
 fn load_partition(
-    outside: &Arc<Outside>,
+    context: &EngineContext,
     settings: &Arc<Settings>,
     process: Process,
     attended: &Arc<[AtomicBool; 3]>,
     id: PartitionId,
     orphans: &mut Vec<Incarnation>,
 ) -> Result<Port<Partition, Meant>, StoreError> {
-    let (settings, shared, attended) = (Arc::clone(settings), Arc::clone(outside), Arc::clone(attended));
+    let (settings, shared, attended) = (Arc::clone(settings), context.clone(), Arc::clone(attended));
     let load = move || {
-        let moment = shared.moment_of_load();
-        let mut opened = Partition::load(&*shared.store, id, &settings, process, moment, &shared.directory)?;
+        let (kernel, moment) = (&shared.kernel, shared.kernel.moment_of_load());
+        let mut opened = Partition::load(&*kernel.store, id, &settings, process, moment, shared.directory())?;
         for way in WayIn::ALL {
             opened.partition.attend(moment.now, way, attended[way.index()].load(Ordering::SeqCst));
         }
@@ -235,5 +237,6 @@ fn load_partition(
     let opened = load()?;
     orphans.extend(opened.orphans);
     let reload = Box::new(move || Ok(load()?.partition));
-    Ok(Port::new(Runner::new(id, opened.partition, reload, Arc::clone(outside))))
+    let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.devices));
+    Ok(Port::new(Runner::new(id, opened.partition, reload, kernel, effects)))
 }

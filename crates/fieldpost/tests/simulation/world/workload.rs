@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, hash};
-use engine::devices::effect::Reply;
 use engine::devices::input::{Input, LinkedClient};
+use engine::kernel::reply::Reply;
 use engine::registry::RegistryInput;
 use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, OnlyIf, Patch};
 use fleet::Made;
@@ -191,7 +191,7 @@ impl World {
 
     fn link_to(&mut self, id: DeviceId, client: ClientId, linked: bool) {
         let Some(server) = &self.server else { return };
-        let Some(known) = server.outside.directory.by_id(&client) else { return };
+        let Some(known) = server.context.directory().by_id(&client) else { return };
         let incarnation = known.incarnation;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.trace.note(format_args!("call {call}: link {id} {client} {linked}"));
@@ -293,7 +293,7 @@ impl World {
 
     fn tell_again(&mut self) {
         let client = ClientId::new(&self.any_client_id()).expect("letters and digits");
-        let known = self.server.as_ref().and_then(|server| server.outside.directory.by_id(&client));
+        let known = self.server.as_ref().and_then(|server| server.context.directory().by_id(&client));
         if let Some(known) = known {
             self.resend(known.incarnation, PartitionId(0), None);
         }

@@ -15,15 +15,16 @@ use records::{
 use store::{MemoryStore, Page, Store, Whose};
 
 use super::super::Partition;
-use crate::devices::effect::Reply;
+use crate::context::EngineContext;
 use crate::devices::input::{Addressed, Imported, Input, LinkedClient, RefusedMessage, ToImport};
 use crate::devices::intake::{Report, ReportId, Said, SlicePart};
 use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
 use crate::kernel::fetch::FromStore;
+use crate::kernel::machine::MachineContext;
 use crate::kernel::machine::{Machine, Moment};
-use crate::kernel::runner::Outside;
+use crate::kernel::reply::Reply;
 use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
-use crate::{DeviceStanding, Directory, OnlyIf};
+use crate::{DeviceStats, Directory, OnlyIf};
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(7);
@@ -32,7 +33,7 @@ pub(super) struct Rig {
     pub(super) partition: Partition,
     store: Arc<MemoryStore>,
     settings: Arc<Settings>,
-    pub(super) outside: Outside,
+    pub(super) context: EngineContext,
     now: Timestamp,
     processes: u64,
 }
@@ -55,11 +56,11 @@ impl Rig {
         let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let settings = Arc::new(settings());
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let outside = Outside::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
-        outside.directory.put(client());
+        let context = EngineContext::new(Arc::clone(&store) as Arc<dyn Store>, clock, &settings);
+        context.directory().put(client());
         let now = Timestamp(1_795_000_000_000);
-        let partition = load(&store, &settings, &outside.directory, now, 1);
-        let mut rig = Self { partition, store, settings, outside, now, processes: 1 };
+        let partition = load(&store, &settings, context.directory(), now, 1);
+        let mut rig = Self { partition, store, settings, context, now, processes: 1 };
         rig.attend();
         rig.create("0xA").expect("registered");
         rig.link("0xA", true).expect("linked");
@@ -88,7 +89,7 @@ impl Rig {
             self.partition.settled(seq);
         }
         for effect in step.effects {
-            effect.release(&self.outside);
+            self.context.devices.release(effect);
         }
         (ops, step.more)
     }
@@ -124,7 +125,8 @@ impl Rig {
     /// The process dies and another one loads the store.
     pub(super) fn restart(&mut self) {
         self.processes += 1;
-        self.partition = load(&self.store, &self.settings, &self.outside.directory, self.now, self.processes);
+        self.partition =
+            load(&self.store, &self.settings, self.context.directory(), self.now, self.processes);
     }
 
     pub(super) fn create(&mut self, id: &str) -> Result<(), Problem> {
@@ -283,7 +285,7 @@ impl Rig {
     /// Leases all that is due, if the lane was named.
     pub(super) fn lease_all(&mut self) -> Vec<AttemptDue> {
         self.step(Vec::new());
-        if self.outside.lanes.take_now().is_empty() {
+        if self.context.devices.lanes.take_now().is_empty() {
             return Vec::new();
         }
         self.ask(|reply| Input::Lease { client: CLIENT, max: 1_000, reply })
@@ -327,7 +329,7 @@ impl Rig {
 
     /// Devices never seen, online and lost, and pending deliveries, as figures show them.
     pub(super) fn shown(&self) -> [u64; 4] {
-        let DeviceStanding { never_seen, online, lost, pending } = self.outside.device_standings().sum();
+        let DeviceStats { never_seen, online, lost, pending } = self.context.devices.stats.sum();
         [never_seen, online, lost, pending]
     }
 

@@ -6,7 +6,7 @@ use crate::devices::stale_clients::StaleOrder;
 
 /// What the clients' keeper would order now.
 fn orders(rig: &Rig) -> Vec<StaleOrder> {
-    rig.outside.stale.take(Timestamp(0))
+    rig.context.devices.stale.take(Timestamp(0))
 }
 
 /// The notification of 0xA has failed for good; 0xB is linked too.

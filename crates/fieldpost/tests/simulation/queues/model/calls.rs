@@ -105,7 +105,7 @@ impl Partition {
         let shown = names.iter().map(|name| self.figures(name)).collect();
         let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
         let is_sure = jobs.all(|job| job.stands != Stands::MayBeDue);
-        Expected::Figures { shown, is_sure, late: self.expired_in_step }
+        Expected::QueueStats { shown, is_sure, late: self.expired_in_step }
     }
 
     /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its time comes.

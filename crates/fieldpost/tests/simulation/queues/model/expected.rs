@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Consumed, DeadView, Figures, JobState, JobView, Payload, PublishedJob, QueueName};
+use engine::queues::{Consumed, DeadView, JobState, JobView, Payload, PublishedJob, QueueName, QueueStats};
 use records::{DeadReason, JobId, QueueSettings};
 
 /// What a call should be answered.
@@ -19,7 +19,7 @@ pub(crate) enum Expected {
     /// One of these, or none if there is none.
     Peeked(Vec<ShownJob>),
     /// These; where it is not sure, of jobs that are parked nobody knows whether they are ready.
-    Figures {
+    QueueStats {
         shown: Vec<ShownFigures>,
         is_sure: bool,
         /// So many may have been counted that expired later in the same step.
@@ -117,8 +117,8 @@ impl ShownJob {
 }
 
 impl ShownFigures {
-    pub(crate) fn of(figures: &Figures) -> Self {
-        let Figures { name, key: _, scheduled, ready, reserved, dead, oldest_ready, paused, settings } =
+    pub(crate) fn of(figures: &QueueStats) -> Self {
+        let QueueStats { name, key: _, scheduled, ready, reserved, dead, oldest_ready, paused, settings } =
             figures.clone();
         Self { name, scheduled, ready, reserved, dead, oldest_ready, paused, settings }
     }

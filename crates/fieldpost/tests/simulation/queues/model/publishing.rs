@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Due, JobRef, NewJob, OnConflict, Once, Payload, PublishedJob, QueueName};
+use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, OnConflict, Payload, PublishedJob, QueueName};
 use records::JobId;
 
 use super::evidence::Evidence;
@@ -16,7 +16,7 @@ impl Partition {
         &mut self,
         name: &QueueName,
         jobs: &[NewJob],
-        once: Option<Once>,
+        once: Option<IdempotencyKey>,
         evidence: &Evidence,
     ) -> Checked<Result<Vec<PublishedJob>, &'static str>> {
         if let Some((once, kept)) = once.and_then(|once| Some((once, self.still_kept(once)?))) {
@@ -31,13 +31,13 @@ impl Partition {
         for job in jobs {
             published.push(self.publish_one(name, job, evidence)?);
         }
-        if let Some(Once { key, body }) = once {
+        if let Some(IdempotencyKey { key, body }) = once {
             self.kept.insert(key, Kept { at: self.now, body, jobs: published.clone() });
         }
         Ok(Ok(published))
     }
 
-    fn still_kept(&self, once: Once) -> Option<Kept> {
+    fn still_kept(&self, once: IdempotencyKey) -> Option<Kept> {
         self.kept.get(&once.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::{PartitionId, Problem, Timestamp};
 use engine::queues::driving::{self, HandOver, Leases, Seen};
-use engine::queues::{Consumed, DeadView, Figures, JobView, Listed, PublishedJob, QueueName};
+use engine::queues::{Consumed, DeadView, JobView, Listed, PublishedJob, QueueName, QueueStats};
 use records::JobId;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -32,7 +32,7 @@ pub(crate) enum Waiting {
     Extended(Receiver<Result<Timestamp, Problem>>),
     Done(Receiver<Result<(), Problem>>),
     Seen(Receiver<Result<Seen, Problem>>),
-    Figures(Receiver<Figures>),
+    QueueStats(Receiver<QueueStats>),
     Listed(Receiver<Listed>),
     Dead(Receiver<Vec<DeadView>>),
     Respawned(Receiver<Result<driving::Respawned, Problem>>),
@@ -66,7 +66,7 @@ pub(crate) enum Answer {
     Extended(Result<Timestamp, Problem>),
     Done(Result<(), Problem>),
     Seen(Result<Box<JobView>, Problem>),
-    Figures(Vec<Figures>),
+    QueueStats(Vec<QueueStats>),
     Dead(Vec<DeadView>),
     Count(Result<usize, Problem>),
     Told,
@@ -101,8 +101,8 @@ impl Waiting {
             Self::Seen(receiver) => {
                 received(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
             }
-            Self::Figures(receiver) => received(receiver, |figures| Answer::Figures(vec![figures])),
-            Self::Listed(receiver) => received(receiver, |listed| Answer::Figures(listed.queues)),
+            Self::QueueStats(receiver) => received(receiver, |figures| Answer::QueueStats(vec![figures])),
+            Self::Listed(receiver) => received(receiver, |listed| Answer::QueueStats(listed.queues)),
             Self::Dead(receiver) => received(receiver, Answer::Dead),
             Self::Respawned(receiver) => {
                 received(receiver, |some| Answer::Count(some.map(|some| some.count)))
@@ -178,7 +178,7 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
             return check_peeked(call, seen, may_be, parking);
         }
         Answer::Seen(seen) => Expected::Seen(coded(seen, |seen| ShownJob::of(seen))),
-        Answer::Figures(figures) => {
+        Answer::QueueStats(figures) => {
             return check_figures(call, figures, expected, parking);
         }
         Answer::Dead(dead) => Expected::Dead(dead.iter().map(ShownDead::of).collect()),
@@ -188,8 +188,8 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
     Invariant::AsTheModel.same(format_args!("answer to call {call}"), &found, expected)
 }
 
-fn check_figures(call: CallId, found: &[Figures], expected: &Expected, parking: Parking) -> Checked {
-    let Expected::Figures { shown: expected, is_sure, late } = expected else {
+fn check_figures(call: CallId, found: &[QueueStats], expected: &Expected, parking: Parking) -> Checked {
+    let Expected::QueueStats { shown: expected, is_sure, late } = expected else {
         return Err(Invariant::AsTheModel.broken(format!("call {call} is answered {found:?}")));
     };
     let is_exact = parking == Parking::Nothing || (parking == Parking::Settled && *is_sure);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use engine::devices::effect::Reply;
+use engine::kernel::reply::Reply;
 use engine::queues::{Consumed, HandOver, Held, QueueInput, QueueName, Want, driving};
 use records::{JobId, Process};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::PartitionId;
-use engine::devices::effect::Reply;
+use engine::kernel::reply::Reply;
 use engine::queues::driving::{Dead, QueueCall};
 use engine::queues::{JobRef, QueueInput, QueueName};
 use records::{JobId, QueueOrder, QueueSettings};
@@ -94,9 +94,9 @@ impl World {
 
     pub(super) fn ask_figures(&mut self, queue: &QueueName) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        let input = QueueInput::Queue(QueueCall::Figures(queue.clone(), reply));
-        let meant = Meant::Figures { call, queue: queue.clone() };
-        self.ask(queue, (input, meant), Waiting::Figures(receiver), Then::Nothing);
+        let input = QueueInput::Queue(QueueCall::Stats(queue.clone(), reply));
+        let meant = Meant::QueueStats { call, queue: queue.clone() };
+        self.ask(queue, (input, meant), Waiting::QueueStats(receiver), Then::Nothing);
     }
 
     fn ask_list(&mut self) {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, Timestamp};
-use engine::devices::effect::Reply;
+use engine::kernel::reply::Reply;
 use engine::queues::{
-    Due, NewJob, OnConflict, Once, Payload, PublishedJob, QueueInput, QueueName, Recurs, driving,
+    Due, IdempotencyKey, NewJob, OnConflict, Payload, PublishedJob, QueueInput, QueueName, Recurs, driving,
 };
 use records::AnswerKey;
 
@@ -22,7 +22,7 @@ use crate::sabotage::Sabotage;
 pub(crate) struct Publishing {
     pub(crate) queue: QueueName,
     pub(crate) jobs: Vec<NewJob>,
-    pub(crate) once: Option<Once>,
+    pub(crate) once: Option<IdempotencyKey>,
 }
 
 /// Requests that are kept to be repeated.
@@ -41,7 +41,7 @@ impl World {
                 let job = self.any_job();
                 again.jobs = vec![job];
                 let body = u128::from(self.random.next_u64());
-                again.once = again.once.map(|once| Once { body, ..once });
+                again.once = again.once.map(|once| IdempotencyKey { body, ..once });
             }
             self.hand_in_jobs(again);
             return;
@@ -53,7 +53,7 @@ impl World {
         }
         let count = if self.random.chance(2, 3) { 1 } else { 1 + self.random.below(6) };
         let jobs = (0..count).map(|_| self.any_job()).collect();
-        let once = self.random.chance(1, 4).then(|| Once {
+        let once = self.random.chance(1, 4).then(|| IdempotencyKey {
             key: AnswerKey(u128::from(self.random.next_u64())),
             body: u128::from(self.random.next_u64()),
         });

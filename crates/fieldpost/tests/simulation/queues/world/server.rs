@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use base::{Clock, PartitionId};
+use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
-use engine::kernel::runner::{Outside, Runner};
+use engine::kernel::runner::Runner;
 use engine::queues::partition::QueuePartition;
 use engine::queues::{Held, QueueInput};
 use engine::{Settings, Store};
@@ -56,9 +57,9 @@ impl Server {
         process: Process,
         resident_max: usize,
     ) -> Result<Self, StoreError> {
-        let outside = Arc::new(Outside::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings));
+        let context = EngineContext::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings);
         let ids = (0..tap.partitions()).map(PartitionId::of_queues);
-        let doors = ids.map(|id| load(&outside, process, resident_max, id)).collect::<Result<_, _>>()?;
+        let doors = ids.map(|id| load(&context, process, resident_max, id)).collect::<Result<_, _>>()?;
         Ok(Self { tap: Arc::clone(tap), doors, outcomes: Outcomes::default() })
     }
 
@@ -98,15 +99,16 @@ impl Server {
 }
 
 fn load(
-    outside: &Arc<Outside>,
+    context: &EngineContext,
     process: Process,
     resident_max: usize,
     id: PartitionId,
 ) -> Result<Door, StoreError> {
-    let shared = Arc::clone(outside);
+    let kernel = Arc::clone(&context.kernel);
     let load =
-        move || QueuePartition::load(&*shared.store, id, resident_max, process, shared.moment_of_load());
-    let port = Port::new(Runner::new(id, load()?, Box::new(load), Arc::clone(outside)));
+        move || QueuePartition::load(&*kernel.store, id, resident_max, process, kernel.moment_of_load());
+    let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.queues));
+    let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects));
     let (inbox, returns) = mpsc::channel(RETURNS_MAX);
     Ok(Door { port, inbox, returns })
 }

@@ -18,12 +18,12 @@ pub(super) type Place = (u64, JobId);
 
 /// What is remembered.
 #[derive(Debug, Default)]
-pub(super) struct Oldest {
+pub(super) struct OldestDead {
     queues: HashMap<QueueKey, VecDeque<Place>>,
     remembered: usize,
 }
 
-impl Oldest {
+impl OldestDead {
     /// How many are remembered of a queue.
     pub(super) fn len(&self, queue: QueueKey) -> usize {
         self.queues.get(&queue).map_or(0, VecDeque::len)

@@ -1,0 +1,108 @@
+//! Where the effects of partitions of devices go: answers, lanes with due work, stale clients, callers that follow a feed.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use base::id::DELIVERY_ID_PREFIX;
+use base::{Clock, DeviceId, Incarnation, LogLimit, PartitionId, Timestamp};
+use records::Batch;
+
+use super::effect::{DeviceEffect, GivenUp};
+use super::lanes::DueLanes;
+use super::stale_clients::StaleClients;
+use super::stats::AllDeviceStats;
+use crate::Directory;
+use crate::followers::{Followers, News};
+use crate::kernel::machine::MachineContext;
+use crate::metrics::BatchMetrics;
+
+/// What partitions of devices reach outside.
+pub struct DeviceContext {
+    clock: Arc<dyn Clock>,
+    directory: Arc<Directory>,
+    /// Lanes with due work.
+    pub lanes: DueLanes,
+    /// Clients to be told again.
+    pub stale: Arc<StaleClients>,
+    pub(crate) followers: Followers,
+    pub(crate) stats: AllDeviceStats,
+    /// Log lines of notifications that failed for good, by client.
+    given_up: LogLimit<Incarnation>,
+    metrics: Arc<BatchMetrics>,
+}
+
+impl DeviceContext {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        directory: Arc<Directory>,
+        stale: Arc<StaleClients>,
+        metrics: Arc<BatchMetrics>,
+    ) -> Self {
+        Self {
+            clock,
+            directory,
+            lanes: DueLanes::default(),
+            stale,
+            followers: Followers::default(),
+            stats: AllDeviceStats::default(),
+            given_up: LogLimit::default(),
+            metrics,
+        }
+    }
+
+    fn log_given_up(&self, given_up: &GivenUp) {
+        let Some(left_out) = self.given_up.take(given_up.client, Instant::now()) else { return };
+        let client = self.directory.get(given_up.client);
+        tracing::warn!(
+            delivery = given_up.delivery.to_text(DELIVERY_ID_PREFIX),
+            client = client.as_ref().map(|client| client.id.as_str()),
+            device = given_up.device.as_ref().map(DeviceId::as_str),
+            attempts = given_up.attempts,
+            left_out,
+            "a notification failed for good"
+        );
+    }
+}
+
+impl MachineContext for DeviceContext {
+    type Effect = DeviceEffect;
+    type News = News;
+
+    fn release(&self, effect: DeviceEffect) {
+        use DeviceEffect as E;
+        match effect {
+            E::Accepted(part) => part.finish(),
+            E::Device(reply, answer) => reply.send(answer.map(|device| *device)),
+            E::Imported(reply, outcomes) => reply.send(outcomes),
+            E::Written(reply, answer) => reply.send(answer),
+            E::Done(reply, answer) => reply.send(answer),
+            E::Kept(reply) => reply.send(()),
+            E::Swept(reply, more) => reply.send(more),
+            E::Leased(reply, due) => reply.send(due),
+            E::LanesDue(partition, clients) => {
+                self.lanes.mark(clients.into_iter().map(|client| (partition, client)));
+            }
+            E::Stale(partition, client, is) => self.stale.set(partition, client, is, self.clock.now()),
+            E::StaleGoOn(partition, client) => self.stale.go_on(partition, client),
+            E::Reached(client) => self.stale.reached(client),
+            E::GivenUp(given_up) => self.log_given_up(&given_up),
+            E::Resent(reply, next) => reply.send(next),
+            E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
+        }
+    }
+
+    fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<News> {
+        self.metrics.device_batch(batch);
+        self.followers.news(partition, batch)
+    }
+
+    fn batch_durable(&self, stamp: Timestamp, news: Option<&News>) {
+        self.followers.tell(stamp, news);
+    }
+}
+
+impl std::fmt::Debug for DeviceContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DeviceContext")
+    }
+}

@@ -1,0 +1,108 @@
+//! What the jobs of a partition of devices are for, and who hears of one that ended without its worker.
+//!
+//! To add a purpose: give its lines a code of their own in [`Line`], name what its jobs are about in [`Purpose`], and follow the
+//! compiler to the two places here that tell of lines and of jobs.
+
+use base::Incarnation;
+use records::{AliasKey, DeviceSlot, QueueKey};
+
+use super::{DeviceStep, Partition};
+use crate::devices::effect::DeviceEffect;
+use crate::kernel::job_purpose::{EndedJob, line_key, line_parts};
+
+/// The code of notifications: the first purpose that there was.
+const NOTIFICATION: u8 = 0;
+
+/// A line of jobs, which are leased one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The notifications of a client.
+    Notifications(Incarnation),
+}
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To tell a client of a device.
+    Notification(DeviceSlot, Incarnation),
+}
+
+impl Line {
+    /// As it is stored.
+    pub(super) fn key(self) -> QueueKey {
+        match self {
+            Self::Notifications(client) => line_key(NOTIFICATION, client.0),
+        }
+    }
+
+    fn of(key: QueueKey) -> Option<Self> {
+        match line_parts(key) {
+            (NOTIFICATION, client) => Some(Self::Notifications(Incarnation(client))),
+            _ => None,
+        }
+    }
+}
+
+impl Purpose {
+    pub(super) fn line(self) -> Line {
+        match self {
+            Self::Notification(_, client) => Line::Notifications(client),
+        }
+    }
+
+    /// What makes the job the only one of its kind in its line.
+    pub(super) fn alias(self) -> AliasKey {
+        match self {
+            Self::Notification(slot, _) => AliasKey(u128::from(slot.0)),
+        }
+    }
+
+    /// The purpose of a stored job; `None` if this version knows none that it could be.
+    pub(super) fn of(line: QueueKey, alias: Option<AliasKey>) -> Option<Self> {
+        match Line::of(line)? {
+            Line::Notifications(client) => {
+                Some(Self::Notification(DeviceSlot(u32::try_from(alias?.0).ok()?), client))
+            }
+        }
+    }
+}
+
+impl Partition {
+    /// A job ended without a word of its worker.
+    pub(super) fn job_ended(&mut self, ended: EndedJob, turn: &mut DeviceStep<'_>) {
+        match Purpose::of(ended.line, ended.alias) {
+            Some(Purpose::Notification(slot, client)) => {
+                self.notification_ended(slot, client, ended.end, turn);
+            }
+            None => debug_assert!(false, "a job has a purpose: {ended:?}"),
+        }
+    }
+
+    /// Says which lines have something to lease since this step.
+    pub(super) fn announce_lines(&mut self, turn: &mut DeviceStep<'_>) {
+        if turn.wakes.is_empty() {
+            return;
+        }
+        let client_of = |line: &QueueKey| Line::of(*line).map(|Line::Notifications(client)| client);
+        let clients = turn.wakes.iter().filter_map(client_of).collect();
+        turn.emit(DeviceEffect::LanesDue(self.id, clients));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_stored_before_there_were_purposes_is_a_notification() {
+        let purpose = Purpose::Notification(DeviceSlot(3), Incarnation(7));
+        assert_eq!((purpose.line().key(), purpose.alias()), (QueueKey(7), AliasKey(3)));
+        assert_eq!(Purpose::of(QueueKey(7), Some(AliasKey(3))), Some(purpose));
+    }
+
+    #[test]
+    fn a_job_of_another_purpose_is_no_notification() {
+        assert_eq!(Purpose::of(line_key(1, 7), Some(AliasKey(3))), None);
+        assert_eq!(Purpose::of(QueueKey(7), None), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Where the effects of partitions of queues go: answers, and what metrics tell of queues.
+
+use std::sync::Arc;
+
+use base::PartitionId;
+use records::Batch;
+
+use super::QueueEffect;
+use super::queue_metrics::NamedQueues;
+use super::stats::AllPartitionStats;
+use crate::kernel::machine::MachineContext;
+use crate::metrics::BatchMetrics;
+
+/// What partitions of queues reach outside.
+#[derive(Debug)]
+pub struct QueueContext {
+    pub(crate) stats: AllPartitionStats,
+    pub(crate) named_queues: NamedQueues,
+    metrics: Arc<BatchMetrics>,
+}
+
+impl QueueContext {
+    pub(crate) fn new(metrics: Arc<BatchMetrics>) -> Self {
+        Self { stats: AllPartitionStats::default(), named_queues: NamedQueues::default(), metrics }
+    }
+}
+
+impl MachineContext for QueueContext {
+    type Effect = QueueEffect;
+    type News = ();
+
+    fn release(&self, effect: QueueEffect) {
+        use QueueEffect as E;
+        match effect {
+            E::Published(reply, answer) => reply.send(answer),
+            E::Leased(reply, leases) => reply.send(leases.durable()),
+            E::Ready(signal) => {
+                // Whoever has gone has passed on what it was told.
+                let _gone = signal.send(());
+            }
+            E::Acked(reply, stale) => reply.send(stale),
+            E::Extended(reply, answer) => reply.send(answer),
+            E::Done(reply, answer) => reply.send(answer),
+            E::Seen(reply, answer) => reply.send(answer.map(|seen| *seen)),
+            E::Recalled(reply, answer) => reply.send(answer),
+            E::Stats(reply, stats) => reply.send(*stats),
+            E::Listed(reply, listed) => reply.send(listed),
+            E::DeadListed(reply, dead) => reply.send(dead),
+            E::Respawned(reply, answer) => reply.send(answer),
+            E::DeadDeleted(reply, count) => reply.send(count),
+            E::Counted(counted) => self.metrics.jobs(&counted),
+            E::NamedQueues(partition, changes) => self.named_queues.change(partition, changes),
+            E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
+        }
+    }
+
+    fn batch_made(&self, _: PartitionId, _: &Batch) -> Option<()> {
+        self.metrics.batch();
+        None
+    }
+}

@@ -1,0 +1,103 @@
+//! Counts of queues and jobs, for callers and metrics.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base::PartitionId;
+use records::{QueueKey, QueueSettings};
+
+use super::QueueName;
+
+/// How many jobs of a queue stand where, and what its users set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueStats {
+    /// The queue.
+    pub name: QueueName,
+    /// Its number; `None` for a queue that has nothing.
+    pub key: Option<QueueKey>,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that can be consumed.
+    pub ready: u64,
+    /// Jobs that consumers have.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// How long the oldest ready job in memory has waited.
+    pub oldest_ready: Option<Duration>,
+    /// Nothing is leased.
+    pub paused: bool,
+    /// What its users set.
+    pub settings: QueueSettings,
+}
+
+/// How many queues, jobs and consumers a partition has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Queues.
+    pub queues: u64,
+    /// Jobs that wait for their time.
+    pub scheduled: u64,
+    /// Jobs that can be consumed.
+    pub ready: u64,
+    /// Jobs that consumers have.
+    pub reserved: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// Jobs that are in the store only; they are scheduled or ready.
+    pub parked: u64,
+    /// Consumers that wait.
+    pub waiting: u64,
+}
+
+/// What became of jobs in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobsCounted {
+    /// Published; those that only kept another not counted.
+    pub published: u64,
+    /// Leased.
+    pub leased: u64,
+    /// Done.
+    pub acked: u64,
+    /// Given back by their consumer.
+    pub released: u64,
+    /// Leases whose time ran out.
+    pub lapsed: u64,
+    /// Jobs that were not done in time.
+    pub expired: u64,
+    /// Jobs that failed for good.
+    pub dead: u64,
+    /// Cancelled, or gone with their queue.
+    pub cancelled: u64,
+    /// Dead letters that were dropped to keep a queue's limits.
+    pub dead_dropped: u64,
+}
+
+/// The latest counts of every partition, for metrics only.
+#[derive(Debug, Default)]
+pub(crate) struct AllPartitionStats(Mutex<Vec<PartitionStats>>);
+
+impl AllPartitionStats {
+    pub(crate) fn set(&self, partition: PartitionId, stats: PartitionStats) {
+        let Some(index) = partition.queues_index().map(usize::from) else { return };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() <= index {
+            all.resize(index + 1, PartitionStats::default());
+        }
+        all[index] = stats;
+    }
+
+    /// All together.
+    pub(crate) fn sum(&self) -> PartitionStats {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().fold(PartitionStats::default(), |sum, one| PartitionStats {
+            queues: sum.queues + one.queues,
+            scheduled: sum.scheduled + one.scheduled,
+            ready: sum.ready + one.ready,
+            reserved: sum.reserved + one.reserved,
+            dead: sum.dead + one.dead,
+            parked: sum.parked + one.parked,
+            waiting: sum.waiting + one.waiting,
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! What the outside sees of a step of the registry: answers, and the directory of clients.
+
+use std::sync::Arc;
+
+use base::{ClientId, Incarnation, PartitionId};
+use records::{Batch, Client};
+
+use crate::Directory;
+use crate::kernel::machine::MachineContext;
+use crate::kernel::reply::{Answered, Reply};
+use crate::metrics::BatchMetrics;
+
+/// What the outside may see once it is durable.
+#[derive(Debug)]
+pub enum RegistryEffect {
+    /// A client was registered or changed, or that was refused.
+    Client(Reply<Answered<Client>>, Answered<Box<Client>>),
+    /// What a request that may come again is answered, in its form.
+    Written(Reply<Answered<Arc<[u8]>>>, Answered<Arc<[u8]>>),
+    /// Something was done, or refused.
+    Done(Reply<Answered<()>>, Answered<()>),
+    /// A client is now this.
+    DirectoryPut(Box<Client>),
+    /// A client is gone.
+    DirectoryRemove(ClientId),
+    /// A client is enabled again.
+    Enabled(Incarnation),
+}
+
+/// What the registry reaches outside.
+pub struct RegistryContext {
+    /// The clients.
+    pub directory: Arc<Directory>,
+    /// Called with a client that is enabled again.
+    on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
+    metrics: Arc<BatchMetrics>,
+}
+
+impl RegistryContext {
+    pub(crate) fn new(
+        directory: Arc<Directory>,
+        on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
+        metrics: Arc<BatchMetrics>,
+    ) -> Self {
+        Self { directory, on_enabled, metrics }
+    }
+}
+
+impl MachineContext for RegistryContext {
+    type Effect = RegistryEffect;
+    type News = ();
+
+    fn release(&self, effect: RegistryEffect) {
+        match effect {
+            RegistryEffect::Client(reply, answer) => reply.send(answer.map(|client| *client)),
+            RegistryEffect::Written(reply, answer) => reply.send(answer),
+            RegistryEffect::Done(reply, answer) => reply.send(answer),
+            RegistryEffect::DirectoryPut(client) => self.directory.put(*client),
+            RegistryEffect::DirectoryRemove(id) => self.directory.remove(&id),
+            RegistryEffect::Enabled(client) => (self.on_enabled)(client),
+        }
+    }
+
+    fn batch_made(&self, _: PartitionId, _: &Batch) -> Option<()> {
+        self.metrics.batch();
+        None
+    }
+}
+
+impl std::fmt::Debug for RegistryContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RegistryContext")
+    }
+}
