@@ -27,7 +27,6 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::ApiState;
-use crate::access::{Access, Guesses};
 
 mod admin;
 mod answer;
@@ -55,6 +54,7 @@ mod tokens;
 pub use limit::Limit;
 pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 
+use access::{Access, FailedAuth};
 use answer::Answer;
 use calls::TakenIn;
 use figures::Figures;
@@ -79,7 +79,7 @@ struct Shared {
     /// The REST API, whose tokens are good here too.
     api: ApiState,
     /// Tokens that nobody knows.
-    guesses: Guesses,
+    failed: FailedAuth,
     refusals: RefusalLog,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
@@ -103,7 +103,7 @@ impl Lmstfy {
             engine,
             tokens,
             api,
-            guesses: Guesses::new(DefaultClock::default()),
+            failed: FailedAuth::new(DefaultClock::default()),
             refusals: RefusalLog::default(),
             metrics,
             figures,

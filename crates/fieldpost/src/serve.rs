@@ -207,10 +207,11 @@ async fn open_doors(
     let metrics = Arc::new(Mutex::new(metrics));
     let ground =
         Ground { settings, tls: tls.as_ref(), shares: &shares, web, answers, metrics: &metrics, stop };
-    let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    let access = Arc::new(doors::access(settings));
+    let api = ApiState::new(engine.clone(), Arc::clone(&access), Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
     lmstfy::open(&ground, &api, addresses, doors).await?;
-    grpc::open(&ground, engine, &api, addresses, doors).await?;
+    grpc::open(&ground, engine, &access, addresses, doors).await?;
     let api = api.testing_with(move |client| {
         let tester = tester.clone();
         Box::pin(async move { tester.test(&client).await })

@@ -1,5 +1,6 @@
 //! An answer as lmstfy's clients know it: JSON with its members in alphabetical order, and the id of the request in a header.
 
+use access::UnderWay;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -7,11 +8,9 @@ use axum::response::Response;
 use base::Problem;
 use base::answers::HandsOver;
 use engine::queues::HandOver;
+use net::hand_over;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
-
-use crate::access::UnderWay;
-use net::hand_over;
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use access::UnderWay;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -13,7 +14,6 @@ use super::guard::LetIn;
 use super::query::Query;
 use super::route::{Call, Target, target};
 use super::{Shared, dead, decoding, look, publish};
-use crate::access::UnderWay;
 
 /// A request that was read.
 pub(super) enum TakenIn {

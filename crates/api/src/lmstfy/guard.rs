@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 
+use access::{Holder, Scope, UnderWay};
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
@@ -19,7 +20,6 @@ use super::query::Query;
 use super::refusals::{Reason, Refusal};
 use super::route::Target;
 use super::{POOL, Shared};
-use crate::access::{Holder, Scope, UnderWay};
 
 /// The pool and the token of `[pool:]token`.
 pub(super) fn in_parts(token: &str) -> (&str, &str) {
@@ -134,7 +134,7 @@ impl Shared {
                 holder.is_forbidden();
                 Err(Refusal { why: Reason::Forbidden, login: Some(holder.name()) })
             }
-            None if self.guesses.wait().await.is_ok() => Err(Reason::Unknown.into()),
+            None if self.failed.wait().await.is_ok() => Err(Reason::Unknown.into()),
             None => Err(Reason::TooMany.into()),
         }
     }
@@ -161,7 +161,11 @@ fn password(parts: &Parts) -> Result<String, Reason> {
 }
 
 fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
-    holder.admit().map_err(|beyond| Answer::told(StatusCode::TOO_MANY_REQUESTS, &beyond.detail))
+    let under_way = holder
+        .take()
+        .map_err(|beyond| Answer::told(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&beyond).detail))?;
+    holder.is_admitted();
+    Ok(under_way)
 }
 
 fn not_let_in(why: Reason) -> Answer {

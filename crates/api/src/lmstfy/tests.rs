@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use access::{Access, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -17,8 +18,7 @@ use tower_service::Service;
 
 use super::{Kept, KeptToken, Lmstfy, Tokens};
 use crate::ApiState;
-use crate::access::tests::{settings, token};
-use crate::access::{Access, Token};
+use crate::authorization::tests::{settings, token};
 
 /// More wrong tokens than are answered at once, and than may wait for their answer.
 const GUESSES: usize = 420;

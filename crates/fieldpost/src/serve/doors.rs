@@ -1,9 +1,8 @@
 //! Who is let in by which door: the lists of the settings in the form that the listeners take, and a word of warning where a
 //! door stands open.
 
-use api::access::Access;
+use access::{Access, Logins, UsernameTaken};
 use net::http::WebAccess;
-use gateway::mqtt::{Logins, UsernameTaken};
 use tracing::{info, warn};
 
 use crate::config::Settings;

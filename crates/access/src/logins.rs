@@ -1,25 +1,22 @@
-//! Who may connect, and for which devices they may speak. Passwords are known by their SHA-256 only.
+//! Logins of devices: who may connect, and for which devices they may speak. Passwords are known by their SHA-256 only.
 //!
-//! What a login may do with a topic is in `access.rs`. A listener without logins is open: whoever connects may do everything.
+//! What a login may do with a topic is for the listener to know. One without logins is open: whoever connects may do everything.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::DeviceId;
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::clock::DefaultClock;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::limits::{CONNECTIONS_PER_DEVICE_MAX, Limits};
+use crate::failed_auth::FailedAuth;
 
-/// So many wrong logins in a second, and so many at once, are refused at once, as a fleet with an old password may make them. The
-/// others wait: who tries passwords gets to try few.
-const WRONG_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
-const WRONG_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
-const WRONG_WAIT: Duration = Duration::from_secs(1);
+/// Most connections and waiting sessions of a login that is one device: it needs one, and leaves
+/// some behind when its network fails.
+const CONNECTIONS_PER_DEVICE_MAX: usize = 16;
 
 /// For which devices a login may speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +39,7 @@ pub enum Login {
 /// The logins of a listener.
 pub struct Logins {
     by_username: HashMap<Arc<str>, Entry>,
-    wrong: DefaultDirectRateLimiter,
+    failed: FailedAuth,
 }
 
 struct Entry {
@@ -52,12 +49,13 @@ struct Entry {
 
 /// What a connection was let in as.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct KnownAs {
+pub struct KnownAs {
     /// The login's number, from 1; 0 where everybody is let in.
-    pub(super) number: u32,
+    pub number: u32,
     /// Empty where everybody is let in.
-    pub(super) username: Arc<str>,
-    pub(super) login: Login,
+    pub username: Arc<str>,
+    /// For which devices it may speak.
+    pub login: Login,
 }
 
 /// There is a login of that name already.
@@ -73,9 +71,11 @@ impl fmt::Display for UsernameTaken {
 impl std::error::Error for UsernameTaken {}
 
 /// What a CONNECT gave as a proof.
-pub(super) struct Credentials {
-    pub(super) username: String,
-    pub(super) password: Vec<u8>,
+pub struct Credentials {
+    /// The username.
+    pub username: String,
+    /// The password, as it came.
+    pub password: Vec<u8>,
 }
 
 /// Shows no password.
@@ -102,13 +102,13 @@ impl Logins {
     /// No login: nobody is let in.
     #[must_use]
     pub fn new() -> Self {
-        let quota = Quota::per_second(WRONG_PER_SECOND).allow_burst(WRONG_AT_ONCE);
-        Self { by_username: HashMap::new(), wrong: RateLimiter::direct(quota) }
+        Self { by_username: HashMap::new(), failed: FailedAuth::new(DefaultClock::default()) }
     }
 
     /// How long who gave wrong credentials has to wait for the answer. Nobody else waits because of that.
-    pub(super) fn wrong_again(&self) -> Duration {
-        if self.wrong.check().is_ok() { Duration::ZERO } else { WRONG_WAIT }
+    #[must_use]
+    pub fn failed_delay(&self) -> Duration {
+        self.failed.delay()
     }
 
     /// Adds a login with the SHA-256 of its password.
@@ -131,11 +131,11 @@ impl Logins {
         Ok(())
     }
 
-    /// How many connections and waiting sessions somebody may have.
-    pub(super) fn connections_max(&self, known_as: &KnownAs, limits: &Limits) -> usize {
-        let all = limits.connections_max;
+    /// How many connections and waiting sessions somebody may have, where there are `all`, and `per_login_max` for one login.
+    #[must_use]
+    pub fn connections_max(&self, known_as: &KnownAs, all: usize, per_login_max: usize) -> usize {
         let beside_others = if self.by_username.len() > 1 { all - all / 4 } else { all };
-        let most = limits.connections_per_login_max.min(beside_others);
+        let most = per_login_max.min(beside_others);
         match known_as.login {
             Login::Device(_) => most.min(CONNECTIONS_PER_DEVICE_MAX),
             Login::Prefix(_) | Login::Label { .. } | Login::Admin => most,
@@ -143,7 +143,8 @@ impl Logins {
     }
 
     /// Who gave these credentials; takes the same time for a username that is not known.
-    pub(super) fn find(&self, credentials: &Credentials) -> Option<Arc<KnownAs>> {
+    #[must_use]
+    pub fn find(&self, credentials: &Credentials) -> Option<Arc<KnownAs>> {
         let given: [u8; 32] = Sha256::digest(&credentials.password).into();
         let entry = self.by_username.get(&*credentials.username);
         let expected = entry.map_or([0; 32], |entry| entry.password_sha256);
@@ -154,7 +155,8 @@ impl Logins {
 
 impl KnownAs {
     /// Whoever connects to a listener without logins.
-    pub(super) fn anybody() -> Self {
+    #[must_use]
+    pub fn anybody() -> Self {
         Self { number: 0, username: Arc::from(""), login: Login::Admin }
     }
 }
@@ -181,19 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn many_wrong_logins_wait() {
-        let logins = logins();
-        let waits = (0..=WRONG_AT_ONCE.get()).map(|_| logins.wrong_again());
-        assert_eq!(waits.filter(|wait| wait.is_zero()).count(), WRONG_AT_ONCE.get() as usize);
-    }
-
-    #[test]
     fn no_login_takes_every_place() {
-        let of = |username: &str, logins: &Logins, connections_max, connections_per_login_max| {
-            let limits = Limits { connections_max, connections_per_login_max, ..Limits::default() };
+        let of = |username: &str, logins: &Logins, connections_max, per_login_max| {
             let password = b"secret".to_vec();
             let known_as = logins.find(&Credentials { username: username.into(), password }).expect("known");
-            logins.connections_max(&known_as, &limits)
+            logins.connections_max(&known_as, connections_max, per_login_max)
         };
         let mut logins = logins();
         assert_eq!(of("ops", &logins, 50, 100), 50, "there is nobody else");

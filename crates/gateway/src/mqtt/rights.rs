@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use access::{KnownAs, Login};
 use base::{DeviceId, Problem};
 use engine::Report;
 
 use super::labels::{LabelOf, Labels};
-use super::logins::{KnownAs, Login};
 use crate::decode::{INVALID_ID, SENSORS, quoted};
 
 /// The code of a publish that its login may not make; MQTT 5 has its own reason code for it.
@@ -16,7 +16,7 @@ pub(crate) const NOT_ALLOWED: &str = "not_allowed";
 
 /// The rights of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct Access(Arc<KnownAs>);
+pub(super) struct Rights(Arc<KnownAs>);
 
 /// What is known of the labels of devices: what is remembered, and what this connection was just
 /// answered.
@@ -37,7 +37,7 @@ impl Known<'_> {
     }
 }
 
-impl Access {
+impl Rights {
     pub(super) fn new(known_as: Arc<KnownAs>) -> Self {
         Self(known_as)
     }

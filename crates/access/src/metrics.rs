@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Figures {
+pub(crate) struct Metrics {
     requests: Family<Judged, Counter>,
     unauthorized: Family<Unauthorized, Counter>,
     in_flight: Family<OfToken, Gauge>,
@@ -29,8 +29,8 @@ struct OfToken {
     token: String,
 }
 
-impl Figures {
-    pub(super) fn register(&self, registry: &mut Registry) {
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fieldpost_access_requests",
             "Requests with a token, by token and result: admitted, forbidden, limited",
@@ -48,15 +48,15 @@ impl Figures {
         );
     }
 
-    pub(super) fn judged(&self, token: &str, result: &'static str) {
+    pub(crate) fn judged(&self, token: &str, result: &'static str) {
         self.requests.get_or_create(&Judged { token: token.to_owned(), result }).inc();
     }
 
-    pub(super) fn unauthorized(&self, reason: &'static str) {
+    pub(crate) fn unauthorized(&self, reason: &'static str) {
         self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
     }
 
-    pub(super) fn in_flight(&self, token: &str) -> Gauge {
+    pub(crate) fn in_flight(&self, token: &str) -> Gauge {
         self.in_flight.get_or_create(&OfToken { token: token.to_owned() }).clone()
     }
 }

@@ -14,25 +14,25 @@ use http_body_util::BodyExt;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Token;
+use crate::Token;
 
 /// After which a caller may come back that has too much under way: nobody knows when something of it ends.
 const IN_FLIGHT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a request is not taken now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Beyond {
+pub struct Beyond {
     /// Which limit, as the settings call it.
-    pub(super) limit: &'static str,
+    pub limit: &'static str,
     /// How much that is.
-    pub(super) most: NonZeroU32,
+    pub most: NonZeroU32,
     /// When the next request may be taken.
-    pub(super) again: Duration,
+    pub again: Duration,
 }
 
 /// What one token has used up.
 #[derive(Debug)]
-pub(super) struct Limits<C: Clock = DefaultClock> {
+pub(crate) struct Limits<C: Clock = DefaultClock> {
     pace: Option<Pace<C>>,
     places: Option<Places>,
     in_flight: Gauge,
@@ -53,7 +53,7 @@ struct Places {
 
 impl<C: Clock + Clone> Limits<C> {
     /// Those of `token`; `in_flight` follows what is under way.
-    pub(super) fn new(token: &Token, clock: &C, in_flight: Gauge) -> Self {
+    pub(crate) fn new(token: &Token, clock: &C, in_flight: Gauge) -> Self {
         let pace = token.requests_per_second.map(|per_second| Pace {
             per_second,
             limiter: RateLimiter::direct_with_clock(Quota::per_second(per_second), clock.clone()),
@@ -67,7 +67,7 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Takes a request in, or says when to come back.
-    pub(super) fn take(&self) -> Result<UnderWay, Beyond> {
+    pub(crate) fn take(&self) -> Result<UnderWay, Beyond> {
         let place = self.places.as_ref().map(Places::take).transpose()?;
         self.pace.as_ref().map_or(Ok(()), Pace::take)?;
         Ok(UnderWay::new(&self.in_flight, place))
@@ -96,7 +96,7 @@ impl Places {
 
 /// A request that was taken in. Its place is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub struct UnderWay {
     in_flight: Gauge,
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -108,7 +108,8 @@ impl UnderWay {
     }
 
     /// Lasts from now on until the answer's body has left, or is given up.
-    pub(crate) fn until_answered(self, response: Response) -> Response {
+    #[must_use]
+    pub fn until_answered(self, response: Response) -> Response {
         response.map(|body| {
             if body.is_end_stream() {
                 return body;
@@ -133,7 +134,7 @@ mod tests {
     use governor::clock::FakeRelativeClock;
 
     use super::*;
-    use crate::access::Digest;
+    use crate::Digest;
 
     fn token(per_second: u32, in_flight: u32) -> Token {
         Token {

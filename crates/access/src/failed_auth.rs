@@ -1,4 +1,4 @@
-//! Wrong tokens: a few are refused at once, more wait for their answer, and many more are told to come back.
+//! Wrong tokens and passwords: a few are refused at once, more wait for their answer, and many more are told to come back.
 //!
 //! A token is looked at before any of this, so nobody with a right one waits or is refused because of somebody who guesses.
 
@@ -20,34 +20,42 @@ const WAIT: Duration = Duration::from_secs(1);
 /// Those that wait at the same time.
 const WAITING_MAX: usize = 256;
 
-/// What is known of wrong tokens.
+/// Attempts that failed lately.
 #[derive(Debug)]
-pub(crate) struct Guesses<C: Clock = DefaultClock> {
+pub struct FailedAuth<C: Clock = DefaultClock> {
     pace: RateLimiter<NotKeyed, InMemoryState, C, NoOpMiddleware<C::Instant>>,
     waiting: Semaphore,
 }
 
 /// Too many wrong tokens wait already.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooMany;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMany;
 
-impl<C: Clock> Guesses<C> {
+impl<C: Clock> FailedAuth<C> {
     /// None yet.
-    pub(crate) fn new(clock: C) -> Self {
+    #[must_use]
+    pub fn new(clock: C) -> Self {
         let quota = Quota::per_second(PER_SECOND).allow_burst(AT_ONCE);
         Self { pace: RateLimiter::direct_with_clock(quota, clock), waiting: Semaphore::new(WAITING_MAX) }
     }
 
-    /// Resolves when a wrong token may be refused.
+    /// How long one more has to wait for its refusal, where something else bounds how many wait.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        if self.pace.check().is_ok() { Duration::ZERO } else { WAIT }
+    }
+
+    /// Resolves when one more may be refused.
     ///
     /// # Errors
     /// When too many wait for that.
-    pub(crate) async fn wait(&self) -> Result<(), TooMany> {
-        if self.pace.check().is_ok() {
+    pub async fn wait(&self) -> Result<(), TooMany> {
+        let delay = self.delay();
+        if delay.is_zero() {
             return Ok(());
         }
         let _place = self.waiting.try_acquire().map_err(|_| TooMany)?;
-        sleep(WAIT).await;
+        sleep(delay).await;
         Ok(())
     }
 }
@@ -63,13 +71,13 @@ mod tests {
     #[tokio::test]
     async fn a_few_are_quick_more_are_slow_and_many_are_too_many() {
         pause();
-        let (guesses, start) = (Guesses::new(FakeRelativeClock::default()), Instant::now());
+        let (failed, start) = (FailedAuth::new(FakeRelativeClock::default()), Instant::now());
         for _ in 0..AT_ONCE.get() {
-            assert_eq!(guesses.wait().await, Ok(()));
+            assert_eq!(failed.wait().await, Ok(()));
         }
         assert!(start.elapsed().is_zero());
-        let many = join_all((0..WAITING_MAX + 20).map(|_| guesses.wait())).await;
+        let many = join_all((0..WAITING_MAX + 20).map(|_| failed.wait())).await;
         assert!(start.elapsed() >= WAIT);
-        assert_eq!(many.iter().filter(|guess| guess.is_err()).count(), 20);
+        assert_eq!(many.iter().filter(|one| one.is_err()).count(), 20);
     }
 }

@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use access::{Access, Digest, Scope, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request};
@@ -18,8 +19,7 @@ use serde_json::Value as Json;
 use store::MemoryStore;
 use tower_service::Service;
 
-use super::table::ROUTES;
-use super::*;
+use super::table::{Needs, ROUTES};
 use crate::{ApiState, router_with};
 
 /// A guarded server.
@@ -139,7 +139,7 @@ async fn without_a_valid_token_only_probes_are_answered() {
     for call in ["GET /healthz", "GET /readyz", "HEAD /healthz"] {
         assert_eq!(rig.call(call, None, "").await.status, 200, "{call}");
     }
-    let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != table::Needs::Nothing);
+    let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != Needs::Nothing);
     let calls = calls.map(|(method, route, _)| format!("{method} {}", route.replace(['{', '}'], "")));
     for call in calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned()]) {
         for authorization in [None, Some("Bearer wrong"), Some("Bearer"), Some("Basic YWRtaW4=")] {

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::Scope;
+use crate::Scope;
 
 /// The SHA-256 of a token. It is not shown: who has it can try tokens against it.
 #[derive(Clone, Copy)]
