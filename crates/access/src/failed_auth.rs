@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 /// Wrong tokens in a second that are refused at once, and so many at once: callers with an old token are told so.
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
-const AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
+pub(crate) const AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
 /// How long the others wait.
 const WAIT: Duration = Duration::from_secs(1);
 /// Those that wait at the same time.

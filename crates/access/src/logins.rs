@@ -164,6 +164,7 @@ impl KnownAs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failed_auth::AT_ONCE;
 
     fn logins() -> Logins {
         let mut logins = Logins::new();
@@ -180,6 +181,13 @@ mod tests {
             let credentials = Credentials { username: username.into(), password: password.into() };
             assert_eq!(logins.find(&credentials).map(|known| known.number), expect, "{username} {password}");
         }
+    }
+
+    #[test]
+    fn many_wrong_logins_wait() {
+        let logins = logins();
+        let waits = (0..=AT_ONCE.get()).map(|_| logins.failed_delay());
+        assert_eq!(waits.filter(|wait| wait.is_zero()).count(), AT_ONCE.get() as usize);
     }
 
     #[test]

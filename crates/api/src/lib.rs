@@ -36,7 +36,6 @@ mod habits;
 mod idempotency;
 mod import;
 mod list;
-pub mod lmstfy;
 mod openapi;
 mod page;
 mod params;

@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use access::Access;
-use engine::Engine;
 use gateway::decode::{self, Rules};
 use grpc::Grpc;
 use net::listen::Arrivals;
 use tokio::task::JoinSet;
 
-use super::lmstfy::Ground;
+use super::edge::EdgeContext;
 use super::ready_file::Addresses;
 use super::{Ended, because, bind};
 
@@ -18,28 +16,26 @@ const HTTP_2: &[u8] = b"h2";
 
 /// Opens the listener, if it is on.
 pub(super) async fn open(
-    ground: &Ground<'_>,
-    engine: &Engine,
-    access: &Arc<Access>,
+    edge: &EdgeContext<'_>,
     addresses: &mut Addresses,
     doors: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
-    let Some(listen) = ground.settings.grpc.listen else { return Ok(()) };
+    let Some(listen) = edge.settings.grpc.listen else { return Ok(()) };
     let bound = bind("grpc.listen", listen)?;
     addresses.grpc = Some(bound.local_addr().map_err(because("grpc.listen"))?);
-    let mut arrivals = Arrivals::new(bound, "grpc", ground.shares.grpc);
-    arrivals = arrivals.with_open_files(ground.shares.files.clone());
-    if let Some(source) = ground.tls {
+    let mut arrivals = Arrivals::new(bound, "grpc", edge.shares.grpc);
+    arrivals = arrivals.with_open_files(edge.shares.files.clone());
+    if let Some(source) = edge.tls {
         arrivals = arrivals.with_tls(Arc::clone(source), Some(HTTP_2));
     }
-    let of_reports = engine.clone();
+    let of_reports = edge.engine.clone();
     let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, Rules::of(&of_reports)));
-    let grpc = Grpc::new(engine, Arc::clone(access), read_report, ground.stop.subscribe());
+    let grpc = Grpc::new(edge.engine, Arc::clone(edge.access), read_report, edge.stop.subscribe());
     {
-        let mut metrics = ground.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut metrics = edge.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         arrivals.register_metrics(&mut metrics);
         grpc.register_metrics(&mut metrics);
     }
-    doors.spawn(arrivals.run(grpc, ground.stop.subscribe()));
+    doors.spawn(arrivals.run(grpc, edge.stop.subscribe()));
     Ok(())
 }

@@ -1,27 +1,55 @@
 //! Both listeners from outside, as far as who is let in: guesses, and the limits of tokens of the REST API.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Access, Token};
+use access::{Access, Digest, Scope, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use base::{Lineage, SystemClock, Timestamp};
 use engine::Engine;
+use engine::settings::{Keep, Retry, Settings, UnknownDevice};
 use futures_util::future::{FutureExt, join_all};
 use store::MemoryStore;
 use tokio::sync::watch;
 use tokio::time::{Instant, pause};
 use tower_service::Service;
 
-use super::{Kept, KeptToken, Lmstfy, Tokens};
-use crate::ApiState;
-use crate::authorization::tests::{settings, token};
+use crate::{Kept, KeptToken, Lmstfy, Tokens};
 
 /// More wrong tokens than are answered at once, and than may wait for their answer.
 const GUESSES: usize = 420;
+
+fn token(name: &str, scopes: &[&str]) -> Token {
+    let scopes = scopes.iter().map(|scope| Scope::parse(scope).expect("a scope"));
+    Token {
+        name: name.to_owned(),
+        digest: Digest::of(name.as_bytes()),
+        scopes: scopes.collect(),
+        requests_per_second: None,
+        requests_in_flight: None,
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        device_ids: base::DeviceIdForm::DEFAULT,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [false, true, false],
+        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
+        attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: Keep::default(),
+        allow_private: false,
+        jobs_resident_max: 65_536,
+        render: Arc::new(|_| b"{}".to_vec()),
+    }
+}
 
 struct Rig {
     api: Router,
@@ -35,12 +63,13 @@ impl Rig {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
-        let state = ApiState::new(engine, Access::of(tokens), Arc::new(Mutex::default()));
+        let access = Arc::new(Access::of(tokens));
         let text = |text: &str| text.to_owned();
         let own = KeptToken { namespace: text("ns"), token: text("secret"), description: text("") };
         let kept = Kept { tokens: vec![own], limits: Vec::new() };
+        let own = Tokens::new(kept, |_| Ok(())).expect("not too many");
         let (stop, stopped) = watch::channel(false);
-        let lmstfy = Lmstfy::new(state, Tokens::new(kept, |_| Ok(())).expect("not too many"), stopped);
+        let lmstfy = Lmstfy::new(engine, access, own, Arc::default(), stopped);
         Self { api: lmstfy.api(), admin: lmstfy.admin(), _stop: stop }
     }
 

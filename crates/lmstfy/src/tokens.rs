@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
-use super::limit::{Limit, Throttle};
+use crate::limit::{Limit, Throttle};
 
 /// Most tokens, and most limits: as many are held in memory and written at every change.
 const TOKENS_MAX: usize = 100_000;
@@ -74,14 +74,14 @@ struct Inner {
 
 /// The tokens at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     tokens: HashMap<String, BTreeMap<String, String>>,
     limits: HashMap<String, BTreeMap<String, Arc<Throttle>>>,
 }
 
 /// Why there is no change.
 #[derive(Debug)]
-pub(super) enum Unchanged {
+pub(crate) enum Unchanged {
     /// It is there already.
     Exists,
     TooMany(TooMany),
@@ -111,7 +111,7 @@ impl Tokens {
     }
 
     /// The tokens as they are now.
-    pub(super) fn now(&self) -> Arc<Book> {
+    pub(crate) fn now(&self) -> Arc<Book> {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -119,7 +119,7 @@ impl Tokens {
     ///
     /// # Errors
     /// Whatever `change` says, and when it cannot be made durable; then nothing has changed.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         change: impl FnOnce(&mut Book) -> Result<(), Unchanged> + Send + 'static,
     ) -> Result<(), Unchanged> {
@@ -152,16 +152,16 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Book {
-    pub(super) fn knows(&self, namespace: &str, token: &str) -> bool {
+    pub(crate) fn knows(&self, namespace: &str, token: &str) -> bool {
         self.tokens.get(namespace).is_some_and(|tokens| tokens.contains_key(token))
     }
 
     /// A namespace's tokens with what somebody wrote beside them.
-    pub(super) fn of(&self, namespace: &str) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn of(&self, namespace: &str) -> impl Iterator<Item = (&str, &str)> {
         self.tokens.get(namespace).into_iter().flatten().map(|(token, text)| (token.as_str(), text.as_str()))
     }
 
-    pub(super) fn add(&mut self, namespace: &str, token: &str, description: &str) -> Result<(), Unchanged> {
+    pub(crate) fn add(&mut self, namespace: &str, token: &str, description: &str) -> Result<(), Unchanged> {
         if self.knows(namespace, token) {
             return Err(Unchanged::Exists);
         }
@@ -171,16 +171,16 @@ impl Book {
     }
 
     /// Its limit goes with it.
-    pub(super) fn remove(&mut self, namespace: &str, token: &str) {
+    pub(crate) fn remove(&mut self, namespace: &str, token: &str) {
         remove(&mut self.tokens, namespace, token);
         self.remove_limit(namespace, token);
     }
 
-    pub(super) fn throttle(&self, namespace: &str, token: &str) -> Option<&Arc<Throttle>> {
+    pub(crate) fn throttle(&self, namespace: &str, token: &str) -> Option<&Arc<Throttle>> {
         self.limits.get(namespace)?.get(token)
     }
 
-    pub(super) fn add_limit(&mut self, namespace: &str, token: &str, limit: Limit) -> Result<(), Unchanged> {
+    pub(crate) fn add_limit(&mut self, namespace: &str, token: &str, limit: Limit) -> Result<(), Unchanged> {
         if self.throttle(namespace, token).is_some() {
             return Err(Unchanged::Exists);
         }
@@ -188,17 +188,17 @@ impl Book {
         Ok(())
     }
 
-    pub(super) fn set_limit(&mut self, namespace: &str, token: &str, limit: Limit) {
+    pub(crate) fn set_limit(&mut self, namespace: &str, token: &str, limit: Limit) {
         let limits = self.limits.entry(namespace.to_owned()).or_default();
         limits.insert(token.to_owned(), Arc::new(Throttle::new(limit)));
     }
 
-    pub(super) fn remove_limit(&mut self, namespace: &str, token: &str) {
+    pub(crate) fn remove_limit(&mut self, namespace: &str, token: &str) {
         remove(&mut self.limits, namespace, token);
     }
 
     /// All limits, in order of namespace and token.
-    pub(super) fn limits(&self) -> Vec<KeptLimit> {
+    pub(crate) fn limits(&self) -> Vec<KeptLimit> {
         let mut limits: Vec<_> = self
             .limits
             .iter()

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use base::Problem;
 use engine::queues::{Figures, Queues};
 
-use super::POOL;
+use crate::POOL;
 
 /// Most queues that are shown.
 const QUEUES_MAX: usize = 1_000;
@@ -17,7 +17,7 @@ const STEP: usize = 1_000;
 const END: &str = "# EOF\n";
 
 /// The first queues in order of namespace and name, at most so many.
-pub(super) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Figures>, Problem> {
+pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Figures>, Problem> {
     let mut all: Vec<Figures> = Vec::new();
     while all.len() < most {
         let step = STEP.min(most - all.len());
@@ -32,7 +32,7 @@ pub(super) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Fig
 }
 
 /// Adds the sizes to the text of all figures.
-pub(super) async fn add(text: &mut String, queues: &Queues) -> Result<(), Problem> {
+pub(crate) async fn add(text: &mut String, queues: &Queues) -> Result<(), Problem> {
     let queues = first_queues(queues, QUEUES_MAX).await?;
     text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
     write(text, "queue_sizes", "Jobs of a queue that can be consumed", &queues, |figures| figures.ready);

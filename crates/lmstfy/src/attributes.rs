@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::HeaderMap;
 use engine::queues::Attributes;
 
-use super::answer::Answer;
+use crate::answer::Answer;
 
 /// Callers that know of attributes say so in this header.
 const ENABLED: &str = "enable-job-version";
@@ -18,7 +18,7 @@ const VALUE_BYTES_MAX: usize = 128;
 ///
 /// # Errors
 /// 400 when there are too many.
-pub(super) fn of(headers: &HeaderMap) -> Result<Attributes, Answer> {
+pub(crate) fn of(headers: &HeaderMap) -> Result<Attributes, Answer> {
     if !headers.get(ENABLED).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"yes")) {
         return Ok(Attributes::new());
     }

@@ -10,12 +10,12 @@ use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
 use net::body::whole;
 use serde_json::value::RawValue;
 
-use super::answer::Answer;
-use super::query::Query;
-use super::{Shared, attributes, dead};
+use crate::answer::Answer;
+use crate::query::Query;
+use crate::{Shared, attributes, dead};
 
 /// How long a job is worth doing if nobody says so: a day.
-pub(super) const TTL_SECONDS: u64 = 24 * 60 * 60;
+pub(crate) const TTL_SECONDS: u64 = 24 * 60 * 60;
 /// Time to live after its due time of a job whose `ttl` equals its `delay`. The real server counts
 /// whole seconds and accepts such a job.
 const TTL_OF_DELAY_SECONDS: u64 = 1;
@@ -58,7 +58,7 @@ impl Terms {
     }
 }
 
-pub(super) async fn one(
+pub(crate) async fn one(
     shared: &Shared,
     queue: &QueueName,
     query: Query<'_>,
@@ -77,7 +77,7 @@ pub(super) async fn one(
 }
 
 /// The new job is there before the old one goes, so that nothing is lost between the two.
-pub(super) async fn again(
+pub(crate) async fn again(
     shared: &Shared,
     queue: &QueueName,
     id: &str,
@@ -90,7 +90,7 @@ pub(super) async fn again(
     Ok(published)
 }
 
-pub(super) async fn many(
+pub(crate) async fn many(
     shared: &Shared,
     queue: &QueueName,
     query: Query<'_>,

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 /// A path, decoded. What is then no UTF-8 has a replacement character, which is in no name.
-pub(super) fn path(text: &str) -> Cow<'_, str> {
+pub(crate) fn path(text: &str) -> Cow<'_, str> {
     decoded(text, false)
 }
 
 /// A key or a value of a query or a form, decoded.
-pub(super) fn form(text: &str) -> Cow<'_, str> {
+pub(crate) fn form(text: &str) -> Cow<'_, str> {
     decoded(text, true)
 }
 

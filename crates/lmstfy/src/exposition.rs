@@ -5,15 +5,14 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-
-use crate::figures::METRICS_TYPE;
+use net::metrics::METRICS_TYPE;
 
 /// The type that is answered unless something else is liked better.
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// The content type and the text for whoever sends these headers.
-pub(super) fn accepted(headers: &HeaderMap, text: String) -> (&'static str, String) {
+pub(crate) fn accepted(headers: &HeaderMap, text: String) -> (&'static str, String) {
     if likes_open_metrics(headers) { (METRICS_TYPE, text) } else { (TEXT_TYPE, plain(&text)) }
 }
 

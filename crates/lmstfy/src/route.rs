@@ -4,20 +4,20 @@ use axum::http::Method;
 use base::limits::{QUEUE_NAME_CHARS_MAX, QUEUES_PER_CONSUME_MAX};
 use engine::queues::QueueName;
 
-use super::answer::Answer;
+use crate::answer::Answer;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
-    pub(super) namespace: &'a str,
+pub(crate) struct Target<'a> {
+    pub(crate) namespace: &'a str,
     /// One queue, or for [`Call::Consume`] several with commas between.
-    pub(super) queue: &'a str,
-    pub(super) call: Call<'a>,
+    pub(crate) queue: &'a str,
+    pub(crate) call: Call<'a>,
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call<'a> {
+pub(crate) enum Call<'a> {
     Publish,
     Bulk,
     Republish(&'a str),
@@ -35,13 +35,13 @@ pub(super) enum Call<'a> {
 
 /// What a call draws on of a token's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Produce,
     Consume,
 }
 
 impl Action {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Produce => "produce",
             Self::Consume => "consume",
@@ -51,7 +51,7 @@ impl Action {
 
 impl Call<'_> {
     /// The word for it in figures.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Publish => "publish",
             Self::Bulk => "bulk",
@@ -70,12 +70,12 @@ impl Call<'_> {
     }
 
     /// Sizes are told to everybody.
-    pub(super) fn takes_a_token(self) -> bool {
+    pub(crate) fn takes_a_token(self) -> bool {
         !matches!(self, Self::Size | Self::DeadSize)
     }
 
     /// A job that is published again does not count.
-    pub(super) fn action(self) -> Option<Action> {
+    pub(crate) fn action(self) -> Option<Action> {
         match self {
             Self::Publish | Self::Bulk => Some(Action::Produce),
             Self::Consume => Some(Action::Consume),
@@ -85,7 +85,7 @@ impl Call<'_> {
 }
 
 /// What a request is about, if there is such a call. `path` is decoded.
-pub(super) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
+pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
     let mut segments = path.strip_prefix("/api/")?.split('/');
     let (namespace, queue) = (segments.next()?, segments.next()?);
     let rest = [segments.next(), segments.next()];
@@ -117,7 +117,7 @@ impl Target<'_> {
     ///
     /// # Errors
     /// 400 with what is wrong with a name.
-    pub(super) fn names(&self) -> Result<Vec<QueueName>, Answer> {
+    pub(crate) fn names(&self) -> Result<Vec<QueueName>, Answer> {
         let Self { namespace, queue, call } = *self;
         let several = call == Call::Consume;
         if !several && (namespace.len() > QUEUE_NAME_CHARS_MAX || queue.len() > QUEUE_NAME_CHARS_MAX) {
@@ -150,7 +150,7 @@ impl Target<'_> {
 }
 
 /// Letters, digits, `-` and `_`, of any length: nothing can be published where a name is too long, and nothing is there.
-pub(super) fn is_plain(name: &str) -> bool {
+pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 

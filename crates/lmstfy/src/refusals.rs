@@ -12,7 +12,7 @@ const SHOWN_CHARS_MAX: usize = 64;
 
 /// Why somebody is not let in: the word for it in figures and in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     Missing,
     Malformed,
     Unknown,
@@ -23,7 +23,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Malformed => "malformed",
@@ -36,10 +36,10 @@ impl Reason {
 
 /// Somebody who is not let in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal<'a> {
-    pub(super) why: Reason,
+pub(crate) struct Refusal<'a> {
+    pub(crate) why: Reason,
     /// The name of a token that may not do this.
-    pub(super) login: Option<&'a str>,
+    pub(crate) login: Option<&'a str>,
 }
 
 impl From<Reason> for Refusal<'_> {
@@ -50,11 +50,11 @@ impl From<Reason> for Refusal<'_> {
 
 /// The log of refusals: few lines a minute for each address and reason.
 #[derive(Debug, Default)]
-pub(super) struct RefusalLog(LogLimit<(Option<IpAddr>, &'static str)>);
+pub(crate) struct RefusalLog(LogLimit<(Option<IpAddr>, &'static str)>);
 
 impl RefusalLog {
     /// Writes a line; tokens are in none.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         way: &'static str,
         refusal: Refusal<'_>,
@@ -70,7 +70,7 @@ impl RefusalLog {
 }
 
 /// The beginning of a name, which its caller may have made up.
-pub(super) fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }
 

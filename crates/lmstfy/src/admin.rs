@@ -16,15 +16,14 @@ use serde_json::json;
 use tracing::field::display;
 use tracing::{error, info};
 
-use super::answer::{Answer, set_out};
-use super::guard::{in_parts, is_pool, peer};
-use super::limit::Limit;
-use super::query::Query;
-use super::refusals::shown;
-use super::route::is_plain;
-use super::tokens::Unchanged;
-use super::{POOL, Shared, calls, decoding, exposition, sizes};
-use crate::figures;
+use crate::answer::{Answer, set_out};
+use crate::guard::{in_parts, is_pool, peer};
+use crate::limit::Limit;
+use crate::query::Query;
+use crate::refusals::shown;
+use crate::route::is_plain;
+use crate::tokens::Unchanged;
+use crate::{POOL, Shared, calls, decoding, exposition, sizes};
 
 /// Largest form and largest limit.
 const BODY_BYTES_MAX: usize = 64 * 1_024;
@@ -104,7 +103,7 @@ impl<'a> Call<'a> {
 }
 
 /// The answer to a request.
-pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer {
+pub(crate) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer {
     let path = decoding::path(parts.uri.path());
     let Some(call) = call(&parts.method, &path) else { return nothing_there(parts, &path) };
     // Tokens are secrets: whoever reads them may do what they may.
@@ -129,7 +128,7 @@ pub(super) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer
 }
 
 /// A path as the log may show it: a token in it is a secret.
-pub(super) fn without_token(path: &str) -> String {
+pub(crate) fn without_token(path: &str) -> String {
     let path = decoding::path(path);
     let mut segments = path.split('/').skip(1);
     let known: Vec<&str> = segments.by_ref().take(2).collect();
@@ -185,7 +184,7 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
 }
 
 async fn metrics(shared: &Shared, headers: &HeaderMap) -> Result<Answer, Answer> {
-    let mut text = figures::text(&shared.metrics).await?;
+    let mut text = net::metrics::text(&shared.metrics).await?;
     sizes::add(&mut text, &shared.queues).await?;
     let (content_type, text) = exposition::accepted(headers, text);
     Ok(Answer::text_of(content_type, text))

@@ -18,9 +18,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What is answered.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
     content_type: Option<&'static str>,
     more: Option<Box<(HeaderName, HeaderValue)>>,
     hand_over: Option<HandOver>,
@@ -33,12 +33,12 @@ impl Answer {
     }
 
     /// JSON that is written already.
-    pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Self {
+    pub(crate) fn json(status: StatusCode, text: impl Into<Bytes>) -> Self {
         Self::new(status, Some(JSON), text.into())
     }
 
     /// JSON of `shape`.
-    pub(super) fn of(status: StatusCode, shape: &impl Serialize) -> Self {
+    pub(crate) fn of(status: StatusCode, shape: &impl Serialize) -> Self {
         Self::json(
             status,
             serde_json::to_vec(shape).expect("a shape has text for keys and no infinite number"),
@@ -46,49 +46,49 @@ impl Answer {
     }
 
     /// JSON of `shape`, set out for people.
-    pub(super) fn indented(status: StatusCode, shape: &impl Serialize) -> Self {
+    pub(crate) fn indented(status: StatusCode, shape: &impl Serialize) -> Self {
         Self::json(status, set_out(shape))
     }
 
     /// `{"error": text}`
-    pub(super) fn error(status: StatusCode, text: &str) -> Self {
+    pub(crate) fn error(status: StatusCode, text: &str) -> Self {
         Self::of(status, &ErrorBody { error: text })
     }
 
     /// 400 with the text.
-    pub(super) fn bad(text: &str) -> Self {
+    pub(crate) fn bad(text: &str) -> Self {
         Self::error(StatusCode::BAD_REQUEST, text)
     }
 
     /// `{"msg": text}`
-    pub(super) fn told(status: StatusCode, text: &str) -> Self {
+    pub(crate) fn told(status: StatusCode, text: &str) -> Self {
         Self::of(status, &Told { msg: text })
     }
 
     /// 204.
-    pub(super) fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self::new(StatusCode::NO_CONTENT, None, Bytes::new())
     }
 
     /// Text as it is.
-    pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
+    pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Self {
         Self::new(status, Some(TEXT), text.into())
     }
 
     /// Text of another type.
-    pub(super) fn text_of(content_type: &'static str, text: String) -> Self {
+    pub(crate) fn text_of(content_type: &'static str, text: String) -> Self {
         Self::new(StatusCode::OK, Some(content_type), text.into())
     }
 
     /// The caller has to come again at `location`.
-    pub(super) fn elsewhere(status: StatusCode, location: HeaderValue) -> Self {
+    pub(crate) fn elsewhere(status: StatusCode, location: HeaderValue) -> Self {
         let mut answer = Self::new(status, None, Bytes::new());
         answer.more = Some(Box::new((LOCATION, location)));
         answer
     }
 
     /// 401 of the admin API, which asks for a password.
-    pub(super) fn password_wanted() -> Self {
+    pub(crate) fn password_wanted() -> Self {
         let mut answer = Self::new(StatusCode::UNAUTHORIZED, None, Bytes::new());
         let challenge = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
         answer.more = Some(Box::new((WWW_AUTHENTICATE, challenge)));
@@ -96,18 +96,18 @@ impl Answer {
     }
 
     /// The hand-over is done when the answer has been written, and undone when it never is.
-    pub(super) fn handing_over(mut self, hand_over: HandOver) -> Self {
+    pub(crate) fn handing_over(mut self, hand_over: HandOver) -> Self {
         self.hand_over = Some(hand_over);
         self
     }
 
     /// The request is under way until the answer has left.
-    pub(super) fn during(mut self, under_way: Option<UnderWay>) -> Self {
+    pub(crate) fn during(mut self, under_way: Option<UnderWay>) -> Self {
         self.under_way = under_way;
         self
     }
 
-    pub(super) fn into_response(self, request_id: Option<String>) -> Response {
+    pub(crate) fn into_response(self, request_id: Option<String>) -> Response {
         let hands_over = self.hand_over.as_ref().map(|_| HandsOver);
         let mut response = Response::new(match self.hand_over {
             None => Body::from(self.body),
@@ -144,7 +144,7 @@ impl From<Problem> for Answer {
 }
 
 /// JSON with four blanks a level, as the real server sets it out.
-pub(super) fn set_out(shape: &impl Serialize) -> Vec<u8> {
+pub(crate) fn set_out(shape: &impl Serialize) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b"    "));
     shape.serialize(&mut serializer).expect("a shape has text for keys and no infinite number");

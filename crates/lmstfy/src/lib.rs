@@ -26,8 +26,6 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tracing::info;
 
-use crate::ApiState;
-
 mod admin;
 mod answer;
 mod attributes;
@@ -76,8 +74,8 @@ struct Shared {
     engine: Engine,
     queues: Queues,
     tokens: Tokens,
-    /// The REST API, whose tokens are good here too.
-    api: ApiState,
+    /// The tokens of the REST API are good here too.
+    access: Arc<Access>,
     /// Tokens that nobody knows.
     failed: FailedAuth,
     refusals: RefusalLog,
@@ -91,18 +89,23 @@ struct Shared {
 }
 
 impl Lmstfy {
-    /// Both APIs over the engine of `api`, for whoever has one of `tokens`, or one of the REST API's. Its own figures go to those
-    /// of `api`, and the admin API shows all that are there. Consumers stop waiting when `stop` is true.
+    /// Both APIs over `engine`, for whoever has one of `tokens`, or one of the REST API's, which `access` knows. Its own metrics
+    /// go into `metrics`, and the admin API shows all that are there. Consumers stop waiting when `stop` is true.
     #[must_use]
-    pub fn new(api: ApiState, tokens: Tokens, stop: watch::Receiver<bool>) -> Self {
-        let (engine, metrics) = (api.shared.engine.clone(), Arc::clone(&api.shared.metrics));
+    pub fn new(
+        engine: Engine,
+        access: Arc<Access>,
+        tokens: Tokens,
+        metrics: Arc<Mutex<Registry>>,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
         let figures = Figures::default();
         figures.register(&mut metrics.lock().unwrap_or_else(PoisonError::into_inner));
         let shared = Shared {
             queues: engine.queues(),
             engine,
             tokens,
-            api,
+            access,
             failed: FailedAuth::new(DefaultClock::default()),
             refusals: RefusalLog::default(),
             metrics,
@@ -176,10 +179,6 @@ async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 type Noted = Option<Box<(Method, String)>>;
 
 impl Shared {
-    fn access(&self) -> &Access {
-        &self.api.shared.access
-    }
-
     fn now(&self) -> Timestamp {
         self.engine.clock().now()
     }

@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use super::decoding;
+use crate::decoding;
 
 /// The parameters.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Query<'a>(&'a str);
+pub(crate) struct Query<'a>(&'a str);
 
 impl<'a> Query<'a> {
-    pub(super) fn new(text: Option<&'a str>) -> Self {
+    pub(crate) fn new(text: Option<&'a str>) -> Self {
         Self(text.unwrap_or_default())
     }
 
     /// The first one of this name.
-    pub(super) fn get(self, name: &str) -> Option<Cow<'a, str>> {
+    pub(crate) fn get(self, name: &str) -> Option<Cow<'a, str>> {
         self.0.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decoding::form(key) == name).then(|| decoding::form(value))
@@ -22,14 +22,14 @@ impl<'a> Query<'a> {
     }
 
     /// A whole number of at most `most`; `default` where there is none of this name, `None` where it is something else.
-    pub(super) fn number(self, name: &str, default: u64, most: u64) -> Option<u64> {
+    pub(crate) fn number(self, name: &str, default: u64, most: u64) -> Option<u64> {
         let Some(text) = self.get(name) else { return Some(default) };
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|number| is_number && *number <= most)
     }
 
     /// A whole number, which may have a sign, of at least `least`.
-    pub(super) fn signed(self, name: &str, default: i64, least: i64) -> Option<i64> {
+    pub(crate) fn signed(self, name: &str, default: i64, least: i64) -> Option<i64> {
         let Some(text) = self.get(name) else { return Some(default) };
         text.parse().ok().filter(|number| *number >= least)
     }

@@ -10,20 +10,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::route::Action;
+use crate::route::Action;
 
 /// Upper ends of the buckets, in seconds: a synced write is in the first ones, a consumer that waited at the end.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
     jobs: Family<Moved, Counter>,
     limited: Family<Limited, Counter>,
     unauthorized: Family<Unauthorized, Counter>,
     /// Consumers that wait for a job.
-    pub(super) waiting: Gauge,
+    pub(crate) waiting: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -66,7 +66,7 @@ impl Default for Figures {
 }
 
 impl Figures {
-    pub(super) fn register(&self, registry: &mut Registry) {
+    pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fieldpost_lmstfy_requests",
             "Requests to lmstfy's API, by call and status",
@@ -100,20 +100,20 @@ impl Figures {
         );
     }
 
-    pub(super) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {
+    pub(crate) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {
         self.duration.get_or_create(&Called { call }).observe(began.elapsed().as_secs_f64());
         self.requests.get_or_create(&Answered { call, status: status.as_u16() }).inc();
     }
 
-    pub(super) fn moved(&self, how: &'static str, jobs: usize) {
+    pub(crate) fn moved(&self, how: &'static str, jobs: usize) {
         self.jobs.get_or_create(&Moved { how }).inc_by(jobs as u64);
     }
 
-    pub(super) fn unauthorized(&self, reason: &'static str) {
+    pub(crate) fn unauthorized(&self, reason: &'static str) {
         self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
     }
 
-    pub(super) fn limited(&self, action: Action) {
+    pub(crate) fn limited(&self, action: Action) {
         self.limited.get_or_create(&Limited { action: action.as_str() }).inc();
     }
 }

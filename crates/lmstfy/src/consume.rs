@@ -7,11 +7,11 @@ use base::Problem;
 use engine::queues::{Consumed, HandOver, QueueName, Want};
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::Shared;
-use super::answer::Answer;
-use super::job::Shown;
-use super::limit::Taken;
-use super::query::Query;
+use crate::Shared;
+use crate::answer::Answer;
+use crate::job::Shown;
+use crate::limit::Taken;
+use crate::query::Query;
 
 /// Most jobs of a call.
 const COUNT_MAX: u64 = 100;
@@ -22,7 +22,7 @@ const TTR_MIN: Duration = Duration::from_millis(1);
 const JOB_BYTES: usize = 192;
 
 /// Who asks for jobs, and may wait for them.
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     queues: Vec<QueueName>,
     want: Want,
     /// What it takes of its token's limit.
@@ -32,7 +32,7 @@ pub(super) struct Consumer {
 impl Consumer {
     /// # Errors
     /// 400 for a parameter that cannot be, or no queue at all.
-    pub(super) fn new(
+    pub(crate) fn new(
         queues: Vec<QueueName>,
         query: Query<'_>,
         taken: Option<Taken>,
@@ -45,7 +45,7 @@ impl Consumer {
     }
 
     /// Its jobs, as soon as there are any.
-    pub(super) async fn answer(self, shared: &Shared) -> Answer {
+    pub(crate) async fn answer(self, shared: &Shared) -> Answer {
         let Self { queues, want, taken } = self;
         let leased = if want.wait.is_zero() {
             shared.queues.consume(&queues, want).await.map(Some)

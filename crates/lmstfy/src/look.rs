@@ -5,25 +5,25 @@ use base::Problem;
 use engine::queues::{JobRef, QueueName};
 use serde::Serialize;
 
-use super::Shared;
-use super::answer::Answer;
-use super::job::{self, Shown};
+use crate::Shared;
+use crate::answer::Answer;
+use crate::job::{self, Shown};
 
 #[derive(Serialize)]
-pub(super) struct Size<'a> {
+pub(crate) struct Size<'a> {
     namespace: &'a str,
     queue: &'a str,
     size: u64,
 }
 
 impl<'a> Size<'a> {
-    pub(super) fn of(queue: &'a QueueName, size: u64) -> Self {
+    pub(crate) fn of(queue: &'a QueueName, size: u64) -> Self {
         Self { namespace: queue.namespace(), queue: queue.queue(), size }
     }
 }
 
 /// The job that would be consumed next.
-pub(super) async fn peek(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn peek(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
     match shared.queues.peek(queue).await {
         Ok(job) => Ok(shown(shared, queue, Shown::at_the_head(&job))),
         Err(problem) if problem.status == 404 => {
@@ -34,7 +34,7 @@ pub(super) async fn peek(shared: &Shared, queue: &QueueName) -> Result<Answer, A
 }
 
 /// A job by its id, wherever it stands, also a dead one.
-pub(super) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
+pub(crate) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
     let not_found = || Answer::error(StatusCode::NOT_FOUND, "job not found");
     let id = job::id(id).ok_or_else(not_found)?;
     match shared.queues.job(queue, JobRef::Id(id)).await {
@@ -53,13 +53,13 @@ fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {
 }
 
 /// How many jobs can be consumed.
-pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
     let figures = shared.queues.figures(queue).await?;
     Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.ready)))
 }
 
 /// What can be consumed goes; the rest of the queue stays.
-pub(super) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
     shared.queues.drop_ready(queue).await?;
     Ok(Answer::nothing())
 }

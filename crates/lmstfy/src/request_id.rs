@@ -9,7 +9,7 @@ use engine::records::JobId;
 
 /// Ids that no other process of the same moment makes.
 #[derive(Debug)]
-pub(super) struct RequestIds {
+pub(crate) struct RequestIds {
     process: u16,
     next: AtomicU64,
 }
@@ -22,7 +22,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    pub(super) fn next(&self, now: Timestamp) -> String {
+    pub(crate) fn next(&self, now: Timestamp) -> String {
         let mut id = [0; 16];
         id[..6].copy_from_slice(&now.0.max(0).to_be_bytes()[2..]);
         id[6..8].copy_from_slice(&self.process.to_be_bytes());

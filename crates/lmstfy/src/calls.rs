@@ -8,15 +8,15 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use net::content_encoding::is_encoded;
 
-use super::answer::Answer;
-use super::consume::Consumer;
-use super::guard::LetIn;
-use super::query::Query;
-use super::route::{Call, Target, target};
-use super::{Shared, dead, decoding, look, publish};
+use crate::answer::Answer;
+use crate::consume::Consumer;
+use crate::guard::LetIn;
+use crate::query::Query;
+use crate::route::{Call, Target, target};
+use crate::{Shared, dead, decoding, look, publish};
 
 /// A request that was read.
-pub(super) enum TakenIn {
+pub(crate) enum TakenIn {
     /// With the word for the call in figures.
     Answered(&'static str, Answer),
     /// It may wait.
@@ -24,7 +24,7 @@ pub(super) enum TakenIn {
 }
 
 /// Reads a request, and answers it unless it may have to wait. It is under way until its answer has left.
-pub(super) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
+pub(crate) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
     let path = decoding::path(parts.uri.path());
     let Some(target) = target(&parts.method, &path) else {
         return (TakenIn::Answered("none", nothing_there(&parts, &path)), None);
@@ -43,7 +43,7 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
 }
 
 /// Refuses an encoded body: it is stored as the payload, and no consumer learns its encoding.
-pub(super) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
+pub(crate) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
     if body.is_end_stream() || !is_encoded(&parts.headers) {
         return Ok(());
     }
@@ -52,14 +52,14 @@ pub(super) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
 }
 
 /// The path without the slash at its end, with the query.
-pub(super) fn without_slash(parts: &Parts) -> Option<HeaderValue> {
+pub(crate) fn without_slash(parts: &Parts) -> Option<HeaderValue> {
     let path = parts.uri.path().strip_suffix('/')?;
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     HeaderValue::try_from(format!("{path}{query}")).ok()
 }
 
 /// A method with a body is to be repeated as it is.
-pub(super) fn moved(method: &Method) -> StatusCode {
+pub(crate) fn moved(method: &Method) -> StatusCode {
     if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT }
 }
 

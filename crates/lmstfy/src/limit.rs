@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::route::Action;
+use crate::route::Action;
 
 /// The limits of a token; 0 or less is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,8 +26,8 @@ pub struct Limit {
 
 /// A limit, and what is used up of it.
 #[derive(Debug)]
-pub(super) struct Throttle {
-    pub(super) limit: Limit,
+pub(crate) struct Throttle {
+    pub(crate) limit: Limit,
     reads: Mutex<Window>,
     writes: Mutex<Window>,
 }
@@ -41,7 +41,7 @@ struct Window {
 
 /// A call that is under way. It counts when it has succeeded.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     throttle: Arc<Throttle>,
     action: Action,
     /// The end of the interval it was taken of.
@@ -51,10 +51,10 @@ pub(super) struct Taken {
 
 /// As many calls were made as may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reached;
+pub(crate) struct Reached;
 
 impl Throttle {
-    pub(super) fn new(limit: Limit) -> Self {
+    pub(crate) fn new(limit: Limit) -> Self {
         let window = || Mutex::new(Window { ends: Timestamp(i64::MIN), calls: 0 });
         Self { limit, reads: window(), writes: window() }
     }
@@ -63,7 +63,7 @@ impl Throttle {
     ///
     /// # Errors
     /// When there may be none before the interval ends.
-    pub(super) fn take(self: &Arc<Self>, action: Action, now: Timestamp) -> Result<Option<Taken>, Reached> {
+    pub(crate) fn take(self: &Arc<Self>, action: Action, now: Timestamp) -> Result<Option<Taken>, Reached> {
         let (calls_max, window) = self.of(action);
         if calls_max <= 0 {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Throttle {
 
 impl Taken {
     /// It has succeeded.
-    pub(super) fn counts(mut self) {
+    pub(crate) fn counts(mut self) {
         self.counts = true;
     }
 }

@@ -8,12 +8,12 @@ use base::limits::JOBS_PER_CALL_MAX;
 use engine::queues::{Dead, JobRef, QueueName, id_text};
 use serde::Serialize;
 
-use super::Shared;
-use super::answer::Answer;
-use super::job;
-use super::look::Size;
-use super::publish::TTL_SECONDS;
-use super::query::Query;
+use crate::Shared;
+use crate::answer::Answer;
+use crate::job;
+use crate::look::Size;
+use crate::publish::TTL_SECONDS;
+use crate::query::Query;
 
 #[derive(Serialize)]
 struct Head<'a> {
@@ -30,7 +30,7 @@ struct Respawned {
 }
 
 /// A job is done, or is not to be done. It is the same to the caller whether there was one.
-pub(super) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
+pub(crate) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
     if let Some(id) = job::id(id) {
         match shared.queues.cancel(queue, JobRef::Id(id)).await {
             Ok(()) => {}
@@ -45,7 +45,7 @@ pub(super) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> 
 }
 
 /// The oldest one, and how many there are.
-pub(super) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
     let figures = shared.queues.figures(queue).await?;
     let oldest = shared.queues.dead(queue, None, 1).await?;
     let oldest = oldest.first().map(|dead| id_text(dead.dead.id)).unwrap_or_default();
@@ -54,13 +54,13 @@ pub(super) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, A
     Ok(Answer::of(StatusCode::OK, &head))
 }
 
-pub(super) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
     let figures = shared.queues.figures(queue).await?;
     Ok(Answer::of(StatusCode::OK, &Size::of(queue, figures.dead)))
 }
 
 /// Has the oldest ones tried again.
-pub(super) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
+pub(crate) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
     let limit = limit(query)?;
     let ttl = query.signed("ttl", TTL_SECONDS.cast_signed(), 0).ok_or_else(|| Answer::bad("invalid ttl"))?;
     let ttl = Some(Duration::from_secs(ttl.cast_unsigned().min(u32::MAX.into())));
@@ -81,7 +81,7 @@ pub(super) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>
 }
 
 /// Deletes the oldest ones.
-pub(super) async fn delete(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
+pub(crate) async fn delete(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
     shared.queues.delete_dead(queue, Some(limit(query)?)).await?;
     Ok(Answer::nothing())
 }

@@ -13,14 +13,14 @@ const ID_CHARS: usize = 26;
 /// A job's id; `None` for what was never one.
 ///
 /// The real server puts a digit in front of the id of a job with attributes; a client may have kept one.
-pub(super) fn id(text: &str) -> Option<JobId> {
+pub(crate) fn id(text: &str) -> Option<JobId> {
     let versioned = text.len() == ID_CHARS + 1 && text.starts_with(|first: char| first.is_ascii_digit());
     id_from_text(if versioned { &text[1..] } else { text })
 }
 
 /// What is shown of a job.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     id: JobId,
     payload: &'a Payload,
     attributes: &'a [Attribute],
@@ -32,7 +32,7 @@ pub(super) struct Shown<'a> {
 type Attribute = <Attributes as IntoIterator>::Item;
 
 impl<'a> Shown<'a> {
-    pub(super) fn consumed(job: &'a Consumed) -> Self {
+    pub(crate) fn consumed(job: &'a Consumed) -> Self {
         Self {
             id: job.id,
             payload: &job.payload,
@@ -44,12 +44,12 @@ impl<'a> Shown<'a> {
     }
 
     /// A job that was looked at in its queue.
-    pub(super) fn at_the_head(job: &'a JobView) -> Self {
+    pub(crate) fn at_the_head(job: &'a JobView) -> Self {
         Self { tries_left: job.tries.saturating_sub(job.attempt), ..Self::found(job) }
     }
 
     /// A job that was looked up by its id: the real server does not know there how many tries it has left.
-    pub(super) fn found(job: &'a JobView) -> Self {
+    pub(crate) fn found(job: &'a JobView) -> Self {
         Self {
             id: job.id,
             payload: &job.payload,
@@ -61,7 +61,7 @@ impl<'a> Shown<'a> {
     }
 
     /// A dead job, which does not expire any more.
-    pub(super) fn dead(job: &'a DeadView) -> Self {
+    pub(crate) fn dead(job: &'a DeadView) -> Self {
         Self {
             id: job.dead.id,
             payload: &job.payload,
@@ -73,7 +73,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Writes it, with `msg` if there is one. Names are plain characters.
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
         namespace: &str,

@@ -14,43 +14,43 @@ use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::answer::Answer;
-use super::limit::{Reached, Taken};
-use super::query::Query;
-use super::refusals::{Reason, Refusal};
-use super::route::Target;
-use super::{POOL, Shared};
+use crate::answer::Answer;
+use crate::limit::{Reached, Taken};
+use crate::query::Query;
+use crate::refusals::{Reason, Refusal};
+use crate::route::Target;
+use crate::{POOL, Shared};
 
 /// The pool and the token of `[pool:]token`.
-pub(super) fn in_parts(token: &str) -> (&str, &str) {
+pub(crate) fn in_parts(token: &str) -> (&str, &str) {
     token.split_once(':').unwrap_or((POOL, token))
 }
 
 /// Whether there is such a pool; none is the default.
-pub(super) fn is_pool(name: &str) -> bool {
+pub(crate) fn is_pool(name: &str) -> bool {
     name.is_empty() || name == POOL
 }
 
 /// The address that a request came from, if the listener told it.
-pub(super) fn peer(parts: &Parts) -> Option<SocketAddr> {
+pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer)
 }
 
 /// A call that was let through.
 #[derive(Debug, Default)]
-pub(super) struct LetIn {
+pub(crate) struct LetIn {
     /// What it takes of a limit that was set over the admin API.
-    pub(super) taken: Option<Taken>,
+    pub(crate) taken: Option<Taken>,
     /// What it takes of the limits of a token of the REST API.
-    pub(super) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<UnderWay>,
 }
 
 /// A call of the admin API that was let through.
 #[derive(Debug)]
-pub(super) struct Administrator<'a> {
+pub(crate) struct Administrator<'a> {
     /// The name of the token; `None` where none is asked for.
-    pub(super) name: Option<&'a str>,
-    pub(super) under_way: Option<UnderWay>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) under_way: Option<UnderWay>,
 }
 
 impl Shared {
@@ -58,7 +58,7 @@ impl Shared {
     ///
     /// # Errors
     /// 404 for an unknown pool, 401 for an unknown token, 429 when its limit is reached or too many are unknown.
-    pub(super) async fn let_in(
+    pub(crate) async fn let_in(
         &self,
         target: &Target<'_>,
         parts: &Parts,
@@ -103,12 +103,12 @@ impl Shared {
     ///
     /// # Errors
     /// 401 for who has none that suffices, 429 when its limit is reached or too many are unknown.
-    pub(super) async fn may_administer(
+    pub(crate) async fn may_administer(
         &self,
         parts: &Parts,
         changes: bool,
     ) -> Result<Administrator<'_>, Answer> {
-        if self.access().is_open() {
+        if self.access.is_open() {
             return Ok(Administrator { name: None, under_way: None });
         }
         let suffices = |scope: &Scope| *scope == Scope::Admin || (*scope == Scope::Read && !changes);
@@ -128,7 +128,7 @@ impl Shared {
         if token.is_empty() {
             return Err(Reason::Missing.into());
         }
-        match self.access().holder(token.as_bytes()) {
+        match self.access.holder(token.as_bytes()) {
             Some(holder) if holder.scopes().iter().any(suffices) => Ok(holder),
             Some(holder) => {
                 holder.is_forbidden();
