@@ -155,6 +155,7 @@ async fn first_item<L: Followable>(
 
 #[cfg(test)]
 mod tests {
+    use access::Access;
     use std::sync::Mutex;
 
     use base::{Lineage, SystemClock};
@@ -163,7 +164,6 @@ mod tests {
     use store::MemoryStore;
 
     use super::*;
-    use crate::access::Access;
     use crate::page::Order;
     use crate::shape::EventShape;
 
@@ -201,7 +201,7 @@ mod tests {
 
     async fn api() -> ApiState {
         let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
-        let settings = crate::access::tests::settings();
+        let settings = crate::authorization::tests::settings();
         let engine = Engine::start(settings, Arc::new(store), Arc::new(clock)).await.expect("it loads");
         ApiState::new(engine, Access::of(Vec::new()), Arc::default())
     }

@@ -1,12 +1,10 @@
 //! The API's own figures for `/metrics`. Labels are routes as they are written in the code, never paths as they are called.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
-use base::Problem;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -83,28 +81,6 @@ pub(crate) fn name(method: &Method) -> &'static str {
         Method::DELETE => "DELETE",
         Method::OPTIONS => "OPTIONS",
         _ => "other",
-    }
-}
-
-/// The text form that Prometheus reads, by its name in content types.
-pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// All figures in that form. Collectors look at the store, so this is a read too; but it waits for no other.
-///
-/// # Errors
-/// 503 when the server is stopping.
-pub(crate) async fn text(registry: &Arc<Mutex<Registry>>) -> Result<String, Problem> {
-    let registry = Arc::clone(registry);
-    let encoding = tokio::task::spawn_blocking(move || {
-        let mut text = String::new();
-        let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
-        encode(&mut text, &registry).expect("a String takes every write");
-        text
-    });
-    match encoding.await {
-        Ok(text) => Ok(text),
-        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-        Err(_) => Err(Problem::unavailable("the server is stopping")),
     }
 }
 

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use access::Access;
 use axum::Router;
 use axum::extract::{ConnectInfo, MatchedPath, Request};
 use axum::http::{Method, StatusCode, Uri};
@@ -25,14 +26,14 @@ use tower_service::Service;
 use tracing::error;
 
 use crate::ApiState;
-use crate::access::{Access, KeepsOut};
+use crate::authorization::KeepsOut;
 use crate::change_log::Asked;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there are few, and none keeps a
 /// request that it has passed on.
 pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     let routes = routes.fallback(unknown_route).method_not_allowed_fallback(unknown_method);
-    let guarded = match api.shared.access {
+    let guarded = match *api.shared.access {
         Access::Open => routes,
         Access::Guarded(_) => {
             let api = api.clone();

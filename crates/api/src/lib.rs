@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use access::Access;
 use axum::Router;
 use base::Problem;
 use engine::records::Client;
@@ -19,8 +20,8 @@ use net::shares::Shares;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-pub mod access;
 mod answer;
+mod authorization;
 mod backup;
 mod body;
 mod change_log;
@@ -35,7 +36,6 @@ mod habits;
 mod idempotency;
 mod import;
 mod list;
-pub mod lmstfy;
 mod openapi;
 mod page;
 mod params;
@@ -45,7 +45,6 @@ mod routes;
 mod row;
 mod shape;
 
-use access::Access;
 use backup::Backups;
 use change_log::ChangeLog;
 use figures::Figures;
@@ -65,7 +64,7 @@ type Tester = dyn Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Probl
 
 struct Shared {
     engine: Engine,
-    access: Access,
+    access: Arc<Access>,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
     lookups: Arc<Reads>,
@@ -92,7 +91,8 @@ impl ApiState {
     /// The state of an API over `engine`, for whom `access` lets in. Its own figures go into `metrics`, and `/metrics` shows all
     /// that is there.
     #[must_use]
-    pub fn new(engine: Engine, access: Access, metrics: Arc<Mutex<Registry>>) -> Self {
+    pub fn new(engine: Engine, access: impl Into<Arc<Access>>, metrics: Arc<Mutex<Registry>>) -> Self {
+        let access = access.into();
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));

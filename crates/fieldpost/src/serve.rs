@@ -1,13 +1,14 @@
-//! A server's life: open the data directory, start the engine, open the doors, and on a signal close them in reverse order.
+//! A server's life: open the data directory, start the engine, open the edges, and on a signal close them in reverse order.
 //!
 //! The HTTP listener is bound first and answers `/healthz` and `/readyz` all along; everything else it answers 503 until
 //! the engine runs. The ready file is written once every listener accepts.
 
+mod access;
 mod amqp;
 mod backups;
 mod clock;
 mod data_dir;
-mod doors;
+mod edge;
 mod front;
 mod grpc;
 mod lmstfy;
@@ -37,8 +38,8 @@ use tokio::task::JoinSet;
 use tracing::{error, info};
 
 use crate::config::{Durability, Settings, UnknownDevice};
+use edge::EdgeContext;
 use front::Front;
-use lmstfy::Ground;
 use open_files::Shares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
@@ -78,12 +79,12 @@ async fn serve(
     let http = bind("http.listen", settings.http.listen)?;
     let mut addresses = Addresses::of(http.local_addr().map_err(because("http.listen"))?);
     let mut tasks = JoinSet::new();
-    let threshold = Threshold::open(settings, http, shares, stop, &mut tasks)?;
+    let bootstrap = Bootstrap::open(settings, http, shares, stop, &mut tasks)?;
 
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
     let clock = tokio::select! {
-        clock = clock::start(store.recorded_now(), &threshold.front) => Some(clock.map_err(Ended)?),
+        clock = clock::start(store.recorded_now(), &bootstrap.front) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
     };
     if let Some(clock) = clock {
@@ -93,8 +94,8 @@ async fn serve(
         let engine = Engine::start(engine_settings(settings), Arc::<EmbeddedStore>::clone(&store), clock)
             .await
             .map_err(because("the data cannot be loaded"))?;
-        let mut doors = JoinSet::new();
-        open_doors(settings, threshold, (&engine, &store), &mut addresses, &mut doors, stop).await?;
+        let mut edges = JoinSet::new();
+        open_edges(settings, bootstrap, (&engine, &store), &mut addresses, &mut edges, stop).await?;
         if let Some(file) = ready_file {
             ready_file::write(&file, &addresses)
                 .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
@@ -102,11 +103,11 @@ async fn serve(
         tell_ready(&addresses, settings);
         let broken = tokio::select! {
             () = signals.any() => None,
-            Some(ended) = doors.join_next() => Some(ended),
+            Some(ended) = edges.join_next() => Some(ended),
         };
         info!("stopping: no new work is taken, what was accepted is finished");
         stop.send_replace(true);
-        while doors.join_next().await.is_some() {}
+        while edges.join_next().await.is_some() {}
         engine.stop().await;
         threads.stop();
         if let Some(ended) = broken {
@@ -134,7 +135,7 @@ fn tell_ready(addresses: &Addresses, settings: &Settings) {
 }
 
 /// What is there before the engine runs: the HTTP listener, and what is told by it.
-struct Threshold {
+struct Bootstrap {
     front: Arc<Front>,
     tls: Option<TlsSource>,
     shares: Shares,
@@ -144,7 +145,7 @@ struct Threshold {
     metrics: Registry,
 }
 
-impl Threshold {
+impl Bootstrap {
     fn open(
         settings: &Settings,
         http: TcpListener,
@@ -152,7 +153,7 @@ impl Threshold {
         stop: &watch::Sender<bool>,
         tasks: &mut JoinSet<()>,
     ) -> Result<Self, Ended> {
-        doors::tell(settings);
+        access::tell(settings);
         let hangups = signal(SignalKind::hangup()).map_err(because("signals cannot be listened for"))?;
         let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
         let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
@@ -163,7 +164,7 @@ impl Threshold {
             certificate.register_metrics(&mut metrics);
         }
         let (app, busy) = front::apps(&front);
-        let (web, answers) = (doors::web_access(settings), Answers::default());
+        let (web, answers) = (access::web_access(settings), Answers::default());
         web.register_metrics(&mut metrics);
         answers.register_metrics(&mut metrics);
         let mut listener = HttpListener::new(http, app, busy, shares.http, web.clone());
@@ -179,38 +180,48 @@ impl Threshold {
     }
 }
 
-async fn open_doors(
+async fn open_edges(
     settings: &Settings,
-    threshold: Threshold,
+    bootstrap: Bootstrap,
     (engine, store): (&Engine, &Arc<EmbeddedStore>),
     addresses: &mut Addresses,
-    doors: &mut JoinSet<()>,
+    edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Threshold { front, tls, shares, web, answers, mut metrics } = threshold;
-    doors.spawn(clock::follow(engine.clone(), stop.subscribe()));
+    let Bootstrap { front, tls, shares, web, answers, mut metrics } = bootstrap;
+    edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
     let webhooks = notify::Webhooks::new(engine.clone(), notify_settings(settings, &shares), sending);
     let tester = webhooks.tester();
-    doors.spawn(webhooks.run(stop.subscribe()));
+    edges.spawn(webhooks.run(stop.subscribe()));
     if let Some(listen) = settings.mqtt.listen {
         let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
         listener.register_metrics(&mut metrics);
         addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
-        doors.spawn(listener.run(stop.subscribe()));
+        edges.spawn(listener.run(stop.subscribe()));
     }
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
-        doors.spawn(consumer.run(stop.subscribe()));
+        edges.spawn(consumer.run(stop.subscribe()));
     }
     let reports = gateway::http::routes(engine, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
-    let ground =
-        Ground { settings, tls: tls.as_ref(), shares: &shares, web, answers, metrics: &metrics, stop };
-    let api = ApiState::new(engine.clone(), doors::access(settings), Arc::clone(&metrics));
+    let access = Arc::new(access::access(settings));
+    let edge = EdgeContext {
+        settings,
+        engine,
+        access: &access,
+        tls: tls.as_ref(),
+        shares: &shares,
+        web,
+        answers,
+        metrics: &metrics,
+        stop,
+    };
+    let api = ApiState::new(engine.clone(), Arc::clone(&access), Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
-    lmstfy::open(&ground, &api, addresses, doors).await?;
-    grpc::open(&ground, engine, &api, addresses, doors).await?;
+    lmstfy::open(&edge, addresses, edges).await?;
+    grpc::open(&edge, addresses, edges).await?;
     let api = api.testing_with(move |client| {
         let tester = tester.clone();
         Box::pin(async move { tester.test(&client).await })
@@ -242,7 +253,7 @@ async fn bind_mqtt(
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
     let mut listener = listener.with_open_files(shares.files);
-    if let Some(logins) = doors::logins(settings).map_err(because("auth.mqtt"))? {
+    if let Some(logins) = access::logins(settings).map_err(because("auth.mqtt"))? {
         listener = listener.with_logins(logins);
     }
     if let Some(source) = tls {

@@ -7,13 +7,12 @@
 //! connection holds no buffer.
 //!
 //! ```text
-//! bytes -> wire (packets) -> session -> decode, access -> ring (slices under way) -> receipts -> bytes
+//! bytes -> wire (packets) -> session -> decode, rights -> ring (slices under way) -> receipts -> bytes
 //!                               |
 //!                               '-> absence (the session while its client is away)
 //! ```
 
 mod absence;
-mod access;
 mod aliases;
 mod connect;
 mod control;
@@ -28,9 +27,9 @@ mod labels;
 mod last_words;
 mod limits;
 mod listener;
-mod logins;
 mod mirror;
 mod reply;
+mod rights;
 mod ring;
 mod scratch;
 mod session;
@@ -41,10 +40,9 @@ mod topic_rules;
 mod will;
 mod wire;
 
-pub(crate) use access::NOT_ALLOWED;
 pub use limits::Limits;
 pub use listener::MqttListener;
-pub use logins::{Login, Logins, UsernameTaken};
+pub(crate) use rights::NOT_ALLOWED;
 
 use std::sync::Arc;
 
@@ -70,9 +68,9 @@ struct Shared {
     /// Shows subscribers what is accepted, while the listener runs.
     mirror: Option<Arc<mirror::Mirror>>,
     /// `None` lets everybody in.
-    logins: Option<Logins>,
+    logins: Option<access::Logins>,
     /// Whoever connects where everybody is let in.
-    anybody: Arc<logins::KnownAs>,
+    anybody: Arc<access::KnownAs>,
 }
 
 impl Shared {
@@ -86,7 +84,7 @@ impl Shared {
             held: held::Held::new(limits::HELD_BYTES_MAX, figures.held_bytes.clone()),
             begun: held::Held::new(limits::BEGUN_BYTES_MAX, figures.begun_bytes.clone()),
             sessions: Arc::default(),
-            anybody: Arc::new(logins::KnownAs::anybody()),
+            anybody: Arc::new(access::KnownAs::anybody()),
             logins: None,
             intake: engine.intake(base::WayIn::Mqtt),
             engine,
@@ -96,7 +94,7 @@ impl Shared {
     }
 
     /// What is known of labels, with what was just answered.
-    fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> access::Known<'a> {
-        access::Known { labels: &self.labels, answers }
+    fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> rights::Known<'a> {
+        rights::Known { labels: &self.labels, answers }
     }
 }

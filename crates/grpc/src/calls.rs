@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use access::{Admitted, NotAdmitted};
 use bytes::Bytes;
 use engine::queues::HandOver;
 use http::{HeaderMap, Response};
@@ -14,7 +15,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
-use crate::access::{Caller, NotAdmitted};
 use crate::figures::{Counted, Figures};
 use crate::receiving::Sends;
 use crate::status::{CODE, status};
@@ -83,7 +83,7 @@ pub(crate) struct Call {
     ended: bool,
     peer: SocketAddr,
     /// Under way as long as this lives.
-    caller: Option<Arc<dyn Caller>>,
+    caller: Option<Admitted>,
     /// Held as long as it lasts.
     place: Option<WatchPlace>,
 }
@@ -120,7 +120,7 @@ impl Call {
         self.refused(status(problem))
     }
 
-    pub(crate) fn is_of(&mut self, caller: Arc<dyn Caller>) {
+    pub(crate) fn is_of(&mut self, caller: Admitted) {
         self.caller = Some(caller);
     }
 

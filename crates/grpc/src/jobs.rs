@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::{Admitted, Asked};
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
@@ -12,7 +13,7 @@ use engine::queues::{HandOver, QueueName, Queues, Retry, Want};
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::{Asked, Caller, caller};
+use crate::callers::caller;
 use crate::calls::HandsOver;
 use crate::figures::Figures;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
@@ -36,7 +37,7 @@ impl Jobs {
 
     async fn publish(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::PublishRequest,
     ) -> Result<proto::PublishResponse, Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -55,7 +56,7 @@ impl Jobs {
 
     async fn consume(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::ConsumeRequest,
     ) -> Result<(proto::ConsumeResponse, Option<HandOver>), Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -83,7 +84,7 @@ impl Jobs {
 
     async fn ack(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::AckRequest,
     ) -> Result<proto::AckResponse, Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -102,7 +103,7 @@ impl Jobs {
 
     async fn extend(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::ExtendRequest,
     ) -> Result<proto::ExtendResponse, Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -115,7 +116,7 @@ impl Jobs {
 
     async fn release(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::ReleaseRequest,
     ) -> Result<proto::ReleaseResponse, Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -127,7 +128,7 @@ impl Jobs {
 
     async fn get(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::GetRequest,
     ) -> Result<proto::GetResponse, Problem> {
         caller.may(Asked::Look { namespace: &request.namespace })?;
@@ -143,7 +144,7 @@ impl Jobs {
 
     async fn cancel(
         &self,
-        caller: &dyn Caller,
+        caller: &Admitted,
         request: proto::CancelRequest,
     ) -> Result<proto::CancelResponse, Problem> {
         caller.may(Asked::Work { namespace: &request.namespace })?;
@@ -165,7 +166,7 @@ pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Resul
 }
 
 /// Who asks, and for what.
-fn heard<T>(request: Request<T>) -> Result<(Arc<dyn Caller>, T), Status> {
+fn heard<T>(request: Request<T>) -> Result<(Admitted, T), Status> {
     Ok((caller(&request)?, request.into_inner()))
 }
 
@@ -180,7 +181,7 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::PublishRequest>,
     ) -> Result<Response<proto::PublishResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::publish(self, &*caller, request).await)
+        told(Jobs::publish(self, &caller, request).await)
     }
 
     async fn consume(
@@ -189,7 +190,7 @@ impl jobs_server::Jobs for Jobs {
     ) -> Result<Response<proto::ConsumeResponse>, Status> {
         let (caller, request) = heard(request)?;
         let (answer, hand_over) =
-            Jobs::consume(self, &*caller, request).await.map_err(|problem| status(&problem))?;
+            Jobs::consume(self, &caller, request).await.map_err(|problem| status(&problem))?;
         let mut response = Response::new(answer);
         // The jobs are their consumer's once the connection has taken the answer.
         response.extensions_mut().insert(HandsOver::of(hand_over));
@@ -198,7 +199,7 @@ impl jobs_server::Jobs for Jobs {
 
     async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::ack(self, &*caller, request).await)
+        told(Jobs::ack(self, &caller, request).await)
     }
 
     async fn extend(
@@ -206,7 +207,7 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::ExtendRequest>,
     ) -> Result<Response<proto::ExtendResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::extend(self, &*caller, request).await)
+        told(Jobs::extend(self, &caller, request).await)
     }
 
     async fn release(
@@ -214,12 +215,12 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::ReleaseRequest>,
     ) -> Result<Response<proto::ReleaseResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::release(self, &*caller, request).await)
+        told(Jobs::release(self, &caller, request).await)
     }
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Result<Response<proto::GetResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::get(self, &*caller, request).await)
+        told(Jobs::get(self, &caller, request).await)
     }
 
     async fn cancel(
@@ -227,7 +228,7 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::CancelRequest>,
     ) -> Result<Response<proto::CancelResponse>, Status> {
         let (caller, request) = heard(request)?;
-        told(Jobs::cancel(self, &*caller, request).await)
+        told(Jobs::cancel(self, &caller, request).await)
     }
 
     type WorkStream = Pin<Box<dyn Stream<Item = Result<proto::WorkResponse, Status>> + Send>>;

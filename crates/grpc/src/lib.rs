@@ -1,11 +1,11 @@
 //! gRPC, package `fieldpost.v1`: jobs of queues, and reports of devices.
 //!
-//! It reads messages, asks the engine and writes answers. Who may call what is asked of an [`Access`], and how a report is read of
-//! a [`ReadReport`]: both are handed in, as the HTTP API has them already. Which connections there are is not known here either:
-//! [`Grpc::speak`] speaks on whatever stream it is given, until the stream ends or the server stops.
+//! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed in as [`access::Access`],
+//! and so is the reading of a report, as a [`ReadReport`]. [`Grpc`] speaks on whatever stream it is given, until the stream
+//! ends or the server stops.
 
-mod access;
 mod asked;
+mod callers;
 mod calls;
 mod figures;
 mod health;
@@ -25,7 +25,6 @@ mod time;
 mod watches;
 mod work;
 
-pub use access::{Access, Asked, Caller, NotAdmitted};
 pub use reports::ReadReport;
 pub use server::Grpc;
 

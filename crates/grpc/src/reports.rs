@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use access::{Admitted, Asked};
 use base::limits::SLICE_REPORTS_MAX;
 use base::{Problem, WayIn};
 use engine::intake::{NotAccepting, Received, Slice};
@@ -18,7 +19,7 @@ use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
 use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::access::{Asked, Caller, caller, peer};
+use crate::callers::{caller, peer};
 use crate::figures::Figures;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
@@ -74,7 +75,7 @@ impl reports_server::Reports for Reports {
 
 /// A stream of batches.
 struct Sending {
-    caller: Arc<dyn Caller>,
+    caller: Admitted,
     peer: SocketAddr,
     batches: Streaming<SendRequest>,
     intake: Intake,

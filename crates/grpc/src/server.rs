@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::Access;
 use base::Problem;
 use engine::Engine;
 use http::header::CONTENT_TYPE;
@@ -14,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use net::listen::{Guest, Speak};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
@@ -25,7 +27,7 @@ use tower_service::Service as _;
 use tracing::debug;
 
 use crate::MESSAGE_BYTES_MAX;
-use crate::access::{Access, Admitted, Peer};
+use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
 use crate::figures::{Counted, Figures};
 use crate::health::Health;
@@ -71,7 +73,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub struct Grpc {
     engine: Engine,
-    access: Arc<dyn Access>,
+    access: Arc<Access>,
     jobs: JobsServer<Jobs>,
     reports: ReportsServer<Reports>,
     health: HealthServer<Health>,
@@ -90,8 +92,7 @@ struct Connection {
     places: ConnectionPlaces,
     checks: Arc<Semaphore>,
     watches: Arc<Semaphore>,
-    /// Told when a call of it was taken in.
-    admitted: Arc<dyn Fn() + Send + Sync>,
+    guest: Arc<Guest>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -104,7 +105,7 @@ impl Grpc {
     /// The services of `engine` for whom `access` lets in, until `stop` is true or its sender is gone.
     pub fn new(
         engine: &Engine,
-        access: impl Access,
+        access: Arc<Access>,
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {
@@ -113,7 +114,7 @@ impl Grpc {
         let reports = Reports::new(engine, read_report, stop.clone(), &figures);
         Self {
             engine: engine.clone(),
-            access: Arc::new(access),
+            access,
             jobs: JobsServer::new(jobs).max_decoding_message_size(MESSAGE_BYTES_MAX),
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
@@ -132,50 +133,11 @@ impl Grpc {
         self.figures.register(registry);
     }
 
-    /// Speaks on a connection of `peer` until it ends; once the server stops, until the calls under
-    /// way are over. `admitted` is told of each call whose caller was let in.
-    pub async fn speak<S>(&self, stream: S, peer: SocketAddr, admitted: Arc<dyn Fn() + Send + Sync>)
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let mut http = http2::Builder::new(TokioExecutor::new());
-        http.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
-        http.max_concurrent_streams(CALLS_MAX).max_header_list_size(METADATA_BYTES_MAX);
-        let (window_bytes, _wide) = self.window(peer.ip());
-        http.initial_stream_window_size(window_bytes);
-        http.initial_connection_window_size(CALLS_MAX * window_bytes);
-        http.max_send_buf_size(SEND_BYTES_MAX);
-        let of_connection = Connection {
-            peer,
-            places: self.places.of_connection(),
-            checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),
-            watches: Arc::new(Semaphore::new(WATCHES_OF_CONNECTION_MAX)),
-            admitted,
-        };
-        let service = service_fn(|request| {
-            let (grpc, connection) = (self.clone(), of_connection.clone());
-            async move { Ok::<_, Infallible>(grpc.answer(request, connection).await) }
-        });
-        let mut stop = self.stop.clone();
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = stop.told() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = ended {
-            debug!(%error, "a gRPC connection broke");
-        }
-    }
-
     /// How much a new connection may send of a call before it is read, in bytes.
     fn window(&self, address: IpAddr) -> (u32, Option<Share>) {
         let wide = self.wide_windows.take(address);
         (if wide.is_some() { CALL_WINDOW_BYTES } else { NARROW_WINDOW_BYTES }, wide)
     }
-
     /// Nothing of what a call sends is read before it is known whose call it is and that there is
     /// room for it.
     async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {
@@ -197,13 +159,13 @@ impl Grpc {
                     Ok(caller) => caller,
                     Err(not_admitted) => return call.not_admitted(&not_admitted),
                 };
-                (connection.admitted)();
-                call.is_of(Arc::clone(&caller));
+                connection.guest.is_admitted();
+                call.is_of(caller.clone());
                 if let Some(problem) = self.not_now() {
                     return call.refused(status(&problem));
                 }
                 let sender = Sender::of(Some(caller.name()), connection.peer);
-                parts.extensions.insert(Admitted(caller));
+                parts.extensions.insert(caller);
                 sender
             }
         };
@@ -264,6 +226,49 @@ impl Grpc {
             return Some(Problem::unavailable("the server is stopping"));
         }
         self.engine.failure().map(|_| Problem::unavailable("the store has failed; /readyz says how"))
+    }
+}
+
+impl Speak for Grpc {
+    /// Speaks until the connection ends; once the server stops, until the calls under way are over.
+    async fn speak<S>(&self, stream: S, guest: Arc<Guest>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        // Once a call of it was let in, a connection counts as one long request: it stays as long as it
+        // moves, or while there is room.
+        guest.awaits_admission();
+        let peer = guest.peer();
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
+        http.max_concurrent_streams(CALLS_MAX).max_header_list_size(METADATA_BYTES_MAX);
+        let (window_bytes, _wide) = self.window(peer.ip());
+        http.initial_stream_window_size(window_bytes);
+        http.initial_connection_window_size(CALLS_MAX * window_bytes);
+        http.max_send_buf_size(SEND_BYTES_MAX);
+        let of_connection = Connection {
+            peer,
+            places: self.places.of_connection(),
+            checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),
+            watches: Arc::new(Semaphore::new(WATCHES_OF_CONNECTION_MAX)),
+            guest,
+        };
+        let service = service_fn(|request| {
+            let (grpc, connection) = (self.clone(), of_connection.clone());
+            async move { Ok::<_, Infallible>(grpc.answer(request, connection).await) }
+        });
+        let mut stop = self.stop.clone();
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop.told() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%error, "a gRPC connection broke");
+        }
     }
 }
 

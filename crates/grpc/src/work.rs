@@ -9,15 +9,14 @@ mod said;
 mod stream;
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use access::Admitted;
 use engine::queues::{HandOver, Queues};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use crate::access::Caller;
 use crate::figures::{Counted, Figures};
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
@@ -42,7 +41,7 @@ pub(crate) struct Answers {
 /// Begins a stream.
 pub(crate) fn begin(
     queues: Queues,
-    caller: Arc<dyn Caller>,
+    caller: Admitted,
     requests: Streaming<WorkRequest>,
     stop: Stop,
     figures: &Figures,
@@ -52,7 +51,7 @@ pub(crate) fn begin(
     let of_stream = figures.clone();
     tokio::spawn(async move {
         let _counted = counted;
-        stream::drive(queues, &*caller, requests, answers, stop, of_stream).await;
+        stream::drive(queues, &caller, requests, answers, stop, of_stream).await;
     });
     Answers { made, figures: figures.clone() }
 }

@@ -1,5 +1,9 @@
-//! Metrics that more than one edge counts with.
+//! Metrics that more than one edge counts with, and the text of all.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::Problem;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -52,5 +56,30 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// The text form that Prometheus reads, by its name in content types.
+pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics in that form. Collectors look at the store, so this is a read too; but it waits for no other.
+///
+/// # Errors
+/// 503 when the server is stopping.
+///
+/// # Panics
+/// When a collector does.
+pub async fn text(registry: &Arc<Mutex<Registry>>) -> Result<String, Problem> {
+    let registry = Arc::clone(registry);
+    let encoding = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        encode(&mut text, &registry).expect("a String takes every write");
+        text
+    });
+    match encoding.await {
+        Ok(text) => Ok(text),
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        Err(_) => Err(Problem::unavailable("the server is stopping")),
     }
 }

@@ -13,8 +13,8 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::access::Sees;
 use crate::answer::Answer;
+use crate::authorization::Sees;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::List;

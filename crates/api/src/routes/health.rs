@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use base::Problem;
+use net::metrics::{self, METRICS_TYPE};
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::figures::{self, METRICS_TYPE};
 use crate::openapi::Call;
 
 /// What plain text is answered as.
@@ -47,6 +47,6 @@ async fn ready(State(api): State<ApiState>) -> Result<Cow<'static, str>, Refused
 }
 
 async fn metrics(State(api): State<ApiState>) -> Result<impl IntoResponse, Refused> {
-    let text = figures::text(&api.shared.metrics).await?;
+    let text = metrics::text(&api.shared.metrics).await?;
     Ok(([(CONTENT_TYPE, METRICS_TYPE)], text))
 }

@@ -11,7 +11,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::access::Sees;
+use crate::authorization::Sees;
 use crate::feed::{self, Followable, follow};
 use crate::list::List;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::access::Access;
+use access::Access;
 use api::{ApiState, router_with};
 use axum::Router;
 use axum::body::Body;

@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use api::access::{Digest, Scope, Token};
+use access::{Digest, Login, Scope, Token};
 use base::DeviceId;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX};
-use gateway::mqtt::Login;
 
 use super::entry::Entry;
 use super::layers::{Given, Written};

@@ -2,43 +2,22 @@
 
 mod token_file;
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use api::ApiState;
-use api::lmstfy::{Lmstfy, Tokens};
-use axum::Router;
-use net::http::{Answers, HttpListener, WebAccess};
-use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use lmstfy::{Lmstfy, Tokens};
 use tokio::task::JoinSet;
 
-use super::open_files::Shares;
+use super::edge::EdgeContext;
 use super::ready_file::Addresses;
-use super::tls::TlsSource;
-use super::{Ended, because, bind};
-use crate::config::Settings;
-
-/// What a listener takes from the rest of the server.
-pub(super) struct Ground<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) tls: Option<&'a TlsSource>,
-    pub(super) shares: &'a Shares,
-    pub(super) web: WebAccess,
-    pub(super) answers: Answers,
-    pub(super) metrics: &'a Arc<Mutex<Registry>>,
-    pub(super) stop: &'a watch::Sender<bool>,
-}
+use super::{Ended, because};
 
 /// Opens those that are on.
 pub(super) async fn open(
-    ground: &Ground<'_>,
-    api: &ApiState,
+    edge: &EdgeContext<'_>,
     addresses: &mut Addresses,
     tasks: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
-    let Ground { settings, stop, .. } = ground;
+    let EdgeContext { settings, stop, .. } = edge;
     let (listen, admin_listen) = (settings.lmstfy.listen, settings.lmstfy.admin_listen);
     if listen.is_none() && admin_listen.is_none() {
         return Ok(());
@@ -47,37 +26,22 @@ pub(super) async fn open(
     let told = file.display().to_string();
     let kept = token_file::read(&file).map_err(because(&told))?;
     let tokens = Tokens::new(kept, move |kept| token_file::write(&file, kept)).map_err(because(&told))?;
-    let lmstfy = Lmstfy::new(api.clone(), tokens, stop.subscribe());
+    let lmstfy = Lmstfy::new(
+        edge.engine.clone(),
+        Arc::clone(edge.access),
+        tokens,
+        Arc::clone(edge.metrics),
+        stop.subscribe(),
+    );
     if let Some(listen) = listen {
-        let web = ground.web.clone();
-        addresses.lmstfy = Some(ground.serve("lmstfy.listen", listen, lmstfy.api(), web, tasks).await?);
+        let web = edge.web.clone();
+        addresses.lmstfy = Some(edge.serve("lmstfy.listen", listen, lmstfy.api(), web, tasks).await?);
     }
     if let Some(listen) = admin_listen {
         let key = "lmstfy.admin_listen";
         // It takes a password, which a browser sends again by itself.
-        let web = ground.web.clone().remembered_by_browsers();
-        addresses.lmstfy_admin = Some(ground.serve(key, listen, lmstfy.admin(), web, tasks).await?);
+        let web = edge.web.clone().remembered_by_browsers();
+        addresses.lmstfy_admin = Some(edge.serve(key, listen, lmstfy.admin(), web, tasks).await?);
     }
     Ok(())
-}
-
-impl Ground<'_> {
-    async fn serve(
-        &self,
-        key: &str,
-        listen: SocketAddr,
-        app: Router,
-        web: WebAccess,
-        tasks: &mut JoinSet<()>,
-    ) -> Result<SocketAddr, Ended> {
-        let bound = bind(key, listen)?;
-        let address = bound.local_addr().map_err(because::<io::Error>(key))?;
-        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), self.shares.http, web);
-        listener = listener.with_open_files(self.shares.files.clone()).with_answers(self.answers.clone());
-        if let Some(source) = self.tls {
-            listener = listener.with_tls(Arc::clone(source));
-        }
-        tasks.spawn(listener.run(self.stop.subscribe()));
-        Ok(address)
-    }
 }

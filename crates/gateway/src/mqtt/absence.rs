@@ -14,10 +14,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
-use super::access::Access;
 use super::ending::Ending;
 use super::handshakes::Handshakes;
 use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
+use super::rights::Rights;
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
 use super::will::{Testator, Will};
@@ -91,7 +91,7 @@ impl Drop for Share {
 pub(super) struct Absence {
     pub(super) shared: Arc<Shared>,
     pub(super) seat: Seat,
-    pub(super) access: Access,
+    pub(super) access: Rights,
     /// Where its client was.
     pub(super) peer: Option<SocketAddr>,
     pub(super) kept: Kept,

@@ -1,5 +1,6 @@
 //! The CONNECT of a client: read, checked, and answered.
 
+use access::Credentials;
 use bytes::{Bytes, BytesMut};
 use rmqtt_codec::error::DecodeError;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
@@ -8,7 +9,6 @@ use tokio_util::codec::Decoder;
 
 use super::Version;
 use super::limits::{CLIENT_ID_BYTES_MAX, USERNAME_BYTES_MAX};
-use super::logins::Credentials;
 use super::reply::Client;
 use super::topic_rules;
 use super::will::Will;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use access::KnownAs;
 use base::address;
 use bytes::BytesMut;
 use net::listen::Place;
@@ -15,12 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
 use super::absence::Kept;
-use super::access::Access;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
-use super::logins::KnownAs;
 use super::reply::Terms;
+use super::rights::Rights;
 use super::session::Session;
 use super::sessions::{Entered, Seat};
 use super::talk::{Talk, Who};
@@ -30,7 +30,7 @@ use crate::decode::beginning;
 /// A client whose CONNECT is accepted.
 pub(super) struct Greeted {
     hello: Hello,
-    access: Access,
+    access: Rights,
     peer: Option<SocketAddr>,
     seat: Seat,
     of_login: Place,
@@ -86,7 +86,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             if reason == Reason::BadUserNameOrPassword
                 && let Some(logins) = &shared.logins
             {
-                sleep(logins.wrong_again()).await;
+                sleep(logins.failed_delay()).await;
             }
             return Err(refuse(stream, version, reason).await);
         }
@@ -115,7 +115,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if kept.is_some() {
         shared.figures.sessions_resumed.inc();
     }
-    let (access, kept) = (Access::new(known_as), kept.unwrap_or_default());
+    let (access, kept) = (Rights::new(known_as), kept.unwrap_or_default());
     Ok(Greeted { hello, access, peer, seat, of_login, kept, unread, out })
 }
 
@@ -144,7 +144,10 @@ async fn enter(hello: &Hello, known_as: &KnownAs, shared: &Shared) -> Option<Ent
 }
 
 fn seats_max(known_as: &KnownAs, shared: &Shared) -> usize {
-    let of_logins = shared.logins.as_ref().map(|logins| logins.connections_max(known_as, &shared.limits));
+    let Limits { connections_max, connections_per_login_max, .. } = shared.limits;
+    let of_logins = shared.logins.as_ref();
+    let of_logins =
+        of_logins.map(|logins| logins.connections_max(known_as, connections_max, connections_per_login_max));
     of_logins.unwrap_or(usize::MAX)
 }
 

@@ -59,9 +59,6 @@ impl Default for Limits {
     }
 }
 
-/// Most connections and waiting sessions of a login that is one device: it needs one, and leaves
-/// some behind when its network fails.
-pub(super) const CONNECTIONS_PER_DEVICE_MAX: usize = 16;
 /// How long a newcomer waits for one of its login to be over, where too many are ending.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
 /// How many connections of a login there may be that has so many seats: one in eight more, which

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use access::Logins;
 use engine::Engine;
 use net::listen::{self, Crowd, Guest, Handshakes, OpenFiles, Patience, Room, TlsSource, stopped};
 use prometheus_client::registry::Registry;
@@ -19,7 +20,6 @@ use tracing::{Instrument, Span, debug_span};
 use super::Shared;
 use super::greeting::{NotGreeted, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
-use super::logins::Logins;
 use super::mirror::Mirror;
 
 /// A bound MQTT listener.

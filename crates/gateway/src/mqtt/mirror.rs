@@ -20,10 +20,10 @@ use engine::intake::Accepted;
 
 use self::mail::{Shown, Slow};
 use self::watchers::{Watchers, Watches};
-use super::access::device_level;
 use super::figures::MirrorFigures;
 use super::labels::Labels;
 use super::limits::{MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT, MIRROR_KINDS_MAX};
+use super::rights::device_level;
 use crate::decode::{self, Rules};
 
 pub(super) use self::mail::Watcher;

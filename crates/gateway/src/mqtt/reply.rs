@@ -11,9 +11,9 @@ use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Encoder;
 
 use super::Version;
-use super::access::NOT_ALLOWED;
 use super::ending::Violation;
 use super::limits::{Limits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
+use super::rights::NOT_ALLOWED;
 use super::subscriptions::Granted;
 use crate::decode::UNKNOWN_TOPIC;
 

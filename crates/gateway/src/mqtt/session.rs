@@ -16,10 +16,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::absence::{Absence, Kept, Share, lasts};
-use super::access::Access;
 use super::ending::{Ending, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
+use super::rights::Rights;
 use super::sessions::Seat;
 use super::talk::Talk;
 use super::will::{Fate, Testator, Will};
@@ -34,7 +34,7 @@ pub(super) struct Session<S> {
     pub(super) seat: Seat,
     /// Its place among the connections of its login, until it is over.
     pub(super) _of_login: Place,
-    pub(super) access: Access,
+    pub(super) access: Rights,
     pub(super) talk: Talk,
     pub(super) will: Option<Box<Will>>,
     /// How long the session outlives the connection, in seconds.

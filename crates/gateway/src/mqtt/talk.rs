@@ -18,7 +18,6 @@ use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
 use super::absence::Kept;
-use super::access::{Access, Unknown};
 use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
@@ -27,6 +26,7 @@ use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::Watcher;
 use super::reply::{self, Client};
+use super::rights::{Rights, Unknown};
 use super::ring::{Arrivals, Receipt, Refused, Ring, Wants};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
@@ -38,7 +38,7 @@ use crate::figures::Sender;
 pub(super) struct Talk {
     shared: Arc<Shared>,
     client: Client,
-    access: Access,
+    access: Rights,
     ring: Ring,
     /// Received and not used yet.
     unread: Vec<u8>,
@@ -96,7 +96,7 @@ struct Counted {
 
 impl Talk {
     /// With the session that the client goes on with.
-    pub(super) fn new(shared: Arc<Shared>, client: Client, who: Who, access: Access, kept: Kept) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, client: Client, who: Who, access: Rights, kept: Kept) -> Self {
         let figures = &shared.figures;
         let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), figures.unacknowledged.clone());
         let Kept { subscriptions, handshakes } = kept;

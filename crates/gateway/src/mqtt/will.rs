@@ -12,9 +12,9 @@ use engine::Report;
 use engine::intake::{NotAccepting, Received, Slice};
 
 use super::Shared;
-use super::access::{Access, Unknown};
 use super::ending::Ending;
 use super::labels::Answer;
+use super::rights::{Rights, Unknown};
 use crate::decode::{self, Rules, beginning};
 use crate::figures::Sender;
 
@@ -31,7 +31,7 @@ pub(super) struct Will {
 /// Whose will it is.
 #[derive(Clone, Copy)]
 pub(super) struct Testator<'a> {
-    pub(super) access: &'a Access,
+    pub(super) access: &'a Rights,
     pub(super) client: &'a str,
     pub(super) peer: Option<SocketAddr>,
 }
@@ -83,7 +83,7 @@ impl Will {
     /// The report that it is, if its client may make it.
     async fn allowed(
         &self,
-        access: &Access,
+        access: &Rights,
         shared: &Shared,
     ) -> Result<Result<Report, Problem>, NotAccepting> {
         let mut answers: Vec<Answer> = Vec::new();

@@ -1,7 +1,8 @@
 //! Logins: who is let in, and for which devices each may speak.
 
+use access::{Login, Logins};
 use engine::{DevicePatch, NewDevice};
-use gateway::mqtt::{Limits, Login, Logins};
+use gateway::mqtt::Limits;
 use sha2::{Digest, Sha256};
 
 use crate::raw_client::Version::{V5, V311};

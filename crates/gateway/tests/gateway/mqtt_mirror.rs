@@ -1,6 +1,7 @@
 //! Copies of accepted reports for whoever subscribes to them, and may.
 
-use gateway::mqtt::{Limits, Login, Logins};
+use access::{Login, Logins};
+use gateway::mqtt::Limits;
 use sha2::{Digest, Sha256};
 
 use crate::http_reports;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::{Admitted, Asked};
 use base::Problem;
 use base::limits::QUEUES_PER_CONSUME_MAX;
 use engine::queues::QueueName;
 
-use crate::access::{Asked, Caller};
 use crate::asked;
 use crate::proto::work_request::Open;
 
@@ -20,7 +20,7 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Reads what the stream is for; the caller has to be allowed to work there.
-    pub(super) fn read(open: &Open, caller: &dyn Caller) -> Result<Self, Problem> {
+    pub(super) fn read(open: &Open, caller: &Admitted) -> Result<Self, Problem> {
         caller.may(Asked::Work { namespace: &open.namespace })?;
         let queues = asked::queues(&open.namespace, &open.queues)?;
         if !(1..=QUEUES_PER_CONSUME_MAX).contains(&queues.len()) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use access::Admitted;
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
 use engine::queues::{Consumed, HandOver, Payload, Queues, Want};
@@ -17,7 +18,6 @@ use tracing::debug;
 use super::Answer;
 use super::opened::Opened;
 use super::said::{Said, Settled};
-use crate::access::Caller;
 use crate::figures::Figures;
 use crate::proto::work_response::Refusal;
 use crate::proto::{Job, WorkRequest, WorkResponse};
@@ -48,7 +48,7 @@ type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>);
 /// Drives a stream to its end.
 pub(super) async fn drive(
     queues: Queues,
-    caller: &dyn Caller,
+    caller: &Admitted,
     mut requests: Streaming<WorkRequest>,
     answers: mpsc::Sender<Result<Answer, Status>>,
     mut stop: Stop,
@@ -79,7 +79,7 @@ pub(super) async fn drive(
 
 fn open(
     queues: Queues,
-    caller: &dyn Caller,
+    caller: &Admitted,
     mut first: WorkRequest,
     figures: Figures,
 ) -> Result<Work, Problem> {

@@ -9,7 +9,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use api::lmstfy::{Kept, KeptLimit, KeptToken};
+use lmstfy::{Kept, KeptLimit, KeptToken};
 use serde::{Deserialize, Serialize};
 
 const NAME: &str = "lmstfy-tokens.json";
@@ -65,7 +65,7 @@ pub(super) fn write(file: &Path, kept: &Kept) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use api::lmstfy::Limit;
+    use lmstfy::Limit;
 
     use super::*;
 

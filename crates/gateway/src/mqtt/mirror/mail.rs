@@ -10,9 +10,9 @@ use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
-use crate::mqtt::access::Access;
 use crate::mqtt::labels::LabelOf;
 use crate::mqtt::limits::{MIRROR_MAIL_BYTES_MAX, MIRROR_MAILS_BYTES_MAX};
+use crate::mqtt::rights::Rights;
 
 /// A report that was accepted.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Slow {
 }
 
 impl Watcher {
-    pub(in crate::mqtt) fn new(access: &Access) -> Self {
+    pub(in crate::mqtt) fn new(access: &Rights) -> Self {
         let label = access.label().map(Box::new);
         Self {
             label,
@@ -204,10 +204,10 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqtt::logins::KnownAs;
+    use access::KnownAs;
 
     fn watcher() -> Arc<Watcher> {
-        Arc::new(Watcher::new(&Access::new(Arc::new(KnownAs::anybody()))))
+        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
     }
 
     fn shown(bytes: usize) -> Arc<Shown> {

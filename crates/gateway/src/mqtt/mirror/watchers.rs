@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base::hash;
 
 use super::mail::Watcher;
-use crate::mqtt::access::device_level;
 use crate::mqtt::limits::{MIRROR_ANYWHERE_MAX, MIRROR_OF_DEVICE_MAX};
+use crate::mqtt::rights::device_level;
 
 /// The connections that watch.
 #[derive(Default)]
@@ -99,11 +99,11 @@ impl Watchers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqtt::access::Access;
-    use crate::mqtt::logins::KnownAs;
+    use crate::mqtt::rights::Rights;
+    use access::KnownAs;
 
     fn watcher() -> Arc<Watcher> {
-        Arc::new(Watcher::new(&Access::new(Arc::new(KnownAs::anybody()))))
+        Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
     }
 
     #[test]

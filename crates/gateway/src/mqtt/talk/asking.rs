@@ -7,10 +7,10 @@ use base::DeviceId;
 use rmqtt_codec::types::QoS;
 
 use super::{Asking, Stop, Talk};
-use crate::mqtt::access::device_level;
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
+use crate::mqtt::rights::device_level;
 use crate::mqtt::wire;
 
 impl Talk {

@@ -1,0 +1,103 @@
+//! Calls over a protocol without routes, such as gRPC: known by the same tokens, with the same scopes and limits.
+//!
+//! Whoever speaks the protocol says what a call asks for.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use base::{CallerName, Problem};
+
+use crate::limits::UnderWay;
+use crate::metrics::Metrics;
+use crate::{Access, Caller, Scope};
+
+/// A call that was taken in. It is under way as long as this or a clone of it lives.
+#[derive(Clone, Debug)]
+pub struct Admitted(Option<Arc<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    caller: Caller,
+    metrics: Metrics,
+    _under_way: UnderWay,
+}
+
+/// A call that was not taken in.
+#[derive(Debug)]
+pub struct NotAdmitted {
+    /// Why.
+    pub problem: Problem,
+    /// The name of the caller's token, if it is known. The log tells it, the caller is not told.
+    pub login: Option<CallerName>,
+}
+
+/// What a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// To send reports.
+    Reports,
+    /// To look at the queues of a namespace.
+    Look {
+        /// The namespace.
+        namespace: &'a str,
+    },
+    /// To work with the queues of a namespace.
+    Work {
+        /// The namespace.
+        namespace: &'a str,
+    },
+}
+
+impl Access {
+    /// Takes in a call by the `Authorization` among its headers.
+    ///
+    /// # Errors
+    /// 401 for nobody that is known, 429 for one who calls too often.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<Admitted, NotAdmitted> {
+        let Self::Guarded(guard) = self else { return Ok(Admitted(None)) };
+        let holder = guard.recognise(headers).await;
+        let holder = holder.map_err(|why| NotAdmitted { problem: why.problem(), login: None })?;
+        let caller = holder.caller().clone();
+        let under_way = holder.take().map_err(|beyond| NotAdmitted {
+            problem: holder.limited(&beyond),
+            login: Some(caller.called()),
+        })?;
+        let known = Known { caller, metrics: guard.metrics().clone(), _under_way: under_way };
+        Ok(Admitted(Some(Arc::new(known))))
+    }
+}
+
+impl Admitted {
+    /// Whether the caller may do this.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn may(&self, asked: Asked<'_>) -> Result<(), Problem> {
+        let Some(known) = &self.0 else { return Ok(()) };
+        let Known { caller, metrics, .. } = &**known;
+        let suffices = |scope: &Scope| match (scope, asked) {
+            (Scope::Admin, _) | (Scope::Report, Asked::Reports) | (Scope::Read, Asked::Look { .. }) => true,
+            (Scope::Jobs(own), Asked::Look { namespace } | Asked::Work { namespace }) => {
+                own.as_str() == namespace
+            }
+            _ => false,
+        };
+        if caller.scopes().iter().any(suffices) {
+            metrics.judged(caller.name(), "admitted");
+            return Ok(());
+        }
+        metrics.judged(caller.name(), "forbidden");
+        let takes = if asked == Asked::Reports {
+            "admin or report"
+        } else {
+            "admin, or jobs:NAMESPACE of this namespace"
+        };
+        Err(caller.may_not(takes))
+    }
+
+    /// The name of the caller's token; empty where none is asked for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.as_ref().map_or("", |known| known.caller.name())
+    }
+}

@@ -1,0 +1,49 @@
+//! Who makes a request: the token it came with, once that is recognised.
+
+use std::sync::Arc;
+
+use base::{CallerName, Problem};
+
+use crate::{Scope, Token};
+
+/// The token of a request that was let through; an extension of the request.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    token: Arc<Token>,
+    name: CallerName,
+}
+
+impl Caller {
+    pub(crate) fn new(token: Token) -> Self {
+        Self { name: CallerName(token.name.as_str().into()), token: Arc::new(token) }
+    }
+
+    /// The token's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.token.name
+    }
+
+    /// The name, for whoever knows no tokens.
+    #[must_use]
+    pub fn called(&self) -> CallerName {
+        self.name.clone()
+    }
+
+    /// What it may do.
+    #[must_use]
+    pub fn scopes(&self) -> &[Scope] {
+        &self.token.scopes
+    }
+
+    /// The refusal of a request that takes another scope: 403. `takes` names the scopes that would be enough.
+    #[must_use]
+    pub fn may_not(&self, takes: &str) -> Problem {
+        let detail = format!("token {:?} may not do this; it takes the scope {takes}", self.name());
+        Problem::new(403, "forbidden", detail)
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+}

@@ -1,0 +1,62 @@
+//! What is told of access in `/metrics`. The names of tokens come from the settings, so there are few.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics {
+    requests: Family<Judged, Counter>,
+    unauthorized: Family<Unauthorized, Counter>,
+    in_flight: Family<OfToken, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Judged {
+    token: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Unauthorized {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfToken {
+    token: String,
+}
+
+impl Metrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "fieldpost_access_requests",
+            "Requests with a token, by token and result: admitted, forbidden, limited",
+            self.requests.clone(),
+        );
+        registry.register(
+            "fieldpost_access_unauthorized",
+            "Requests that were refused for want of a valid token, by reason: missing, malformed, unknown, too_many",
+            self.unauthorized.clone(),
+        );
+        registry.register(
+            "fieldpost_access_requests_in_flight",
+            "Requests that are under way, by token",
+            self.in_flight.clone(),
+        );
+    }
+
+    pub(crate) fn judged(&self, token: &str, result: &'static str) {
+        self.requests.get_or_create(&Judged { token: token.to_owned(), result }).inc();
+    }
+
+    pub(crate) fn unauthorized(&self, reason: &'static str) {
+        self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
+    }
+
+    pub(crate) fn in_flight(&self, token: &str) -> Gauge {
+        self.in_flight.get_or_create(&OfToken { token: token.to_owned() }).clone()
+    }
+}

@@ -1,0 +1,175 @@
+//! The check in front of every route: who calls, how much they call, and whether they may call this.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use access::{Access, Beyond, Caller, Holder, NotRecognised, Scope, UnderWay};
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::response::{IntoResponse, Response};
+use axum::routing::Route;
+use base::{CallerName, Problem, time};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use net::problem::{RETRY_AFTER_SECONDS, Refused};
+use tower_service::Service;
+
+use super::own::{About, is_own};
+use super::table::{Needs, Own, needs};
+use crate::ApiState;
+
+/// Lets a request through to its route, or refuses it.
+#[derive(Clone)]
+pub(crate) struct KeepsOut {
+    api: ApiState,
+    routes: Route,
+}
+
+impl KeepsOut {
+    pub(crate) fn new(api: ApiState, routes: Route) -> Self {
+        Self { api, routes }
+    }
+}
+
+impl Service<Request> for KeepsOut {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request>::poll_ready(&mut self.routes, cx)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        // In a box, because a consumer may wait for long then, and has no more use for what this takes.
+        let (judged, mut routes) = (judged(self.api.clone(), request).boxed(), self.routes.clone());
+        async move {
+            let (answering, under_way, changes) = match judged.await {
+                Ok((request, under_way)) => {
+                    // Whoever changes something is named in the log.
+                    let changes = (!request.method().is_safe())
+                        .then(|| request.extensions().get::<CallerName>().cloned())
+                        .flatten();
+                    (routes.call(request), under_way, changes)
+                }
+                Err(refusal) => return Ok(*refusal),
+            };
+            let Ok(mut response) = answering.await;
+            if let Some(name) = changes {
+                response.extensions_mut().insert(name);
+            }
+            Ok(match under_way {
+                Some(under_way) => under_way.until_answered(response),
+                None => response,
+            })
+        }
+        .boxed()
+    }
+}
+
+/// A request that may go on, with what it takes of its token's limits.
+type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
+
+async fn judged(api: ApiState, request: Request) -> Judged {
+    let Access::Guarded(guard) = &*api.shared.access else { return Ok((request, None)) };
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    // What a route takes is in the document for everybody who has a token.
+    let route = route.filter(|_| *request.method() != Method::OPTIONS);
+    let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
+    if needs == Some(Needs::Nothing) {
+        return Ok((request, None));
+    }
+    match guard.recognise(request.headers()).await {
+        Ok(holder) => judge(holder, &api, needs, request).await.map_err(Box::new),
+        Err(why) => Err(Box::new(not_recognised(why))),
+    }
+}
+
+/// Without a route there is nothing to forbid: everyone is told that there is none.
+async fn judge(
+    holder: Holder<'_>,
+    api: &ApiState,
+    needs: Option<Needs>,
+    request: Request,
+) -> Result<(Request, Option<UnderWay>), Response> {
+    let caller = holder.caller();
+    let under_way = holder.take().map_err(|beyond| named(caller, limited(holder, &beyond)))?;
+    let (mut parts, body) = request.into_parts();
+    if let Some(needs) = needs {
+        // No path parameters is no error here: not every route has some.
+        let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
+        let about = About::of(&parts.uri, path.as_ref());
+        let may = may(api, caller, needs, parts.method.is_safe(), &about).await;
+        if !may.map_err(|problem| Refused(problem).into_response())? {
+            holder.is_forbidden();
+            return Err(named(caller, forbidden(caller, needs)));
+        }
+    }
+    holder.is_admitted();
+    parts.extensions.insert(caller.called());
+    parts.extensions.insert(caller.clone());
+    Ok((Request::from_parts(parts, body), Some(under_way)))
+}
+
+/// The refusal, with the name of whom it refuses.
+fn named(caller: &Caller, mut refusal: Response) -> Response {
+    refusal.extensions_mut().insert(caller.called());
+    refusal
+}
+
+fn not_recognised(why: NotRecognised) -> Response {
+    let (name, value) = match why.challenge() {
+        Some(challenge) => (WWW_AUTHENTICATE, challenge),
+        None => (RETRY_AFTER, RETRY_AFTER_SECONDS),
+    };
+    with_header(why.problem(), name, HeaderValue::from_static(value))
+}
+
+/// Whether one of the caller's scopes is enough.
+async fn may(
+    api: &ApiState,
+    caller: &Caller,
+    needs: Needs,
+    is_safe: bool,
+    about: &About,
+) -> Result<bool, Problem> {
+    let suffices = |scope: &Scope| match (scope, needs) {
+        (Scope::Admin, _) | (Scope::Read, Needs::Read(_)) | (Scope::Report, Needs::Report) => true,
+        (Scope::Read, Needs::Jobs | Needs::Queues) => is_safe,
+        (Scope::Jobs(namespace), Needs::Jobs) => about.in_path("ns") == Some(namespace.as_str()),
+        (Scope::Jobs(namespace), Needs::Queues) => about.in_query("namespace") == Some(namespace.as_str()),
+        _ => false,
+    };
+    if caller.scopes().iter().any(suffices) {
+        return Ok(true);
+    }
+    let (Needs::Read(own) | Needs::Admin(own)) = needs else { return Ok(false) };
+    if own == Own::Never {
+        return Ok(false);
+    }
+    for scope in caller.scopes() {
+        if let Scope::Client(client) = scope
+            && is_own(api, client, own, about).await?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn forbidden(caller: &Caller, needs: Needs) -> Response {
+    let challenge = HeaderValue::from_static("Bearer realm=\"fieldpost\", error=\"insufficient_scope\"");
+    with_header(caller.may_not(needs.told()), WWW_AUTHENTICATE, challenge)
+}
+
+fn limited(holder: Holder<'_>, beyond: &Beyond) -> Response {
+    let seconds = time::millis(beyond.again).max(1).cast_unsigned().div_ceil(1_000);
+    with_header(holder.limited(beyond), RETRY_AFTER, seconds.into())
+}
+
+fn with_header(problem: Problem, name: HeaderName, value: HeaderValue) -> Response {
+    let mut response = Refused(problem).into_response();
+    response.headers_mut().insert(name, value);
+    response
+}

@@ -1,0 +1,39 @@
+//! How much of the devices a caller may know of.
+
+use std::convert::Infallible;
+
+use access::{Caller, Scope};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use base::Problem;
+
+use crate::openapi::refusals::UNKNOWN_DEVICE;
+
+/// How much of the devices a caller may know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sees {
+    Everything,
+    /// Its own devices. Whether there are others is not for it to find out.
+    ItsOwn,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Sees {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let may_see = |scope: &Scope| matches!(scope, Scope::Admin | Scope::Read);
+        let caller = parts.extensions.get::<Caller>();
+        let all = caller.is_none_or(|caller| caller.scopes().iter().any(may_see));
+        Ok(if all { Self::Everything } else { Self::ItsOwn })
+    }
+}
+
+impl Sees {
+    /// The result of a lookup; an unknown device is answered as somebody else's is, of which nothing is shown.
+    pub(crate) fn of<T>(self, found: Result<Vec<T>, Problem>) -> Result<Vec<T>, Problem> {
+        match (self, found) {
+            (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => Ok(Vec::new()),
+            (_, found) => found,
+        }
+    }
+}

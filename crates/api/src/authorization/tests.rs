@@ -1,0 +1,367 @@
+//! Access from outside: which token gets where, what a refusal looks like, and that the table is about the routes there are.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use access::{Access, Digest, Scope, Token};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use axum::routing::{get, post};
+use base::id::DELIVERY_ID_PREFIX;
+use base::{ClientId, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
+use engine::settings::{Retry, Settings, UnknownDevice};
+use engine::{AttemptDue, Engine, Report, Said, Slice};
+use http_body_util::BodyExt;
+use serde_json::Value as Json;
+use store::MemoryStore;
+use tower_service::Service;
+
+use super::table::{Needs, ROUTES};
+use crate::{ApiState, router_with};
+
+/// A guarded server.
+struct Rig {
+    engine: Engine,
+    router: Router,
+}
+
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    json: Json,
+}
+
+pub(crate) fn token(name: &str, scopes: &[&str]) -> Token {
+    let scopes = scopes.iter().map(|scope| Scope::parse(scope).expect("a scope"));
+    Token {
+        name: name.to_owned(),
+        digest: Digest::of(name.as_bytes()),
+        scopes: scopes.collect(),
+        requests_per_second: None,
+        requests_in_flight: None,
+    }
+}
+
+/// A token for each sort of scope, each called like the token itself.
+fn tokens() -> Vec<Token> {
+    vec![
+        token("admin", &["admin"]),
+        token("read", &["read"]),
+        token("report", &["report"]),
+        token("jobs", &["jobs:mail"]),
+        token("acme", &["client:acme"]),
+        token("both", &["client:none", "client:acme", "report"]),
+        token("nobody", &[]),
+    ]
+}
+
+impl Rig {
+    async fn start(access: Access) -> Self {
+        let store = Arc::new(MemoryStore::new(Lineage(1), 2));
+        let clock = Arc::new(SystemClock::start(Timestamp(0)));
+        let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
+        engine.intake(WayIn::Http).attend(true).await;
+        let state = ApiState::new(engine.clone(), access, Arc::new(Mutex::default()));
+        // Routes of other crates and of parts to come, to be guarded alike.
+        let more = Router::new()
+            .route("/v1/reports", post(async || "taken"))
+            .route("/v1/forgotten", get(async || "secrets"));
+        Self { engine, router: router_with(&state, more) }
+    }
+
+    async fn call(&self, call: &str, authorization: Option<&str>, body: &str) -> Answer {
+        let (method, path) = call.split_once(' ').expect("a method and a path");
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(value) = authorization {
+            request = request.header("authorization", value);
+        }
+        let request = request.body(Body::from(body.to_owned())).expect("a request");
+        let response = self.router.clone().call(request).await.expect("a router never fails");
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.expect("a whole body").to_bytes();
+        let json = serde_json::from_slice(&bytes).unwrap_or_default();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, json }
+    }
+
+    async fn with(&self, token: &str, call: &str, body: &str) -> Answer {
+        self.call(call, Some(&format!("Bearer {token}")), body).await
+    }
+
+    async fn check(&self, token: &str, call: &str, expect: u16) {
+        let answer = self.with(token, call, "").await;
+        assert_eq!(answer.status, expect, "{call} with {token}: {}", answer.json);
+    }
+
+    async fn add_client(&self, id: &str) {
+        let body = format!(r#"{{"id":"{id}","name":"n","url":"https://{id}.example/"}}"#);
+        self.make("POST /v1/clients", &body).await;
+    }
+
+    async fn report(&self, device: &str) {
+        let said = Said::Value { value: Value::number(1.0).expect("finite"), ts: None };
+        let report = Report { device: DeviceId::new(device).expect("an id"), kind: None, said, id: None };
+        let pending =
+            self.engine.intake(WayIn::Http).submit(Slice::from_iter([report])).await.expect("accepting");
+        assert_eq!(pending.durable().await.expect("durable").accepted, 1);
+    }
+
+    /// The attempts that are due, once there are so many.
+    async fn all_due(&self, count: usize) -> Vec<AttemptDue> {
+        let mut due = Vec::new();
+        while due.len() < count {
+            for (partition, client) in self.engine.due_lanes().take().await {
+                due.extend(self.engine.exchange(partition, Vec::new(), vec![(client, 10)]).await.concat());
+            }
+        }
+        due
+    }
+
+    async fn make(&self, call: &str, body: &str) {
+        let answer = self.with("admin", call, body).await;
+        assert!((200..300).contains(&answer.status), "{call}: {}", answer.json);
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_everything_is_open() {
+    let rig = Rig::start(Access::of(Vec::new())).await;
+    for (call, expect) in [("GET /v1/devices", 200), ("GET /metrics", 200), ("POST /v1/reports", 200)] {
+        assert_eq!(rig.call(call, None, "").await.status, expect, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_valid_token_only_probes_are_answered() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    for call in ["GET /healthz", "GET /readyz", "HEAD /healthz"] {
+        assert_eq!(rig.call(call, None, "").await.status, 200, "{call}");
+    }
+    let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != Needs::Nothing);
+    let calls = calls.map(|(method, route, _)| format!("{method} {}", route.replace(['{', '}'], "")));
+    for call in calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned()]) {
+        for authorization in [None, Some("Bearer wrong"), Some("Bearer"), Some("Basic YWRtaW4=")] {
+            let answer = rig.call(&call, authorization, "").await;
+            assert_eq!(answer.status, 401, "{call} with {authorization:?}");
+            assert_eq!(answer.json["code"], "unauthorized");
+            assert!(answer.headers["www-authenticate"].to_str().expect("text").starts_with("Bearer realm="));
+            assert_eq!(answer.headers["content-type"], "application/problem+json");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_scope_reaches_what_it_names_and_no_more() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    for (call, allowed) in [
+        ("GET /v1/devices", &["admin", "read"][..]),
+        ("HEAD /v1/devices", &["admin", "read"]),
+        ("GET /metrics", &["admin", "read"]),
+        ("GET /v1/clients", &["admin", "read"]),
+        ("POST /v1/devices", &["admin"]),
+        ("DELETE /v1/devices/d1", &["admin"]),
+        ("PUT /v1/devices/d1/clients/acme", &["admin"]),
+        ("POST /v1/reports", &["admin", "report", "both"]),
+        ("GET /v1/queues/mail/out/jobs", &["admin", "read", "jobs"]),
+        ("POST /v1/queues/mail/out/jobs", &["admin", "jobs"]),
+        ("GET /v1/queues/other/out/jobs", &["admin", "read"]),
+        ("GET /v1/queues/mail/out", &["admin", "read", "jobs"]),
+        ("DELETE /v1/queues/mail/out", &["admin", "jobs"]),
+        ("DELETE /v1/queues/other/out", &["admin"]),
+        ("POST /v1/queues/mail/a,b/consume", &["admin", "jobs"]),
+        ("POST /v1/queues/mailbox/a/consume", &["admin"]),
+        ("PUT /v1/queues/mail/out/settings", &["admin", "jobs"]),
+        ("DELETE /v1/queues/m%61il/out/aliases/a", &["admin", "jobs"]),
+        ("GET /v1/queues", &["admin", "read"]),
+        ("GET /v1/queues?namespace=mail", &["admin", "read", "jobs"]),
+        ("GET /v1/queues?namespace=other", &["admin", "read"]),
+        ("GET /v1/queues?namespace=mail&namespace=other", &["admin", "read"]),
+        ("GET /v1/forgotten", &["admin"]),
+    ] {
+        for token in tokens() {
+            let answer = rig.with(&token.name, call, "").await;
+            let admitted = answer.status != 403;
+            assert_eq!(admitted, allowed.contains(&token.name.as_str()), "{call} with {}", token.name);
+            let is_told =
+                answer.json["code"] == "forbidden" && answer.headers.contains_key("www-authenticate");
+            assert!(admitted || is_told || call.starts_with("HEAD"), "{call}: {}", answer.json);
+        }
+    }
+}
+
+/// Somebody else's device and one that does not exist are answered alike.
+#[tokio::test]
+async fn a_clients_token_does_not_tell_which_devices_there_are() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.add_client("acme").await;
+    rig.make("POST /v1/devices", r#"{"id":"foreign"}"#).await;
+    for list in ["/v1/events", "/v1/deliveries"] {
+        let asked = async |token: &str, device: &str| {
+            let answer = rig.with(token, &format!("GET {list}?client=acme&device={device}"), "").await;
+            (answer.status, answer.json)
+        };
+        assert_eq!(asked("acme", "unknown").await, asked("acme", "foreign").await, "{list}");
+        assert_eq!(asked("read", "unknown").await.0, 404, "{list}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_to_whoever_has_a_token() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.check("nobody", "GET /v1/nothing", 404).await;
+    rig.check("admin", "PUT /v1/devices", 405).await;
+    rig.check("read", "PUT /v1/devices", 403).await;
+}
+
+#[tokio::test]
+async fn a_clients_scope_reaches_its_own() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    for client in ["acme", "other"] {
+        rig.add_client(client).await;
+    }
+    for (device, client) in [("d1", "acme"), ("d2", "other")] {
+        rig.make("POST /v1/devices", &format!(r#"{{"id":"{device}"}}"#)).await;
+        rig.make(&format!("PUT /v1/devices/{device}/clients/{client}"), "").await;
+    }
+    for (call, expect) in [
+        ("GET /v1/clients/acme", 200),
+        ("GET /v1/clients/other", 403),
+        ("GET /v1/clients/nobody", 403),
+        ("GET /v1/clients/acme/devices", 200),
+        ("GET /v1/clients/other/devices", 403),
+        ("PATCH /v1/clients/acme", 403),
+        ("DELETE /v1/clients/acme", 403),
+        ("GET /v1/devices", 403),
+        ("GET /v1/devices/d1", 200),
+        ("GET /v1/devices/d%31", 200),
+        ("GET /v1/devices/d2", 403),
+        ("GET /v1/devices/d3", 403),
+        ("GET /v1/devices/%ff", 403),
+        ("GET /v1/devices/d1/readings", 200),
+        ("GET /v1/devices/d2/readings", 403),
+        ("GET /v1/devices/d1/clients", 403),
+        ("DELETE /v1/devices/d1", 403),
+        ("GET /v1/events", 403),
+        ("GET /v1/events?device=d1", 200),
+        ("GET /v1/events?device=d2", 403),
+        ("GET /v1/events?device=d1&device=d2", 403),
+        ("GET /v1/deliveries", 403),
+        ("GET /v1/deliveries?client=acme", 200),
+        ("GET /v1/deliveries?client=other", 403),
+        ("GET /v1/deliveries?client=acme&client=other", 403),
+        ("GET /v1/deliveries?device=d1", 403),
+    ] {
+        rig.check("acme", call, expect).await;
+        rig.check("both", call, expect).await;
+    }
+}
+
+#[tokio::test]
+async fn a_clients_scope_reaches_its_own_deliveries() {
+    let rig = Rig::start(Access::of(tokens())).await;
+    rig.make("POST /v1/devices", r#"{"id":"d1"}"#).await;
+    for client in ["acme", "other"] {
+        rig.add_client(client).await;
+        rig.make(&format!("PUT /v1/devices/d1/clients/{client}"), "").await;
+    }
+    rig.report("d1").await;
+    let acme = rig.engine.queries().client(&ClientId::new("acme").expect("an id")).expect("it is there");
+    for due in rig.all_due(2).await {
+        let path = format!("/v1/deliveries/{}", due.delivery.to_text(DELIVERY_ID_PREFIX));
+        let is_own = due.client == acme.incarnation;
+        rig.check("acme", &format!("GET {path}"), if is_own { 200 } else { 403 }).await;
+        rig.check("read", &format!("GET {path}"), 200).await;
+        rig.check("read", &format!("POST {path}/retry"), 403).await;
+        let retried = rig.with("acme", &format!("POST {path}/retry"), "").await;
+        assert_eq!(retried.status == 403, !is_own, "{}", retried.json);
+    }
+    rig.check("acme", "GET /v1/deliveries/nothing", 403).await;
+    rig.make("DELETE /v1/clients/acme", "").await;
+    rig.add_client("acme").await;
+    rig.check("acme", "GET /v1/devices/d1", 403).await;
+}
+
+#[tokio::test]
+async fn beyond_its_limit_a_token_is_told_when_to_come_back() {
+    let of = |name, per_second| Token {
+        requests_per_second: NonZeroU32::new(per_second),
+        ..token(name, &["read"])
+    };
+    let rig = Rig::start(Access::of(vec![of("slow", 1), of("free", 0)])).await;
+    let limited = loop {
+        let answer = rig.with("slow", "GET /v1/devices", "").await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(limited.status, 429);
+    assert_eq!(limited.json["code"], "too_many_requests");
+    assert_eq!(limited.headers["retry-after"], "1");
+    assert_eq!(rig.with("slow", "GET /healthz", "").await.status, 200, "probes are not counted");
+    assert_eq!(rig.with("free", "GET /v1/devices", "").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_key_of_idempotency_belongs_to_its_token() {
+    let rig = Rig::start(Access::of(vec![token("one", &["admin"]), token("two", &["admin"])])).await;
+    let create = async |authorization: &str| {
+        let request = Request::post("/v1/devices")
+            .header("authorization", authorization)
+            .header("idempotency-key", "k")
+            .body(Body::from(r#"{"id":"d1"}"#))
+            .expect("a request");
+        rig.router.clone().call(request).await.expect("a router never fails").status().as_u16()
+    };
+    assert_eq!(create("Bearer one").await, 201);
+    assert_eq!(create("bearer  one").await, 201, "the same token, written otherwise");
+    assert_eq!(create("Bearer two").await, 409, "another token makes another request");
+}
+
+#[test]
+fn what_recognises_a_token_is_not_shown() {
+    let shown = format!("{:?}", Access::of(vec![token("ops", &["admin"])]));
+    assert!(shown.contains("ops") && shown.contains("Digest(..)"), "{shown}");
+}
+
+#[tokio::test]
+async fn the_table_has_a_row_for_every_route_and_no_other() {
+    let rig = Rig::start(Access::Open).await;
+    let description = rig.call("GET /openapi.json", None, "").await.json;
+    let paths = description["paths"].as_object().expect("paths");
+    // Those below a namespace of queues share one.
+    let listed = paths.iter().filter(|(path, _)| !path.starts_with("/v1/queues/{ns}/"));
+    let calls = listed.flat_map(|(path, calls)| {
+        calls.as_object().expect("calls").keys().map(|method| (method.to_uppercase(), path.clone()))
+    });
+    let rows: Vec<_> =
+        ROUTES.iter().map(|(method, route, _)| ((*method).to_owned(), (*route).to_owned())).collect();
+    let calls: BTreeSet<_> = calls.collect();
+    let distinct: BTreeSet<_> = rows.iter().cloned().collect();
+    assert_eq!(distinct.len(), rows.len(), "a route has one row");
+    let missing: Vec<_> = calls.difference(&distinct).collect();
+    let gone: Vec<_> = distinct.difference(&calls).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "routes without a row: {missing:?}, and rows without: {gone:?}"
+    );
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        device_ids: base::DeviceIdForm::DEFAULT,
+        unknown: UnknownDevice::Reject,
+        report_interval: Duration::from_secs(3_600),
+        loss_grace: Duration::ZERO,
+        restart_grace: Duration::ZERO,
+        ways_configured: [false, true, false],
+        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 2 },
+        attempt_timeout: Duration::from_secs(10),
+        stale_probe: Duration::from_secs(3_600),
+        keep: engine::settings::Keep::default(),
+        allow_private: false,
+        jobs_resident_max: 65_536,
+        render: Arc::new(|_| b"{}".to_vec()),
+    }
+}

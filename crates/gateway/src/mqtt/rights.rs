@@ -1,0 +1,162 @@
+//! What a login may do: publish and subscribe under `dev/+/{its ids}/#`, and report on `sensors` for its own devices.
+//!
+//! Asked anew for every publish and subscription, because labels change.
+
+use std::sync::Arc;
+
+use access::{KnownAs, Login};
+use base::{DeviceId, Problem};
+use engine::Report;
+
+use super::labels::{LabelOf, Labels};
+use crate::decode::{INVALID_ID, SENSORS, quoted};
+
+/// The code of a publish that its login may not make; MQTT 5 has its own reason code for it.
+pub(crate) const NOT_ALLOWED: &str = "not_allowed";
+
+/// The rights of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Rights(Arc<KnownAs>);
+
+/// What is known of the labels of devices: what is remembered, and what this connection was just
+/// answered.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) labels: &'a Labels,
+    pub(super) answers: &'a [(DeviceId, bool)],
+}
+
+/// Whether this device has the login's label has to be looked up first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unknown(pub(super) DeviceId);
+
+impl Known<'_> {
+    fn has(self, login: u32, device: &DeviceId) -> Option<bool> {
+        let answered = self.answers.iter().find(|(of, _)| of == device).map(|(_, has)| *has);
+        answered.or_else(|| self.labels.known(login, device))
+    }
+}
+
+impl Rights {
+    pub(super) fn new(known_as: Arc<KnownAs>) -> Self {
+        Self(known_as)
+    }
+
+    /// The username; empty where none is asked for.
+    pub(super) fn username(&self) -> &str {
+        &self.0.username
+    }
+
+    /// The label that decides, if one does.
+    pub(super) fn label(&self) -> Option<LabelOf> {
+        match &self.0.login {
+            Login::Label { key, value } => {
+                Some(LabelOf { login: self.0.number, key: key.clone(), value: value.clone() })
+            }
+            Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
+        }
+    }
+
+    /// The device whose label has to be known before it can be said whether something of this
+    /// topic, or of this filter, is allowed.
+    pub(super) fn asks_about(&self, topic: &str, known: Known<'_>) -> Option<DeviceId> {
+        match &self.0.login {
+            Login::Label { .. } => {
+                let device = device_level(topic).and_then(DeviceId::new)?;
+                known.has(self.0.number, &device).is_none().then_some(device)
+            }
+            Login::Admin | Login::Device(_) | Login::Prefix(_) => None,
+        }
+    }
+
+    /// The decoded publish if the login may make it, else why not. A refused one is no sign of life of anybody.
+    pub(super) fn publish(
+        &self,
+        topic: &str,
+        decoded: Result<Report, Problem>,
+        known: Known<'_>,
+    ) -> Result<Result<Report, Problem>, Unknown> {
+        if self.0.login == Login::Admin {
+            return Ok(decoded);
+        }
+        let allowed = match &decoded {
+            Ok(report) => self.covers(report.device.as_str(), known)?,
+            // Another device's id may be one that is read after an upgrade: a replay must not count it.
+            Err(problem) if topic == SENSORS && problem.code == INVALID_ID => false,
+            // Nobody can be found to have sent it, which is no reason to tell more than is there.
+            Err(_) if topic == SENSORS => true,
+            Err(_) => match device_level(topic) {
+                Some(device) => self.covers(device, known)?,
+                None => false,
+            },
+        };
+        Ok(if allowed { decoded } else { Err(self.not_allowed(topic)) })
+    }
+
+    /// Whether the login may subscribe to what the filter stands for. A wildcard in place of an id stands for any device.
+    pub(super) fn subscribe(&self, filter: &str, known: Known<'_>) -> Result<bool, Unknown> {
+        if self.0.login == Login::Admin {
+            return Ok(true);
+        }
+        match device_level(filter) {
+            Some(device) => self.covers(device, known),
+            None => Ok(false),
+        }
+    }
+
+    fn covers(&self, device: &str, known: Known<'_>) -> Result<bool, Unknown> {
+        match &self.0.login {
+            Login::Admin => Ok(true),
+            Login::Device(own) => Ok(own.as_str() == device),
+            // `+` and `#` stand for ids that may begin with anything.
+            Login::Prefix(prefix) => Ok(device.starts_with(&**prefix) && !device.contains(['+', '#'])),
+            Login::Label { .. } => match DeviceId::new(device) {
+                Some(device) => known.has(self.0.number, &device).ok_or(Unknown(device)),
+                None => Ok(false),
+            },
+        }
+    }
+
+    fn not_allowed(&self, topic: &str) -> Problem {
+        let whose = match &self.0.login {
+            Login::Admin => "any device".into(),
+            Login::Device(device) => format!("device {device}"),
+            Login::Prefix(prefix) => format!("devices whose ids begin with {prefix}"),
+            Login::Label { key, value } => format!("devices with the label {key}={value}"),
+        };
+        let username = quoted(&self.0.username);
+        let detail =
+            format!("login {username} speaks for {whose} only; it may not publish this to {}", quoted(topic));
+        Problem::not_allowed(NOT_ALLOWED, detail)
+    }
+}
+
+/// The level of a topic or filter where the id of a device stands: `dev/{kind}/{id}`, and anything below.
+pub(super) fn device_level(topic: &str) -> Option<&str> {
+    topic.strip_prefix("dev/")?.split('/').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_stands_in_the_third_level() {
+        for (topic, expect) in [
+            ("dev/lock/0xA/state", Some("0xA")),
+            ("dev/+/0xA/#", Some("0xA")),
+            ("dev/lock/0xA", Some("0xA")),
+            ("dev/+/+/state", Some("+")),
+            ("dev/lock/#", Some("#")),
+            ("dev/lock//x", Some("")),
+            ("dev/#", None),
+            ("dev/lock", None),
+            ("+/lock/0xA/state", None),
+            ("#", None),
+            ("sensors", None),
+            ("$SYS/dev/lock/0xA", None),
+        ] {
+            assert_eq!(device_level(topic), expect, "{topic}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Who makes a call, and from where, as the connection put it beside the request.
+
+use std::net::SocketAddr;
+
+use access::Admitted;
+use base::Problem;
+use tonic::{Request, Status};
+
+use crate::status::status;
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Where this request comes from; a request that came over no connection has no such place.
+pub(crate) fn peer<T>(request: &Request<T>) -> SocketAddr {
+    let nowhere = SocketAddr::from(([0; 4], 0));
+    request.extensions().get::<Peer>().map_or(nowhere, |Peer(peer)| *peer)
+}
+
+/// The caller of this request.
+pub(crate) fn caller<T>(request: &Request<T>) -> Result<Admitted, Status> {
+    let admitted = request.extensions().get::<Admitted>();
+    admitted.cloned().ok_or_else(|| status(&Problem::new(401, "unauthorized", "nobody let this call in")))
+}

@@ -1,0 +1,99 @@
+//! One request to the API, from its path to its answer: which call it is, who makes it, whether there may be one more.
+
+use std::sync::Arc;
+
+use access::UnderWay;
+use axum::body::{Body, HttpBody};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
+use net::content_encoding::is_encoded;
+
+use crate::answer::Answer;
+use crate::consume::Consumer;
+use crate::guard::LetIn;
+use crate::query::Query;
+use crate::route::{Call, Target, target};
+use crate::{Shared, dead, decoding, look, publish};
+
+/// A request that was read.
+pub(crate) enum TakenIn {
+    /// With the word for the call in figures.
+    Answered(&'static str, Answer),
+    /// It may wait.
+    Consumes(Consumer),
+}
+
+/// Reads a request, and answers it unless it may have to wait. It is under way until its answer has left.
+pub(crate) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
+    let path = decoding::path(parts.uri.path());
+    let Some(target) = target(&parts.method, &path) else {
+        return (TakenIn::Answered("none", nothing_there(&parts, &path)), None);
+    };
+    let taken_in = called(&shared, &target, &parts, body).await;
+    taken_in.unwrap_or_else(|refused| (TakenIn::Answered(target.call.as_str(), refused), None))
+}
+
+/// A slash too many is taken off by asking the caller to come again, as the real server does.
+fn nothing_there(parts: &Parts, path: &str) -> Answer {
+    let without = path.strip_suffix('/').and_then(|path| target(&parts.method, path));
+    match without.and_then(|_| without_slash(parts)) {
+        Some(location) => Answer::elsewhere(moved(&parts.method), location),
+        None => Answer::error(StatusCode::NOT_FOUND, "api not found"),
+    }
+}
+
+/// Refuses an encoded body: it is stored as the payload, and no consumer learns its encoding.
+pub(crate) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
+    if body.is_end_stream() || !is_encoded(&parts.headers) {
+        return Ok(());
+    }
+    let text = "Content-Encoding is not supported: send the body as it is";
+    Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+}
+
+/// The path without the slash at its end, with the query.
+pub(crate) fn without_slash(parts: &Parts) -> Option<HeaderValue> {
+    let path = parts.uri.path().strip_suffix('/')?;
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    HeaderValue::try_from(format!("{path}{query}")).ok()
+}
+
+/// A method with a body is to be repeated as it is.
+pub(crate) fn moved(method: &Method) -> StatusCode {
+    if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT }
+}
+
+async fn called(
+    shared: &Shared,
+    target: &Target<'_>,
+    parts: &Parts,
+    body: Body,
+) -> Result<(TakenIn, Option<UnderWay>), Answer> {
+    let names = target.names()?;
+    let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
+    let LetIn { taken, under_way } = shared.let_in(target, parts, query).await?;
+    plain_only(parts, &body)?;
+    let answer = match (target.call, names.first()) {
+        (Call::Consume, _) => {
+            let consumer = Consumer::new(names, query, taken)?;
+            return Ok((TakenIn::Consumes(consumer), under_way));
+        }
+        (_, None) => Err(Answer::bad("invalid queue name(s)")),
+        (Call::Publish, Some(queue)) => publish::one(shared, queue, query, headers, body).await,
+        (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, headers, body).await,
+        (Call::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, headers, body).await,
+        (Call::Delete(id), Some(queue)) => dead::delete_job(shared, queue, id).await,
+        (Call::Job(id), Some(queue)) => look::job(shared, queue, id).await,
+        (Call::Peek, Some(queue)) => look::peek(shared, queue).await,
+        (Call::Size, Some(queue)) => look::size(shared, queue).await,
+        (Call::Destroy, Some(queue)) => look::destroy(shared, queue).await,
+        (Call::DeadHead, Some(queue)) => dead::head(shared, queue).await,
+        (Call::DeadSize, Some(queue)) => dead::size(shared, queue).await,
+        (Call::Respawn, Some(queue)) => dead::respawn(shared, queue, query).await,
+        (Call::DeleteDead, Some(queue)) => dead::delete(shared, queue, query).await,
+    }?;
+    if let Some(taken) = taken {
+        taken.counts();
+    }
+    Ok((TakenIn::Answered(target.call.as_str(), answer), under_way))
+}

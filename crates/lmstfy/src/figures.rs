@@ -1,0 +1,119 @@
+//! The figures of lmstfy's API: what was asked, how long it took, and who reached a limit.
+
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::route::Action;
+
+/// Upper ends of the buckets, in seconds: a synced write is in the first ones, a consumer that waited at the end.
+const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    requests: Family<Answered, Counter>,
+    duration: Family<Called, Histogram>,
+    jobs: Family<Moved, Counter>,
+    limited: Family<Limited, Counter>,
+    unauthorized: Family<Unauthorized, Counter>,
+    /// Consumers that wait for a job.
+    pub(crate) waiting: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    call: &'static str,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    call: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Moved {
+    how: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Limited {
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Unauthorized {
+    reason: &'static str,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            requests: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            jobs: Family::default(),
+            limited: Family::default(),
+            unauthorized: Family::default(),
+            waiting: Gauge::default(),
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "fieldpost_lmstfy_requests",
+            "Requests to lmstfy's API, by call and status",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "fieldpost_lmstfy_request_duration",
+            "How long requests to lmstfy's API took until their answer was there, by call; a consumer's waiting included",
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+        registry.register(
+            "fieldpost_lmstfy_jobs",
+            "Jobs over lmstfy's API, by how: published, consumed",
+            self.jobs.clone(),
+        );
+        registry.register(
+            "fieldpost_lmstfy_limited",
+            "Requests to lmstfy's API refused because a token had reached its limit, by action",
+            self.limited.clone(),
+        );
+        registry.register(
+            "fieldpost_lmstfy_unauthorized",
+            "Requests to lmstfy's API and admin API refused for want of a token that suffices, by reason: missing, malformed, unknown, forbidden, too_many",
+            self.unauthorized.clone(),
+        );
+        registry.register(
+            "fieldpost_lmstfy_consumers_waiting",
+            "Consumers that wait for a job over lmstfy's API",
+            self.waiting.clone(),
+        );
+    }
+
+    pub(crate) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {
+        self.duration.get_or_create(&Called { call }).observe(began.elapsed().as_secs_f64());
+        self.requests.get_or_create(&Answered { call, status: status.as_u16() }).inc();
+    }
+
+    pub(crate) fn moved(&self, how: &'static str, jobs: usize) {
+        self.jobs.get_or_create(&Moved { how }).inc_by(jobs as u64);
+    }
+
+    pub(crate) fn unauthorized(&self, reason: &'static str) {
+        self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
+    }
+
+    pub(crate) fn limited(&self, action: Action) {
+        self.limited.get_or_create(&Limited { action: action.as_str() }).inc();
+    }
+}

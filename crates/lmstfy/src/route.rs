@@ -1,0 +1,221 @@
+//! Which call a method and a path are, and whether the names in it may be names.
+
+use axum::http::Method;
+use base::limits::{QUEUE_NAME_CHARS_MAX, QUEUES_PER_CONSUME_MAX};
+use engine::queues::QueueName;
+
+use crate::answer::Answer;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
+    pub(crate) namespace: &'a str,
+    /// One queue, or for [`Call::Consume`] several with commas between.
+    pub(crate) queue: &'a str,
+    pub(crate) call: Call<'a>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call<'a> {
+    Publish,
+    Bulk,
+    Republish(&'a str),
+    Consume,
+    Peek,
+    Job(&'a str),
+    Delete(&'a str),
+    Destroy,
+    Size,
+    DeadHead,
+    Respawn,
+    DeleteDead,
+    DeadSize,
+}
+
+/// What a call draws on of a token's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Produce,
+    Consume,
+}
+
+impl Action {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The word for it in figures.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Bulk => "bulk",
+            Self::Republish(_) => "republish",
+            Self::Consume => "consume",
+            Self::Peek => "peek",
+            Self::Job(_) => "job",
+            Self::Delete(_) => "delete",
+            Self::Destroy => "destroy",
+            Self::Size => "size",
+            Self::DeadHead => "dead_head",
+            Self::Respawn => "respawn",
+            Self::DeleteDead => "delete_dead",
+            Self::DeadSize => "dead_size",
+        }
+    }
+
+    /// Sizes are told to everybody.
+    pub(crate) fn takes_a_token(self) -> bool {
+        !matches!(self, Self::Size | Self::DeadSize)
+    }
+
+    /// A job that is published again does not count.
+    pub(crate) fn action(self) -> Option<Action> {
+        match self {
+            Self::Publish | Self::Bulk => Some(Action::Produce),
+            Self::Consume => Some(Action::Consume),
+            _ => None,
+        }
+    }
+}
+
+/// What a request is about, if there is such a call. `path` is decoded.
+pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
+    let mut segments = path.strip_prefix("/api/")?.split('/');
+    let (namespace, queue) = (segments.next()?, segments.next()?);
+    let rest = [segments.next(), segments.next()];
+    let call = match (method.as_str(), rest) {
+        ("PUT", [None, None]) => Call::Publish,
+        ("PUT", [Some("bulk"), None]) => Call::Bulk,
+        ("PUT", [Some("job"), Some(id)]) => Call::Republish(id),
+        ("PUT", [Some("deadletter"), None]) => Call::Respawn,
+        ("GET", [None, None]) => Call::Consume,
+        ("GET", [Some("peek"), None]) => Call::Peek,
+        ("GET", [Some("job"), Some(id)]) => Call::Job(id),
+        ("GET", [Some("size"), None]) => Call::Size,
+        ("GET", [Some("deadletter"), None]) => Call::DeadHead,
+        ("GET", [Some("deadletter"), Some("size")]) => Call::DeadSize,
+        ("DELETE", [None, None]) => Call::Destroy,
+        ("DELETE", [Some("job"), Some(id)]) => Call::Delete(id),
+        ("DELETE", [Some("deadletter"), None]) => Call::DeleteDead,
+        _ => return None,
+    };
+    let is_whole = segments.next().is_none() && !namespace.is_empty() && !queue.is_empty();
+    (is_whole && rest[1] != Some("")).then_some(Target { namespace, queue, call })
+}
+
+impl Target<'_> {
+    /// The queues, of which there is one unless jobs are consumed.
+    ///
+    /// Their names are those of the real server, which lets a namespace begin with `_`; a queue may not when jobs are
+    /// published, so that nothing ever comes to one that is asked for all the same.
+    ///
+    /// # Errors
+    /// 400 with what is wrong with a name.
+    pub(crate) fn names(&self) -> Result<Vec<QueueName>, Answer> {
+        let Self { namespace, queue, call } = *self;
+        let several = call == Call::Consume;
+        if !several && (namespace.len() > QUEUE_NAME_CHARS_MAX || queue.len() > QUEUE_NAME_CHARS_MAX) {
+            return Err(Answer::bad("namespace or queue name too long"));
+        }
+        if !is_plain(namespace) {
+            return Err(Answer::bad("namespace name contains forbidden characters"));
+        }
+        let is_one = |name| is_plain(name) && !name.starts_with('_');
+        let fits = if several {
+            queue.split(',').all(|name| name.is_empty() || is_plain(name))
+        } else {
+            is_one(queue)
+        };
+        if !fits {
+            return Err(Answer::bad("queue name contains forbidden characters"));
+        }
+        if queue.split(',').count() > QUEUES_PER_CONSUME_MAX {
+            return Err(Answer::bad("too many queues"));
+        }
+        let mut names = Vec::with_capacity(1);
+        for name in queue.split(',').filter(|name| !name.is_empty()) {
+            let name = QueueName::unchecked(namespace, name);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Letters, digits, `-` and `_`, of any length: nothing can be published where a name is too long, and nothing is there.
+pub(crate) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_and_a_path_are_one_call_or_none() {
+        for (method, path, expect) in [
+            ("PUT", "/api/n/q", Some(Call::Publish)),
+            ("PUT", "/api/n/q/bulk", Some(Call::Bulk)),
+            ("PUT", "/api/n/q/job/1", Some(Call::Republish("1"))),
+            ("GET", "/api/n/q1,q2", Some(Call::Consume)),
+            ("GET", "/api/n/q/peek", Some(Call::Peek)),
+            ("GET", "/api/n/q/job/1", Some(Call::Job("1"))),
+            ("DELETE", "/api/n/q/job/1", Some(Call::Delete("1"))),
+            ("DELETE", "/api/n/q", Some(Call::Destroy)),
+            ("GET", "/api/n/q/size", Some(Call::Size)),
+            ("GET", "/api/n/q/deadletter", Some(Call::DeadHead)),
+            ("PUT", "/api/n/q/deadletter", Some(Call::Respawn)),
+            ("DELETE", "/api/n/q/deadletter", Some(Call::DeleteDead)),
+            ("GET", "/api/n/q/deadletter/size", Some(Call::DeadSize)),
+            ("POST", "/api/n/q", None),
+            ("HEAD", "/api/n/q", None),
+            ("PUT", "/api/n", None),
+            ("PUT", "/api//q", None),
+            ("PUT", "/api/n/", None),
+            ("PUT", "/api/n/q/", None),
+            ("PUT", "/api/n/q/job", None),
+            ("PUT", "/api/n/q/job/", None),
+            ("GET", "/api/n/q/job/1/2", None),
+            ("GET", "/", None),
+        ] {
+            let method = Method::from_bytes(method.as_bytes()).expect("a method");
+            assert_eq!(target(&method, path).map(|target| target.call), expect, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn names_are_refused_as_the_real_server_does() {
+        let long = "n".repeat(256);
+        let (too_long, namespace, queue) = (
+            "namespace or queue name too long",
+            "namespace name contains forbidden characters",
+            "queue name contains forbidden characters",
+        );
+        for (call, of, name, expect) in [
+            (Call::Publish, "_n", "q-1_", Ok(1)),
+            (Call::Publish, "n", "_q", Err(queue)),
+            (Call::Publish, "n", "q,r", Err(queue)),
+            (Call::Publish, "n", "q r", Err(queue)),
+            (Call::Publish, "n.", "_q", Err(namespace)),
+            (Call::Publish, "n.", long.as_str(), Err(too_long)),
+            (Call::Size, long.as_str(), "q", Err(too_long)),
+            (Call::Consume, "n", "_q,r,,q,r", Ok(3)),
+            (Call::Consume, "n", ",,", Ok(0)),
+            (Call::Consume, "n", "q;r", Err(queue)),
+            (Call::Consume, "n.", "q", Err(namespace)),
+            (Call::Consume, long.as_str(), "q", Ok(1)),
+        ] {
+            let target = Target { namespace: of, queue: name, call };
+            let got = target.names().map(|names| names.len()).map_err(|answer| answer.body);
+            let expect = expect.map_err(|text| format!("{{\"error\":\"{text}\"}}").into());
+            assert_eq!(got, expect, "{target:?}");
+        }
+    }
+}
