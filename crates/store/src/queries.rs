@@ -34,6 +34,7 @@ impl dyn View + '_ {
     }
 
     /// The rows of a range that are there.
+    #[expect(clippy::needless_pass_by_value, reason = "the answer does not borrow from it")]
     fn rows(
         &self,
         table: Table,

@@ -32,12 +32,15 @@ pub(crate) trait Placed: Record {
     fn place(&self) -> Cow<'_, Self::Place>;
 }
 
+/// Takes the rows of an index, each with its key and what it holds.
+pub(crate) type EachRow<'a> = &'a mut dyn FnMut(Key, &[u8]);
+
 /// Rows that lead to records.
 pub(crate) struct Index<P: 'static> {
     /// What holds them.
     pub(crate) table: Table,
     /// Hands out the rows of a record, each with its key and what it holds.
-    pub(crate) rows: fn(&P, &mut dyn FnMut(Key, &[u8])),
+    pub(crate) rows: fn(&P, EachRow<'_>),
     /// The key of the record that a row leads to.
     pub(crate) names: fn(&[u8], &[u8]) -> Result<Key, CodecError>,
 }
