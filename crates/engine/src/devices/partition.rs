@@ -3,14 +3,15 @@
 //! An input touches the memory below and one [`StepContext`], which becomes one batch and its effects. What is not resident -
 //! profiles, bodies, old deliveries - is read through [`Pending`]. Nothing here knows a clock, a socket or a file.
 
+mod attempt_ends;
 mod attempts;
 mod counts;
 mod devices;
 mod import;
 mod loading;
+mod notification_state;
+mod notification_states;
 mod notifications;
-mod pair;
-mod pairs;
 mod pending;
 mod purpose;
 mod quarantine;
@@ -43,7 +44,7 @@ use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
 use counts::{Counted, Group, Groups};
 use devices::Devices;
-use pairs::Pairs;
+use notification_states::NotificationStates;
 use pending::Pending;
 use quarantine::Quarantine;
 
@@ -66,7 +67,7 @@ pub struct Partition {
     devices: Devices,
     watch: Watch,
     jobs: Jobs,
-    pairs: Pairs,
+    pairs: NotificationStates,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
     quarantine: Quarantine,

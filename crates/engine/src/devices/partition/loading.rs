@@ -14,7 +14,7 @@ use watch::Watch;
 
 use super::counts::Groups;
 use super::devices::Devices;
-use super::pairs::Pairs;
+use super::notification_states::NotificationStates;
 use super::pending::Pending;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
@@ -62,7 +62,7 @@ impl Partition {
             process,
             devices: Devices::default(),
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
-            pairs: Pairs::default(),
+            pairs: NotificationStates::default(),
             stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
             groups: Groups::default(),

@@ -12,7 +12,7 @@ use watch::Noticed;
 
 use super::devices::Device;
 use super::purpose::Purpose;
-use super::{DeviceStep, Partition, pair};
+use super::{DeviceStep, Partition, notification_state};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
@@ -53,8 +53,8 @@ impl Partition {
             let mut pair = self
                 .pairs
                 .remove(&(noticed.slot, client))
-                .unwrap_or_else(|| pair::told(noticed.slot, client));
-            pair::gather(&mut pair, noticed.kind, noticed.previous.as_ref());
+                .unwrap_or_else(|| notification_state::new(noticed.slot, client));
+            notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());
             self.pairs.insert((noticed.slot, client), pair);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, turn);
         }

@@ -4,7 +4,7 @@ use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
 use super::purpose::Purpose;
-use super::{DeviceStep, Partition, pair, pending};
+use super::{DeviceStep, Partition, notification_state, pending};
 use crate::kernel::reply::Stop;
 
 impl Partition {
@@ -101,8 +101,8 @@ impl Partition {
             return Err(superseded().into());
         }
         let previous = self.newest_event(place.0, turn)?.and_then(|(_, previous)| previous);
-        let mut again = pair::told(place.0, place.1);
-        pair::gather(&mut again, delivery.kind, previous.as_ref());
+        let mut again = notification_state::new(place.0, place.1);
+        notification_state::add_event(&mut again, delivery.kind, previous.as_ref());
         self.pairs.insert(place, again);
         let told = (delivery.kind, delivery.sequence);
         self.queue_notification(place.0, place.1, told, Some(delivery.id), turn);

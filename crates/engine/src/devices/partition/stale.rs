@@ -8,7 +8,7 @@ use base::{Incarnation, Value};
 use records::{DeviceSlot, EventKind, Pair};
 use store::StoreError;
 
-use super::{DeviceStep, Partition, pair, pending};
+use super::{DeviceStep, Partition, notification_state, pending};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 
@@ -100,8 +100,8 @@ impl Partition {
             Some(_) => self.tell_again(slot, client, turn),
             None => {
                 if let Some((kind, previous)) = self.newest_event(slot, turn)? {
-                    let mut again = pair::told(slot, client);
-                    pair::gather(&mut again, kind, previous.as_ref());
+                    let mut again = notification_state::new(slot, client);
+                    notification_state::add_event(&mut again, kind, previous.as_ref());
                     self.pairs.insert((slot, client), again);
                     self.tell_again(slot, client, turn);
                 }

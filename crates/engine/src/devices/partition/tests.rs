@@ -183,6 +183,22 @@ fn an_interrupted_attempt_is_repeated_at_once_and_is_never_the_last() {
 }
 
 #[test]
+fn a_stored_notification_that_waited_for_too_long_failed_and_the_next_one_tells_it() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    rig.restart_with_time_to_live(Duration::from_secs(1));
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 0)]);
+    assert_eq!(rig.lease_all().len(), 0);
+    rig.report("0xA", number(0));
+    let due = rig.lease_all();
+    assert_eq!(
+        rig.told(&due[0]),
+        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
+    );
+}
+
+#[test]
 fn an_interrupted_attempt_gives_way_to_a_newer_change() {
     let mut rig = Rig::linked();
     rig.report("0xA", number(1));
