@@ -1,6 +1,7 @@
 //! Every client, in memory, as the registry partition last committed it.
 //!
-//! URL, secret and `enabled` are read here at the moment of an attempt. Only durable batches feed it.
+//! URL, secret and `enabled` are read here at the moment of an attempt. Only durable batches feed
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -203,7 +203,8 @@ impl Follower {
     /// Resolves when the feed may show something that it did not show before.
     pub async fn news(&self) {
         self.ear.notify.notified().await;
-        // Feeds end before what other partitions are still writing: once they have written it, this is shown.
+        // Feeds end before what other partitions are still writing: once they have written it, this
+        // is shown.
         let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
         self.engine.shown(stamp).await;
     }

@@ -1,7 +1,8 @@
-//! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and hands them to the [`Runner`].
+//! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and
+//! hands them to the [`Runner`].
 //!
-//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs gather in the inbox, and when
-//! that is full their senders wait.
+//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs
+//! gather in the inbox, and when that is full their senders wait.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -92,7 +93,8 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
-    /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do at once.
+    /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do
+    /// at once.
     fn step(
         &mut self,
         first: Option<M::Input>,

@@ -1,8 +1,10 @@
-//! Feeds: events, deliveries and refused reports in order of time, of one device or over all partitions.
+//! Feeds: events, deliveries and refused reports in order of time, of one device or over all
+//! partitions.
 //!
-//! A feed never shows anything younger than what every partition has finished writing, so that following a cursor misses
-//! nothing. A feed of labels, or of a client's events, is merged from those of the devices where these are few, and
-//! picked out of the whole where they are many: either way a page reads little more than it shows.
+//! A feed never shows anything younger than what every partition has finished writing, so that
+//! following a cursor misses nothing. A feed of labels, or of a client's events, is merged from
+//! those of the devices where these are few, and picked out of the whole where they are many:
+//! either way a page reads little more than it shows.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -18,7 +20,8 @@ use store::{Page, StoreError, View, Whose};
 use super::merge::merge;
 use super::{Queries, has_all, unreadable};
 
-/// Devices of one partition whose feeds are merged; of more, the partition's feed is filtered. A merged page reads from each of them.
+/// Devices of one partition whose feeds are merged; of more, the partition's feed is filtered. A
+/// merged page reads from each of them.
 const MERGED_DEVICES_MAX: usize = 64;
 
 /// Which events a feed shows.
@@ -47,7 +50,8 @@ pub struct DeliveryFilter {
     pub status: Option<DeliveryStatus>,
 }
 
-/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone but this module.
+/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone
+/// but this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FeedKey<K> {
     /// The item's key.

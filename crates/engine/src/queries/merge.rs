@@ -1,4 +1,5 @@
-//! Several ordered sources read as one, a little of each at a time: a page of a list over all partitions reads hardly more than it shows.
+//! Several ordered sources read as one, a little of each at a time: a page of a list over all
+//! partitions reads hardly more than it shows.
 
 use std::collections::VecDeque;
 
@@ -14,8 +15,9 @@ struct Source<K, T> {
     ended: bool,
 }
 
-/// The first `limit` items of `sources` together, each with its source. `read` gives a source's next items, in order, behind a key;
-/// fewer than it was asked for are its last. `before` says which of two keys comes first.
+/// The first `limit` items of `sources` together, each with its source. `read` gives a source's
+/// next items, in order, behind a key; fewer than it was asked for are its last. `before` says
+/// which of two keys comes first.
 pub(super) fn merge<K: Clone, T>(
     sources: usize,
     limit: usize,

@@ -1,7 +1,7 @@
 //! Attempts at notifications that ended: by an answer, or because the sender hangs or is gone.
 //!
-//! What follows is decided here: delivered, tried again later, failed for good, or superseded by what
-//! came meanwhile.
+//! What follows is decided here: delivered, tried again later, failed for good, or superseded by
+//! what came meanwhile.
 
 use std::time::Duration;
 
@@ -37,15 +37,15 @@ impl Partition {
         &mut self,
         reservation: Reservation,
         end: &AttemptEnd,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let Some(tried) = self.tried(turn.now, reservation) else { return Ok(()) };
+        let Some(tried) = self.tried(step.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
             Answer::Status { code, .. } => (Some(code), None),
             Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(tried, turn),
+            Answer::Withheld => return self.withheld(tried, step),
         };
-        turn.push(Op::PutAttempt(Attempt {
+        step.push(Op::PutAttempt(Attempt {
             delivery: DeliveryKey::from(tried.flight.delivery),
             number: tried.flight.attempts,
             at: end.at,
@@ -55,24 +55,25 @@ impl Partition {
         }));
         let patience = match end.answer {
             Answer::Status { code: 200..=299, .. } => {
-                self.delivered(tried, turn);
+                self.delivered(tried, step);
                 return Ok(());
             }
-            // The client is disabled before this arrives; the notification waits until it is enabled again.
+            // The client is disabled before this arrives; the notification waits until it is
+            // enabled again.
             Answer::Status { code: 410, .. } => {
-                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn);
+                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step);
             }
             Answer::Status { code: 429 | 503, retry_after } => retry_after,
             Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
         };
         let retry = self.retry(&tried, patience);
-        self.failed(&tried, retry, turn)
+        self.failed(&tried, retry, step)
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
-    fn withheld(&mut self, mut tried: Tried, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+    fn withheld(&mut self, mut tried: Tried, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
-        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn)
+        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step)
     }
 
     /// What a reservation stands for, if it still does.
@@ -89,26 +90,26 @@ impl Partition {
         jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
-    fn delivered(&mut self, tried: Tried, turn: &mut DeviceStep<'_>) {
+    fn delivered(&mut self, tried: Tried, step: &mut DeviceStep<'_>) {
         if self
             .jobs
-            .ack(turn.now, tried.reservation, &mut NoCalendar, &mut turn.batch, &mut turn.wakes)
+            .ack(step.now, tried.reservation, &mut NoCalendar, &mut step.batch, &mut step.wakes)
             .is_err()
         {
             return;
         }
         let Tried { slot, client, flight, .. } = tried;
-        turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
-        turn.emit(DeviceEffect::Reached(client));
+        step.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        step.emit(DeviceEffect::Reached(client));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
         drop(pair);
         if let Some(pair) = more {
-            turn.push(Op::PutPair(pair));
+            step.push(Op::PutPair(pair));
         } else {
             self.pairs.remove(&(slot, client));
-            turn.push(Op::DeletePair(slot, client));
+            step.push(Op::DeletePair(slot, client));
         }
     }
 
@@ -116,19 +117,19 @@ impl Partition {
         &mut self,
         tried: &Tried,
         retry: jobs::Retry,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
         let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
         let released =
-            self.jobs.release(turn.now, reservation, retry, calendar, &mut turn.batch, &mut turn.wakes);
+            self.jobs.release(step.now, reservation, retry, calendar, &mut step.batch, &mut step.wakes);
         let Ok(released) = released else { return Ok(()) };
         if is_for_good(&released)
-            && let Some(body) = self.stored_body(job, turn)?
+            && let Some(body) = self.stored_body(job, step)?
         {
-            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, turn);
+            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, step);
         }
-        self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, turn);
+        self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, step);
         Ok(())
     }
 
@@ -138,7 +139,7 @@ impl Partition {
         (slot, client): (DeviceSlot, Incarnation),
         waiting: Waiting,
         released: &Released,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let Waiting { delivery, attempts } = waiting;
@@ -158,14 +159,14 @@ impl Partition {
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
         };
-        turn.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
-        turn.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
+        step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
         if is_for_good(released) {
             let device = self.devices.get(slot).map(|device| device.id.clone());
             let given_up = GivenUp { delivery, client, device, attempts };
-            turn.emit(DeviceEffect::GivenUp(Box::new(given_up)));
-            self.becomes_stale(slot, client, turn);
+            step.emit(DeviceEffect::GivenUp(Box::new(given_up)));
+            self.becomes_stale(slot, client, step);
         }
     }
 
@@ -175,33 +176,34 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         end: JobEnd,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         match end {
             // The sender hangs.
             JobEnd::Lapsed(released) => {
-                self.attempt_cut(slot, client, &released, AttemptError::TimedOut, turn);
+                self.attempt_cut(slot, client, &released, AttemptError::TimedOut, step);
             }
             JobEnd::Cut(released) => {
-                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, turn);
+                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, step);
             }
-            JobEnd::Expired(next_run) => self.notification_expired(slot, client, next_run, turn),
+            JobEnd::Expired(next_run) => self.notification_expired(slot, client, next_run, step),
         }
     }
 
-    /// No notification is made with a time to live. A stored one that has one, and waited for too long, failed for good.
+    /// No notification is made with a time to live. A stored one that has one, and waited for too
+    /// long, failed for good.
     fn notification_expired(
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
         next_run: Option<Timestamp>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
         let Some(waiting) = waiting else { return };
         let released =
             next_run.map_or(Released::Expired, |next_run| Released::Recurs { died: false, next_run });
-        self.not_delivered((slot, client), waiting, &released, turn);
+        self.not_delivered((slot, client), waiting, &released, step);
     }
 
     /// An attempt ended without an answer and without its sender.
@@ -211,24 +213,24 @@ impl Partition {
         client: Incarnation,
         released: &Released,
         error: AttemptError,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;
         };
-        turn.push(Op::PutAttempt(Attempt {
+        step.push(Op::PutAttempt(Attempt {
             delivery: DeliveryKey::from(flight.delivery),
             number: flight.attempts,
             at: flight.since,
             duration_ms: match error {
                 // How long it went on in the process that ended is not known.
                 AttemptError::Interrupted => 0,
-                _ => u32::try_from(turn.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
+                _ => u32::try_from(step.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
             },
             status_code: None,
             error: Some(error),
         }));
-        self.not_delivered((slot, client), waiting_again(&flight), released, turn);
+        self.not_delivered((slot, client), waiting_again(&flight), released, step);
     }
 }
 
@@ -242,8 +244,9 @@ fn is_for_good(released: &Released) -> bool {
     matches!(released, Released::Dead | Released::Expired)
 }
 
-/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth of it more, as `chance` has
-/// it; or what the receiver asks for, if that is longer, but no longer than the maximum.
+/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
+/// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
+/// than the maximum.
 fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
     let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);

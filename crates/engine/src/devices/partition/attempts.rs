@@ -26,21 +26,21 @@ impl Partition {
         &mut self,
         client: Incarnation,
         max: usize,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
         let (mut due, line) = (Vec::new(), Line::Notifications(client).key());
         while due.len() < max {
-            if !turn.has_room() {
+            if !step.has_room() {
                 // Asked for less than there is: the lane is named again.
-                turn.wakes.push(line);
+                step.wakes.push(line);
                 break;
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(turn.now, line, holder, ttr, &mut turn.batch) else {
+            let Some(leased) = self.jobs.lease(step.now, line, holder, ttr, &mut step.batch) else {
                 break;
             };
-            due.extend(self.take_off(client, &leased, turn)?);
+            due.extend(self.take_off(client, &leased, step)?);
         }
         Ok(due)
     }
@@ -50,34 +50,34 @@ impl Partition {
         &mut self,
         client: Incarnation,
         leased: &Leased,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
         let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
         let slot = purpose.map(|Purpose::Notification(slot, _)| slot);
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
-            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
             return Ok(None);
         };
         let state = self.state(slot);
         let id = device.id.clone();
         let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| {
-            notification_state::start_attempt(&mut pair, turn.now, state.value.as_ref())
+            notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())
         });
         let Some(waiting) = waiting else {
-            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
             return Ok(None);
         };
-        let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, turn)? };
+        let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, step)? };
         let body = match fixed {
             Some(body) => body,
-            None => self.make_body(slot, client, job, &id, turn)?,
+            None => self.make_body(slot, client, job, &id, step)?,
         };
         if let Some(pair) = self.pairs.get(&(slot, client)) {
-            turn.push(Op::PutPair(Box::new(pair.clone())));
+            step.push(Op::PutPair(Box::new(pair.clone())));
         }
         let attempt = waiting.attempts + 1;
-        turn.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
+        step.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
         Ok(Some(AttemptDue {
             partition: self.id,
             client,
@@ -96,9 +96,9 @@ impl Partition {
         client: Incarnation,
         job: JobId,
         id: &base::DeviceId,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let address = self.address(slot, id, turn)?;
+        let address = self.address(slot, id, step)?;
         let state = self.state(slot);
         let body = match (self.pairs.get(&(slot, client)), self.devices.get(slot)) {
             (Some(pair), Some(device)) => {
@@ -124,7 +124,7 @@ impl Partition {
             _ => Vec::new(),
         };
         let body: Arc<[u8]> = Arc::from(body);
-        self.put_body(job, Arc::clone(&body), turn);
+        self.put_body(job, Arc::clone(&body), step);
         Ok(body)
     }
 
@@ -133,7 +133,7 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         id: &base::DeviceId,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<str>>, StoreError> {
         if !self.devices.get(slot).is_some_and(|device| device.has_address) {
             return Ok(None);
@@ -141,7 +141,7 @@ impl Partition {
         if let Some(address) = self.addresses.get(&slot) {
             return Ok(address.clone());
         }
-        let profile = self.stored_profile(id, turn)?;
+        let profile = self.stored_profile(id, step)?;
         let address: Option<Arc<str>> = profile.and_then(|profile| profile.address.as_deref().map(Arc::from));
         if self.addresses.len() >= ADDRESSES_AT_HAND_MAX {
             self.addresses.clear();
@@ -150,17 +150,17 @@ impl Partition {
         Ok(address)
     }
 
-    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut DeviceStep<'_>) {
-        self.pending.bodies.put(turn.seq, job, Some(Arc::clone(&body)));
-        turn.push(Op::PutJobBody(job, body));
+    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, step: &mut DeviceStep<'_>) {
+        self.pending.bodies.put(step.seq, job, Some(Arc::clone(&body)));
+        step.push(Op::PutJobBody(job, body));
     }
 
     pub(super) fn stored_body(
         &self,
         job: JobId,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        self.pending.bodies.get_or_read(&job, || turn.fetch.view()?.job_body(job))
+        self.pending.bodies.get_or_read(&job, || step.fetch.view()?.job_body(job))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Counts by hour: of everything, of each client's devices, and of the devices with each label.
 //!
-//! Within a step only the group that a device belongs to is counted - the clients and labels that it shares with others - and at its
-//! end each group is spread over the day's records of its members. So a report costs one increment, however many labels there are.
+//! Within a step only the group that a device belongs to is counted - the clients and labels that
+//! it shares with others - and at its end each group is spread over the day's records of its
+//! members. So a report costs one increment, however many labels there are.
 
 use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
@@ -122,9 +123,10 @@ impl Counted {
 }
 
 impl Partition {
-    /// Adds what the step counted so far to the days' records. Also before a device leaves its group.
-    pub(super) fn write_counts(&mut self, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let counted = turn.own.counted.take();
+    /// Adds what the step counted so far to the days' records. Also before a device leaves its
+    /// group.
+    pub(super) fn write_counts(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let counted = step.own.counted.take();
         if counted.is_empty() {
             return Ok(());
         }
@@ -141,13 +143,13 @@ impl Partition {
             }
         }
         for (key, more) in days {
-            let mut counts = self.counts(key, turn)?;
+            let mut counts = self.counts(key, step)?;
             for (hour, more) in more.0.into_iter().enumerate() {
                 counts.add(hour, more);
             }
             self.counts_at_hand.insert(key, counts);
-            self.pending.counts.put(turn.seq, key, Some(counts));
-            turn.push(Op::PutCounts(key, Box::new(counts)));
+            self.pending.counts.put(step.seq, key, Some(counts));
+            step.push(Op::PutCounts(key, Box::new(counts)));
         }
         if self.counts_at_hand.len() > AT_HAND_MAX {
             self.counts_at_hand.clear();
@@ -155,11 +157,11 @@ impl Partition {
         Ok(())
     }
 
-    fn counts(&self, key: CountsKey, turn: &DeviceStep<'_>) -> Result<Counts, StoreError> {
+    fn counts(&self, key: CountsKey, step: &DeviceStep<'_>) -> Result<Counts, StoreError> {
         if let Some(counts) = self.counts_at_hand.get(&key) {
             return Ok(*counts);
         }
-        let counts = self.pending.counts.get_or_read(&key, || turn.fetch.view()?.counts(key))?;
+        let counts = self.pending.counts.get_or_read(&key, || step.fetch.view()?.counts(key))?;
         Ok(counts.unwrap_or_default())
     }
 }

@@ -1,6 +1,8 @@
-//! A partition's memory, built from what the store holds: at the start, and again whenever a commit's outcome is not known.
+//! A partition's memory, built from what the store holds: at the start, and again whenever a
+//! commit's outcome is not known.
 //!
-//! Attempts that were under way in another process are cut off here; their record is the first thing the partition writes.
+//! Attempts that were under way in another process are cut off here; their record is the first
+//! thing the partition writes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,7 +41,8 @@ pub struct Opened {
 }
 
 impl Partition {
-    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before any that was given earlier.
+    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before
+    /// any that was given earlier.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -107,15 +110,15 @@ impl Partition {
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
-        let mut turn = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
+        let mut step = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
-            let loaded = self.jobs.load(now, &head, &mut turn.batch);
+            let loaded = self.jobs.load(now, &head, &mut step.batch);
             if let Loaded::Interrupted { released, .. } = loaded {
                 let end = JobEnd::Cut(released);
-                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut turn);
+                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut step);
             }
         }
-        self.opening = turn.batch.ops;
+        self.opening = step.batch.ops;
     }
 }
 

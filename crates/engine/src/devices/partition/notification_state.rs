@@ -1,4 +1,5 @@
-//! What a client has not been told of a device: how events gather, what a notification tells, what is left afterwards.
+//! What a client has not been told of a device: how events gather, what a notification tells, what
+//! is left afterwards.
 //!
 //! Pure functions over [`Pair`]; when to send and what becomes of a delivery is decided elsewhere.
 
@@ -34,7 +35,8 @@ pub(super) fn add_event(pair: &mut Pair, kind: EventKind, previous: Option<&Valu
     pair.untold.push(kind);
 }
 
-/// The pending notification is about to be sent: it tells everything untold. Nothing happens without one.
+/// The pending notification is about to be sent: it tells everything untold. Nothing happens
+/// without one.
 pub(super) fn start_attempt(pair: &mut Pair, now: Timestamp, value: Option<&Value>) -> Option<Waiting> {
     let waiting = pair.pending.take()?;
     pair.in_flight = Some(Flight {

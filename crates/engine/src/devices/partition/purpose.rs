@@ -1,7 +1,8 @@
-//! What the jobs of a partition of devices are for, and who hears of one that ended without its worker.
+//! What the jobs of a partition of devices are for, and who hears of one that ended without its
+//! worker.
 //!
-//! To add a purpose: give its lines a code of their own in [`Line`], name what its jobs are about in [`Purpose`], and follow the
-//! compiler to the two places here that tell of lines and of jobs.
+//! To add a purpose: give its lines a code of their own in [`Line`], name what its jobs are about
+//! in [`Purpose`], and follow the compiler to the two places here that tell of lines and of jobs.
 
 use base::Incarnation;
 use records::{AliasKey, DeviceSlot, QueueKey};
@@ -69,23 +70,23 @@ impl Purpose {
 
 impl Partition {
     /// A job ended without a word of its worker.
-    pub(super) fn job_ended(&mut self, ended: EndedJob, turn: &mut DeviceStep<'_>) {
+    pub(super) fn job_ended(&mut self, ended: EndedJob, step: &mut DeviceStep<'_>) {
         match Purpose::of(ended.line, ended.alias) {
             Some(Purpose::Notification(slot, client)) => {
-                self.notification_ended(slot, client, ended.end, turn);
+                self.notification_ended(slot, client, ended.end, step);
             }
             None => debug_assert!(false, "a job has a purpose: {ended:?}"),
         }
     }
 
     /// Says which lines have something to lease since this step.
-    pub(super) fn announce_lines(&mut self, turn: &mut DeviceStep<'_>) {
-        if turn.wakes.is_empty() {
+    pub(super) fn announce_lines(&mut self, step: &mut DeviceStep<'_>) {
+        if step.wakes.is_empty() {
             return;
         }
         let client_of = |line: &QueueKey| Line::of(*line).map(|Line::Notifications(client)| client);
-        let clients = turn.wakes.iter().filter_map(client_of).collect();
-        turn.emit(DeviceEffect::LanesDue(self.id, clients));
+        let clients = step.wakes.iter().filter_map(client_of).collect();
+        step.emit(DeviceEffect::LanesDue(self.id, clients));
     }
 }
 

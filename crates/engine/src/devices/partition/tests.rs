@@ -1,4 +1,5 @@
-//! Tests of a device partition, driven input by input over a store in memory, on a clock that only the test moves.
+//! Tests of a device partition, driven input by input over a store in memory, on a clock that only
+//! the test moves.
 
 mod import;
 mod intake;

@@ -23,8 +23,8 @@ use crate::queues::QueueName;
 use crate::queues::queue_metrics::NamedPlaces;
 use crate::queues::stats::PartitionStats;
 
-/// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
-/// another's. More than any interval between two syncs sees.
+/// Leases may have been answered whose batches did not survive, where the disk is synced late: what
+/// was shown for them must not hold another's. More than any interval between two syncs sees.
 const LEASES_SKIPPED: u64 = 1 << 24;
 
 impl QueuePartition {

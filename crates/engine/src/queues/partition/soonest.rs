@@ -15,7 +15,8 @@ use store::{PARKED_SPAN_MS, ParkedTimes, parked_span};
 /// A place in the order of time.
 pub(super) type Moment = (Timestamp, JobId);
 
-/// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes each, 2.6 MB.
+/// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes
+/// each, 2.6 MB.
 const KEPT_MAX: usize = 1 << 16;
 /// Behind every other id.
 pub(super) const LAST_ID: JobId = JobId([u8::MAX; 16]);
@@ -85,7 +86,8 @@ impl Soonest {
         }
     }
 
-    /// The last one was dropped: all up to the one before it are known. A pass from further on says nothing any more.
+    /// The last one was dropped: all up to the one before it are known. A pass from further on says
+    /// nothing any more.
     fn draw_in(&mut self) {
         self.reach = self.known.last().map_or(Reach::Nothing, |last| Reach::To(*last));
         self.pass = None;
@@ -99,8 +101,8 @@ impl Soonest {
         }
     }
 
-    /// Where the store should be looked through, if that is worth it now: little is known. `parked` are jobs that the store does
-    /// not show yet.
+    /// Where the store should be looked through, if that is worth it now: little is known. `parked`
+    /// are jobs that the store does not show yet.
     pub(super) fn wants(&mut self, parked: impl Iterator<Item = Moment>) -> Option<Moment> {
         if self.reach == Reach::All || self.known.len() > self.kept_max / 2 {
             return None;
@@ -208,8 +210,8 @@ mod tests {
             let mut soonest = Soonest::new(16);
             let (mut number, mut given) = (0, (Timestamp(i64::MIN), id(0)));
             let spread = if seed % 2 == 0 { 3 * PARKED_SPAN_MS } else { 1_000 };
-            for turn in 0..2_000 {
-                if turn < 1_500 && random.chance(1, 2) {
+            for step in 0..2_000 {
+                if step < 1_500 && random.chance(1, 2) {
                     let at = Timestamp(given.0.0.max(0) + random.below(spread as u64) as i64);
                     number += 1;
                     parked.insert((parked_span(at), id(number), at));

@@ -1,5 +1,5 @@
-//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have waited enough. One that goes
-//! away leaves its place to others at once.
+//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have
+//! waited enough. One that goes away leaves its place to others at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +26,8 @@ pub(super) struct Waiting {
     unread: BTreeSet<QueueKey>,
 }
 
-/// Those that wait for a queue, by number: in order of arrival, but for what was put back, which was the first.
+/// Those that wait for a queue, by number: in order of arrival, but for what was put back, which
+/// was the first.
 #[derive(Debug, Default)]
 struct Line {
     places: VecDeque<(u64, Option<Waiter>)>,
@@ -54,7 +55,8 @@ impl Line {
         None
     }
 
-    /// Takes one out from the middle. Its place is cleared away when most are empty, so that a crowd leaves in linear time.
+    /// Takes one out from the middle. Its place is cleared away when most are empty, so that a
+    /// crowd leaves in linear time.
     fn take(&mut self, number: u64) -> Option<Waiter> {
         let place = self.places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         let waiter = self.places[place].1.take()?;

@@ -1,4 +1,5 @@
-//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read from the effects.
+//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read
+//! from the effects.
 
 use std::sync::Arc;
 use std::time::Duration;
