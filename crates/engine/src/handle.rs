@@ -38,7 +38,7 @@ use start::Starting;
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEngine>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-struct Shared {
+struct SharedEngine {
     settings: Arc<Settings>,
     context: EngineContext,
     partitions: Vec<PartitionHandle<Input>>,
@@ -82,7 +82,7 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         starting.tell_stale_clients(&partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
-        let shared = Shared {
+        let shared = SharedEngine {
             settings,
             context,
             partitions,
@@ -415,7 +415,7 @@ impl Engine {
     }
 
     fn inbox_inputs(&self) -> usize {
-        let Shared { partitions, queues, .. } = &*self.shared;
+        let SharedEngine { partitions, queues, .. } = &*self.shared;
         partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
             + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
     }

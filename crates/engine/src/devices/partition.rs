@@ -1,8 +1,8 @@
 //! A device partition: `watch`, `jobs` and `fleet` composed into one deterministic state machine.
 //!
 //! An input touches the memory below and one [`StepContext`], which becomes one batch and its
-//! effects. What is not resident - profiles, bodies, old deliveries - is read through [`Pending`].
-//! Nothing here knows a clock, a socket or a file.
+//! effects. What is not resident - profiles, bodies, old deliveries - is read through
+//! [`PendingRecords`]. Nothing here knows a clock, a socket or a file.
 
 mod attempt_ends;
 mod attempts;
@@ -43,13 +43,13 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
-use counts::{Counted, Group, Groups};
+use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
 use notification_states::NotificationStates;
-use pending::Pending;
+use pending::PendingRecords;
 use quarantine::Quarantine;
 
-pub use loading::Opened;
+pub use loading::OpenedPartition;
 
 /// Devices whose silence is looked at, and jobs that come due, between two looks at the weight.
 const DEVICES_AT_A_TIME: usize = 8;
@@ -74,7 +74,7 @@ pub struct Partition {
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
     quarantine: Quarantine,
     /// What devices are counted together with.
-    groups: Groups,
+    groups: DeviceGroups,
     /// Days' counts that were written lately.
     counts_at_hand: HashMap<CountsKey, Counts>,
     /// Addresses of devices that clients were told of lately; they are read from the store.
@@ -83,7 +83,7 @@ pub struct Partition {
     unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
-    pending: Pending,
+    pending: PendingRecords,
     /// What requests were answered that may come again.
     answers: KeptAnswers,
     /// What loading found to be written; the first batch begins with it.
@@ -104,7 +104,7 @@ type DeviceStep<'a> = StepContext<'a, DeviceEffect, DeviceStepPart>;
 #[derive(Default)]
 struct DeviceStepPart {
     noticed: Vec<Noticed>,
-    counted: Counted,
+    counted: StepCounts,
     /// Groups that devices left: theirs may still be counted.
     left_groups: Vec<Group>,
 }

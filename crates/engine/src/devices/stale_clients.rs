@@ -29,20 +29,20 @@ pub struct StaleOrder {
 #[derive(Debug)]
 pub struct StaleClients {
     probe_every: Duration,
-    state: Mutex<State>,
+    state: Mutex<StaleState>,
     /// How many clients are stale: almost always none, and then a success costs no lock.
     clients: AtomicUsize,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    clients: BTreeMap<Incarnation, Stale>,
+struct StaleState {
+    clients: BTreeMap<Incarnation, StaleClient>,
     orders: BTreeSet<StaleOrder>,
 }
 
 #[derive(Debug)]
-struct Stale {
+struct StaleClient {
     partitions: BTreeSet<PartitionId>,
     probe_at: Timestamp,
 }
@@ -60,7 +60,7 @@ impl StaleClients {
         if stale {
             let probe_at = now.after(self.probe_every);
             let known = state.clients.entry(client);
-            let known = known.or_insert_with(|| Stale { partitions: BTreeSet::new(), probe_at });
+            let known = known.or_insert_with(|| StaleClient { partitions: BTreeSet::new(), probe_at });
             known.partitions.insert(partition);
         } else if let Some(known) = state.clients.get_mut(&client) {
             known.partitions.remove(&partition);
@@ -122,7 +122,7 @@ impl StaleClients {
         self.clients.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StaleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

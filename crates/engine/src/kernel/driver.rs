@@ -35,7 +35,7 @@ pub(crate) struct Driver<M: Machine> {
 }
 
 /// Why the driver woke.
-enum Woken<I> {
+enum DriverEvent<I> {
     Input(Option<I>),
     Outcome(CommitResult),
     Stop,
@@ -68,26 +68,26 @@ impl<M: Machine> Driver<M> {
             let at_once = may_step && (unfinished || (more && open));
             let woken = tokio::select! {
                 biased;
-                Some(result) = outcomes.recv() => Woken::Outcome(result),
-                _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
-                input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
-                () = until(kernel.alarm(), &mut steps, wakeup, at_once) => Woken::Timer,
+                Some(result) = outcomes.recv() => DriverEvent::Outcome(result),
+                _ = self.stop.wait_for(|stop| *stop), if !stopping => DriverEvent::Stop,
+                input = self.inbox.recv(), if may_step && open && !unfinished => DriverEvent::Input(input),
+                () = until(kernel.alarm(), &mut steps, wakeup, at_once) => DriverEvent::Timer,
             };
             match woken {
-                Woken::Outcome(result) => {
+                DriverEvent::Outcome(result) => {
                     or_stop_the_process("a partition", || self.runner.outcome(result))?;
                 }
-                Woken::Stop => {
+                DriverEvent::Stop => {
                     self.inbox.close();
                     stopping = true;
                 }
-                Woken::Input(None) => {
+                DriverEvent::Input(None) => {
                     open = false;
                     self.runner.close();
                     self.step(None, &done)?;
                 }
-                Woken::Input(input) => more = self.step(input, &done)?,
-                Woken::Timer => more = self.step(None, &done)?,
+                DriverEvent::Input(input) => more = self.step(input, &done)?,
+                DriverEvent::Timer => more = self.step(None, &done)?,
             }
         }
         Ok(())

@@ -1,9 +1,8 @@
-//! The order of feeds that span partitions: what a reader has passed by, nothing is added to any
-//! more.
+//! The order of feeds that span partitions: nothing is added before a place that a reader has read.
 //!
-//! An event is stamped with the engine clock when it is made and shown when it is durable, so two
+//! An event is stamped with the engine clock when it is made, and shown when it is durable. So two
 //! partitions may show theirs in another order than that of their stamps. Therefore a feed ends
-//! before the oldest stamp that is still being written, and a reader pushes all later stamps behind
+//! before the oldest stamp that is still being written. A reader pushes all later stamps behind
 //! what it has read. Stamps run ahead of the clock by at most [`AHEAD_MS_MAX`]; nothing but the
 //! keys of events and deliveries uses them.
 

@@ -31,7 +31,7 @@ pub struct Runner<M: Machine> {
     kernel: Arc<KernelContext>,
     context: Arc<M::Context>,
     writing_since: Arc<WritingSince>,
-    in_flight: VecDeque<InFlight<M>>,
+    in_flight: VecDeque<CommittingBatch<M>>,
     /// A batch was lost, or may be: the machine is loaded again as soon as nothing is on its way
     /// any more.
     lost: bool,
@@ -40,7 +40,7 @@ pub struct Runner<M: Machine> {
 }
 
 /// A batch that is being written, and what it holds back.
-struct InFlight<M: Machine> {
+struct CommittingBatch<M: Machine> {
     seq: u64,
     stamp: Timestamp,
     effects: Vec<M::Effect>,
@@ -150,7 +150,12 @@ impl<M: Machine> Runner<M> {
                 self.kernel.feed_clock().note(batch.head.stamp);
                 let seq = batch.head.seq;
                 let news = self.context.batch_made(self.id, &batch);
-                self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects, news });
+                self.in_flight.push_back(CommittingBatch {
+                    seq,
+                    stamp: moment.stamp,
+                    effects: step.effects,
+                    news,
+                });
                 self.kernel.store.commit(batch, Box::new(move |outcome| tell(CommitResult { seq, outcome })));
             }
             None => self.hold_or_release(step.effects),

@@ -155,8 +155,9 @@ impl Queries {
     ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let parts = self.parts(of)?;
-        let slots = |part: &Part| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
-        let sources: Vec<(&Part, Option<DeviceSlot>)> = parts
+        let slots =
+            |part: &FeedPart| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
+        let sources: Vec<(&FeedPart, Option<DeviceSlot>)> = parts
             .iter()
             .flat_map(|part| {
                 slots(part).unwrap_or_else(|| vec![None]).into_iter().map(move |slot| (part, slot))
@@ -186,15 +187,15 @@ impl Queries {
     }
 
     /// The partitions that a feed reads.
-    fn parts(&self, of: &Of<'_>) -> Result<Vec<Part>, Problem> {
+    fn parts(&self, of: &Of<'_>) -> Result<Vec<FeedPart>, Problem> {
         if let Some(id) = of.device {
             let (view, profile) = self.known_device(id)?;
             let slots = of.is_of(&profile).then_some(profile.slot).into_iter().collect();
-            return Ok(vec![Part { partition: self.partition_of(id), view, slots: Some(slots) }]);
+            return Ok(vec![FeedPart { partition: self.partition_of(id), view, slots: Some(slots) }]);
         }
         let part = |partition| {
             let view = self.view(partition)?;
-            Ok(Part { partition, slots: of.few(&*view).map_err(unreadable)?, view })
+            Ok(FeedPart { partition, slots: of.few(&*view).map_err(unreadable)?, view })
         };
         self.partitions().map(part).collect()
     }
@@ -230,7 +231,7 @@ impl Of<'_> {
 }
 
 /// One partition's share of a feed.
-struct Part {
+struct FeedPart {
     partition: PartitionId,
     view: Box<dyn View>,
     /// The devices whose feeds are merged; without, the partition's own is filtered.

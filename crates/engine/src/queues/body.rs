@@ -135,14 +135,14 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
 /// # Errors
 /// 503: what is stored is damaged.
 pub(super) fn read(bytes: &[u8]) -> Result<Body, Problem> {
-    Reader(bytes)
+    BodyReader(bytes)
         .body()
         .ok_or_else(|| Problem::unavailable("a job's payload is damaged; run `fieldpost check`"))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct BodyReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl BodyReader<'_> {
     fn body(mut self) -> Option<Body> {
         if self.take(1)? != [VERSION] {
             return None;

@@ -1,9 +1,9 @@
 //! Ids of jobs and what a consumer shows for one: how they are made, and their text.
 //!
-//! A job's id is 6 bytes of its time of publishing, so that ids and the store's keys are in the
-//! order of publishing, then 4 bytes of the partition's publish number and 6 of a hash over
-//! lineage, partition and number. Its text is a ULID. What a consumer shows holds the lineage too:
-//! a lease of a restored backup is not one of the directory it was taken of.
+//! A job's id begins with 6 bytes of its time of publishing, so that ids and the store's keys are
+//! in the order of publishing. Then come 4 bytes of the partition's publish number, and 6 of a
+//! hash over lineage, partition and number. Its text is a ULID. A consumer shows the lineage too:
+//! a lease of a restored backup is not one of the directory that was backed up.
 
 use base::{Lineage, PartitionId, Timestamp, hash};
 use records::{JobId, Reservation};

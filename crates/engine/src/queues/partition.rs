@@ -43,13 +43,13 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
-use budget::{Budget, Limits};
+use budget::{Budget, StepLimits};
 use dropping::Dropping;
 use lifetime::Sweep;
 use oldest_dead::OldestDead;
 use paging::ParkedClocks;
 use recently_parked::RecentlyParked;
-use waiting::Waiting;
+use waiting::WaitingConsumers;
 
 pub use budget::Spent;
 pub use dead::DeadView;
@@ -74,11 +74,11 @@ pub struct QueuePartition {
     lineage: Lineage,
     head: PartitionHead,
     jobs: Jobs,
-    limits: Limits,
+    limits: StepLimits,
     clocks: ParkedClocks,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
-    waiting: Waiting,
+    waiting: WaitingConsumers,
     /// Deleted queues whose jobs are not swept yet.
     sweeps: BTreeMap<QueueKey, Sweep>,
     /// Queues whose ready jobs are to be dropped.
@@ -146,7 +146,7 @@ struct QueueStepPart {
 }
 
 impl QueueStepPart {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: StepLimits) -> Self {
         Self {
             budget: Budget::new(limits),
             is_behind: false,

@@ -11,7 +11,7 @@ use records::{DeliveryStatus, DeviceSlot, Holder, JobId, Op};
 use store::StoreError;
 
 use super::notifications::progress_op;
-use super::purpose::{Line, Purpose};
+use super::purpose::{JobLine, Purpose};
 use super::{DeviceStep, Partition, notification_state};
 use crate::devices::lanes::AttemptDue;
 use crate::settings::Picture;
@@ -28,7 +28,7 @@ impl Partition {
         max: usize,
         step: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
-        let (mut due, line) = (Vec::new(), Line::Notifications(client).key());
+        let (mut due, line) = (Vec::new(), JobLine::Notifications(client).key());
         while due.len() < max {
             if !step.has_room() {
                 // Asked for less than there is: the lane is named again.

@@ -14,10 +14,10 @@ use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
-use super::counts::Groups;
+use super::counts::DeviceGroups;
 use super::devices::Devices;
 use super::notification_states::NotificationStates;
-use super::pending::Pending;
+use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::{DeviceStepPart, Partition};
@@ -33,7 +33,7 @@ use crate::settings::Settings;
 
 /// A partition that was loaded.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedPartition {
     /// The partition.
     pub partition: Partition,
     /// Linked clients that are gone: to be swept.
@@ -53,7 +53,7 @@ impl Partition {
         process: Process,
         moment: Moment,
         directory: &Directory,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<OpenedPartition, StoreError> {
         let mut residents = Residents::default();
         let mut head = store.load(id, &mut |resident| residents.take(resident))?;
         let now = moment.now.max(head.now);
@@ -68,12 +68,12 @@ impl Partition {
             pairs: NotificationStates::default(),
             stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
-            groups: Groups::default(),
+            groups: DeviceGroups::default(),
             counts_at_hand: HashMap::default(),
             addresses: HashMap::default(),
             unannounced: true,
             clients: HashMap::default(),
-            pending: Pending::default(),
+            pending: PendingRecords::default(),
             answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
@@ -103,7 +103,7 @@ impl Partition {
         residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
-        Ok(Opened { partition, orphans })
+        Ok(OpenedPartition { partition, orphans })
     }
 
     /// Takes the jobs in, and cuts off the attempts of an earlier process.

@@ -20,13 +20,13 @@ const KEYS_SCANNED_MAX: usize = 20_000;
 
 /// The most of each kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct StepLimits {
     advanced: usize,
     read: usize,
     scanned: usize,
 }
 
-impl Limits {
+impl StepLimits {
     /// Of a partition that keeps so many jobs in memory: no step replaces more than a part of them.
     pub(super) fn of(resident_max: usize) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Limits {
 /// What a step has done so far.
 #[derive(Debug)]
 pub(super) struct Budget {
-    limits: Limits,
+    limits: StepLimits,
     advanced: usize,
     read: usize,
     scanned: usize,
@@ -52,7 +52,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: StepLimits) -> Self {
         Self { limits, advanced: 0, read: 0, scanned: 0, read_at_once: 0, dead_read: 0 }
     }
 

@@ -5,7 +5,7 @@ use records::{Holder, QueueKey};
 use store::StoreError;
 use tokio::sync::oneshot;
 
-use super::waiting::{Waiter, Wants};
+use super::waiting::{Waiter, WaiterWants};
 use super::{QueuePartition, QueueStep};
 use crate::queues::QueueName;
 use crate::queues::consuming::{LeasedJob, Leases};
@@ -22,7 +22,7 @@ impl QueuePartition {
             None => Vec::new(),
         };
         if leased.is_empty() && asking.until > step.now && !self.closing && self.waiting.has_room() {
-            self.waiting.add(asking.queue.clone(), asking.until, Wants::Jobs(asking));
+            self.waiting.add(asking.queue.clone(), asking.until, WaiterWants::Jobs(asking));
         } else {
             self.answer(asking, leased, step);
         }
@@ -81,7 +81,7 @@ impl QueuePartition {
         }
         // Served at the end of this step, or in the next, if there is something now.
         step.wakes.extend(self.key_of(&queue));
-        self.waiting.add(queue, until, Wants::Signal(signal));
+        self.waiting.add(queue, until, WaiterWants::Signal(signal));
     }
 
     /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
@@ -126,21 +126,21 @@ impl QueuePartition {
             }
             *served += 1;
             match waiter.wants {
-                Wants::Jobs(ref asking) => {
+                WaiterWants::Jobs(ref asking) => {
                     let leased = self.lease(queue, asking, step)?;
                     if leased.is_empty() {
                         self.waiting.put_back(name.clone(), waiter);
                         break;
                     }
-                    if let Wants::Jobs(asking) = waiter.wants {
+                    if let WaiterWants::Jobs(asking) = waiter.wants {
                         self.answer(asking, leased, step);
                     }
                 }
-                Wants::Signal(_) if !self.may_lease(queue, step)? => {
+                WaiterWants::Signal(_) if !self.may_lease(queue, step)? => {
                     self.waiting.put_back(name.clone(), waiter);
                     break;
                 }
-                Wants::Signal(signal) => {
+                WaiterWants::Signal(signal) => {
                     // It passes on what it leaves; the others are told then.
                     step.emit(QueueEffect::Ready(signal));
                     break;
@@ -183,7 +183,7 @@ impl QueuePartition {
         let most = if self.closing { usize::MAX } else { RETIRED_MAX };
         for _ in 0..most {
             let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
-            if let Wants::Jobs(asking) = wants {
+            if let WaiterWants::Jobs(asking) = wants {
                 self.answer(asking, Vec::new(), step);
             }
         }

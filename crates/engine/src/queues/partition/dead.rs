@@ -9,7 +9,7 @@ use jobs::{NewJob, OnConflict};
 use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
 use store::StoreError;
 
-use super::ending::Ended;
+use super::ending::EndedRun;
 use super::oldest_dead::Place;
 use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
 use crate::kernel::reply::Stop;
@@ -35,7 +35,7 @@ impl QueuePartition {
     /// Makes a job whose body stays a dead letter under `id`.
     pub(super) fn bury(
         &mut self,
-        ended: &Ended,
+        ended: &EndedRun,
         id: JobId,
         reason: DeadReason,
         error: Option<CompactString>,

@@ -38,7 +38,7 @@ impl Calendar for Calendars<'_> {
 }
 
 /// A job whose run has ended without success, as it was.
-pub(super) struct Ended {
+pub(super) struct EndedRun {
     pub(super) job: JobId,
     pub(super) queue: QueueKey,
     pub(super) attempt: u32,
@@ -46,14 +46,14 @@ pub(super) struct Ended {
     pub(super) group: Option<GroupKey>,
 }
 
-impl From<&JobHead> for Ended {
+impl From<&JobHead> for EndedRun {
     fn from(head: &JobHead) -> Self {
         let JobHead { id, queue, attempt, tries, terms, .. } = *head;
         Self { job: id, queue, attempt, tries, group: terms.group }
     }
 }
 
-impl From<&Lapsed> for Ended {
+impl From<&Lapsed> for EndedRun {
     fn from(lapsed: &Lapsed) -> Self {
         let Lapsed { job, queue, attempt, tries, group, .. } = *lapsed;
         Self { job, queue, attempt, tries, group }
@@ -119,7 +119,7 @@ impl QueuePartition {
         let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
         let released = self.end_run(reservation, jobs::Retry::counted(delay), step)?.ok_or_else(stale)?;
         step.own.counted.released += 1;
-        self.run_ended(&Ended::from(&head), &released, DeadReason::Released, error, step)?;
+        self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, error, step)?;
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl QueuePartition {
                 self.jobs.give_back(step.now, reservation, &mut calendars, &mut step.batch, &mut step.wakes);
             calendars.broken.map_or(Ok(()), Err)?;
             if let Ok(released) = released {
-                self.run_ended(&Ended::from(&head), &released, DeadReason::Released, None, step)?;
+                self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, None, step)?;
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ impl QueuePartition {
     /// What is left to do when a run has ended without success.
     fn run_ended(
         &mut self,
-        ended: &Ended,
+        ended: &EndedRun,
         released: &Released,
         reason: DeadReason,
         error: Option<CompactString>,
@@ -267,7 +267,7 @@ impl QueuePartition {
 
     fn lapsed(&mut self, lapsed: &Lapsed, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         step.own.counted.lapsed += 1;
-        self.run_ended(&Ended::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, step)
+        self.run_ended(&EndedRun::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, step)
     }
 
     /// The lease that a consumer of this queue holds, and its job.
