@@ -1,6 +1,7 @@
 //! Instructions of a partition's step over a slice of 64 reports, in a partition of 10,000 devices.
 //!
-//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same on a busy machine.
+//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same
+//! on a busy machine.
 #![allow(missing_docs, reason = "the harness makes items of its own")]
 
 use std::hint::black_box;

@@ -1,6 +1,8 @@
-//! How many jobs a second go through the engine and the embedded store, without a protocol: what a change costs or gains.
+//! How many jobs a second go through the engine and the embedded store, without a protocol: what a
+//! change costs or gains.
 //!
-//! `cargo run --release -p engine --example queue_rates -- DIR [SECONDS]`; `DIR` must not hold anything.
+//! `cargo run --release -p engine --example queue_rates -- DIR [SECONDS]`; `DIR` must not hold
+//! anything.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -44,7 +46,8 @@ fn job(due: Option<Due>) -> NewJob {
     NewJob { due, ..NewJob::new(Payload::Json(Arc::from(text))) }
 }
 
-/// Runs `workers` copies of `work`, which answers how many jobs it did, until the time is over; jobs a second.
+/// Runs `workers` copies of `work`, which answers how many jobs it did, until the time is over;
+/// jobs a second.
 async fn measure<F>(
     name: &str,
     span: Duration,

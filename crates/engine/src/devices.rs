@@ -1,4 +1,5 @@
-//! Devices: the machine of their partitions, the way of reports into it, and what it says to the sender of webhooks.
+//! Devices: the machine of their partitions, the way of reports into it, and what it says to the
+//! sender of webhooks.
 
 pub mod context;
 pub mod effect;

@@ -1,6 +1,7 @@
 //! Every client, in memory, as the registry partition last committed it.
 //!
-//! URL, secret and `enabled` are read here at the moment of an attempt. Only durable batches feed it.
+//! URL, secret and `enabled` are read here at the moment of an attempt. Only durable batches feed
+//! it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,12 +13,12 @@ use tokio::sync::watch;
 /// The clients.
 #[derive(Debug)]
 pub struct Directory {
-    clients: RwLock<Clients>,
+    clients: RwLock<ClientMaps>,
     version: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Clients {
+struct ClientMaps {
     by_id: BTreeMap<ClientId, Arc<Client>>,
     by_incarnation: HashMap<Incarnation, Arc<Client>>,
 }
@@ -75,7 +76,7 @@ impl Directory {
     pub fn replace(&self, all: impl Iterator<Item = Client>) {
         {
             let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
-            *clients = Clients::default();
+            *clients = ClientMaps::default();
             for client in all.map(Arc::new) {
                 clients.by_incarnation.insert(client.incarnation, Arc::clone(&client));
                 clients.by_id.insert(client.id.clone(), client);
@@ -106,7 +107,7 @@ impl Directory {
         self.version.send_modify(|version| *version += 1);
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Clients> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, ClientMaps> {
         self.clients.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

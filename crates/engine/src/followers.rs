@@ -44,9 +44,9 @@ pub enum FollowedFeed {
 
 /// The feeds that a batch adds to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Feeds(u8);
+struct FeedSet(u8);
 
-impl Feeds {
+impl FeedSet {
     const EVENTS: Self = Self(1);
     const DELIVERIES: Self = Self(1 << 1);
     const PROGRESS: Self = Self(1 << 2);
@@ -73,7 +73,7 @@ impl Feeds {
 pub struct News {
     partition: PartitionId,
     stamp: Timestamp,
-    feeds: Feeds,
+    feeds: FeedSet,
     /// In order. A delivery that comes to stand elsewhere does not say whose it is.
     slots: Vec<DeviceSlot>,
 }
@@ -81,14 +81,14 @@ pub struct News {
 impl News {
     fn of(partition: PartitionId, batch: &Batch) -> Self {
         let mut news =
-            Self { partition, stamp: batch.head.stamp, feeds: Feeds::default(), slots: Vec::new() };
+            Self { partition, stamp: batch.head.stamp, feeds: FeedSet::default(), slots: Vec::new() };
         for op in &batch.ops {
             let (feeds, slot) = match op {
-                Op::Sign(sign) if sign.reading.is_some() => (Feeds::READINGS, Some(sign.slot)),
-                Op::PutEvent(event) => (Feeds::EVENTS, Some(event.slot)),
-                Op::PutDelivery(delivery) => (Feeds::DELIVERIES, Some(delivery.slot)),
-                Op::PutProgress(..) => (Feeds::PROGRESS, None),
-                Op::PutQuarantined(_) => (Feeds::QUARANTINE, None),
+                Op::Sign(sign) if sign.reading.is_some() => (FeedSet::READINGS, Some(sign.slot)),
+                Op::PutEvent(event) => (FeedSet::EVENTS, Some(event.slot)),
+                Op::PutDelivery(delivery) => (FeedSet::DELIVERIES, Some(delivery.slot)),
+                Op::PutProgress(..) => (FeedSet::PROGRESS, None),
+                Op::PutQuarantined(_) => (FeedSet::QUARANTINE, None),
                 _ => continue,
             };
             news.feeds.0 |= feeds.0;
@@ -100,9 +100,9 @@ impl News {
     }
 
     fn concerns(&self, followed: Followed) -> bool {
-        let feeds = Feeds::of(followed.feed);
+        let feeds = FeedSet::of(followed.feed);
         let is_of = |(partition, slot)| {
-            let by_progress = feeds.meets(Feeds::PROGRESS) && self.feeds.meets(Feeds::PROGRESS);
+            let by_progress = feeds.meets(FeedSet::PROGRESS) && self.feeds.meets(FeedSet::PROGRESS);
             partition == self.partition && (by_progress || self.slots.binary_search(&slot).is_ok())
         };
         self.feeds.meets(feeds) && followed.device.is_none_or(is_of)
@@ -113,12 +113,12 @@ impl News {
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     count: AtomicUsize,
-    table: Mutex<Table>,
+    table: Mutex<FollowerTable>,
     gauge: Gauge,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct FollowerTable {
     followers: HashMap<u64, (Followed, Arc<Ear>)>,
     came: u64,
 }
@@ -151,7 +151,8 @@ impl Followers {
 
     /// A batch with that stamp is durable. Without `news` it may concern every follower.
     pub(crate) fn tell(&self, stamp: Timestamp, news: Option<&News>) {
-        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(|news| news.feeds == Feeds::default()) {
+        if self.count.load(Ordering::SeqCst) == 0 || news.is_some_and(|news| news.feeds == FeedSet::default())
+        {
             return;
         }
         let table = self.table();
@@ -181,12 +182,12 @@ impl Followers {
         self.note(&table);
     }
 
-    fn note(&self, table: &Table) {
+    fn note(&self, table: &FollowerTable) {
         self.count.store(table.followers.len(), Ordering::SeqCst);
         self.gauge.set(table.followers.len() as i64);
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, FollowerTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,7 +204,8 @@ impl Follower {
     /// Resolves when the feed may show something that it did not show before.
     pub async fn news(&self) {
         self.ear.notify.notified().await;
-        // Feeds end before what other partitions are still writing: once they have written it, this is shown.
+        // Feeds end before what other partitions are still writing: once they have written it, this
+        // is shown.
         let stamp = Timestamp(self.ear.stamp.load(Ordering::Relaxed));
         self.engine.shown(stamp).await;
     }
@@ -236,7 +238,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    fn news(feeds: Feeds, slots: &[u32]) -> News {
+    fn news(feeds: FeedSet, slots: &[u32]) -> News {
         let slots = slots.iter().copied().map(DeviceSlot).collect();
         News { partition: PartitionId(1), stamp: Timestamp(5), feeds, slots }
     }
@@ -248,16 +250,16 @@ mod tests {
             device: device.map(|(partition, slot)| (PartitionId(partition), DeviceSlot(slot))),
         };
         for (feed, device, news, expect) in [
-            (FollowedFeed::Events, None, news(Feeds::EVENTS, &[7]), true),
-            (FollowedFeed::Events, Some((1, 7)), news(Feeds::EVENTS, &[3, 7]), true),
-            (FollowedFeed::Events, Some((1, 8)), news(Feeds::EVENTS, &[3, 7]), false),
-            (FollowedFeed::Events, Some((2, 7)), news(Feeds::EVENTS, &[7]), false),
-            (FollowedFeed::Events, None, news(Feeds::DELIVERIES, &[7]), false),
-            (FollowedFeed::Deliveries, None, news(Feeds::PROGRESS, &[]), false),
-            (FollowedFeed::DeliveriesByStatus, None, news(Feeds::PROGRESS, &[]), true),
-            (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(Feeds::PROGRESS, &[]), true),
-            (FollowedFeed::Readings, Some((1, 7)), news(Feeds::READINGS, &[7]), true),
-            (FollowedFeed::Quarantine, None, news(Feeds::QUARANTINE, &[]), true),
+            (FollowedFeed::Events, None, news(FeedSet::EVENTS, &[7]), true),
+            (FollowedFeed::Events, Some((1, 7)), news(FeedSet::EVENTS, &[3, 7]), true),
+            (FollowedFeed::Events, Some((1, 8)), news(FeedSet::EVENTS, &[3, 7]), false),
+            (FollowedFeed::Events, Some((2, 7)), news(FeedSet::EVENTS, &[7]), false),
+            (FollowedFeed::Events, None, news(FeedSet::DELIVERIES, &[7]), false),
+            (FollowedFeed::Deliveries, None, news(FeedSet::PROGRESS, &[]), false),
+            (FollowedFeed::DeliveriesByStatus, None, news(FeedSet::PROGRESS, &[]), true),
+            (FollowedFeed::DeliveriesByStatus, Some((1, 7)), news(FeedSet::PROGRESS, &[]), true),
+            (FollowedFeed::Readings, Some((1, 7)), news(FeedSet::READINGS, &[7]), true),
+            (FollowedFeed::Quarantine, None, news(FeedSet::QUARANTINE, &[]), true),
         ] {
             assert_eq!(news.concerns(followed(feed, device)), expect, "{feed:?} {device:?} {news:?}");
         }

@@ -1,4 +1,5 @@
-//! The engine as the edges hold it: calls become inputs, and answers come back when they are durable.
+//! The engine as the edges hold it: calls become inputs, and answers come back when they are
+//! durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,7 +38,7 @@ use start::Starting;
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEngine>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-struct Shared {
+struct SharedEngine {
     settings: Arc<Settings>,
     context: EngineContext,
     partitions: Vec<PartitionHandle<Input>>,
@@ -59,7 +60,8 @@ struct Shared {
 }
 
 impl Engine {
-    /// Loads every partition and starts them. The store must be open; on return everything may be called.
+    /// Loads every partition and starts them. The store must be open; on return everything may be
+    /// called.
     ///
     /// # Errors
     /// When a partition cannot be loaded.
@@ -80,7 +82,7 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         starting.tell_stale_clients(&partitions);
         let Starting { attended, stop, tasks, orphans, .. } = starting;
-        let shared = Shared {
+        let shared = SharedEngine {
             settings,
             context,
             partitions,
@@ -107,7 +109,8 @@ impl Engine {
         while tasks.join_next().await.is_some() {}
     }
 
-    /// The error that stopped the store, if one did: then `/readyz` is 503 and every call is refused.
+    /// The error that stopped the store, if one did: then `/readyz` is 503 and every call is
+    /// refused.
     #[must_use]
     pub fn failure(&self) -> Option<Arc<StoreError>> {
         self.shared.context.kernel.failure()
@@ -124,7 +127,8 @@ impl Engine {
         self.shared.context.kernel.alarm().until(at).await;
     }
 
-    /// Has everybody who waits for a time look at the clock again: the wall clock was set, or the machine has slept.
+    /// Has everybody who waits for a time look at the clock again: the wall clock was set, or the
+    /// machine has slept.
     pub fn clocks_stepped(&self) {
         self.shared.context.kernel.alarm().clocks_stepped();
     }
@@ -193,7 +197,8 @@ impl Engine {
         partition.ask(|reply| Input::Discard { id, reply }).await?
     }
 
-    /// Gives a client another secret, which the answer shows; the one before is signed with too for 24 hours.
+    /// Gives a client another secret, which the answer shows; the one before is signed with too for
+    /// 24 hours.
     ///
     /// # Errors
     /// 404 for an unknown client; see [`Engine::create_client`].
@@ -287,7 +292,8 @@ impl Engine {
         self.partition_with(device.id()).ask(|reply| Input::CreateDevice { device, reply }).await?
     }
 
-    /// Imports up to 1,000 devices ([`base::limits::SLICE_REPORTS_MAX`]): what became of each, in order.
+    /// Imports up to 1,000 devices ([`base::limits::SLICE_REPORTS_MAX`]): what became of each, in
+    /// order.
     ///
     /// # Errors
     /// When the server is not accepting; then nothing is known of any.
@@ -353,8 +359,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a delivery again now: 409 `superseded` unless it is the newest of its client and device; a delivered one goes out
-    /// under a new id.
+    /// Sends a delivery again now: 409 `superseded` unless it is the newest of its client and
+    /// device; a delivered one goes out under a new id.
     ///
     /// # Errors
     /// See [`Engine::create_client`].
@@ -409,7 +415,7 @@ impl Engine {
     }
 
     fn inbox_inputs(&self) -> usize {
-        let Shared { partitions, queues, .. } = &*self.shared;
+        let SharedEngine { partitions, queues, .. } = &*self.shared;
         partitions.iter().map(PartitionHandle::waiting).sum::<usize>()
             + queues.iter().map(PartitionHandle::waiting).sum::<usize>()
     }

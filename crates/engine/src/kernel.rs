@@ -1,8 +1,10 @@
-//! What every partition shares, whatever its machine does: the machine trait, the step, the runner and its driver, clocks, writes
-//! that are not durable yet, and answers that are kept for repeats. It names no device and no queue.
+//! What every partition shares, whatever its machine does: the machine trait, the step, the runner
+//! and its driver, clocks, writes that are not durable yet, and answers that are kept for repeats.
+//! It names no device and no queue.
 //!
-//! To add a machine: put a module beside `devices`, `queues` and `registry` with its inputs, its effects and its context; implement
-//! [`machine::Machine`] and [`machine::MachineContext`]; start it in `handle/start.rs`.
+//! To add a machine: put a module beside `devices`, `queues` and `registry` with its inputs, its
+//! effects and its context; implement [`machine::Machine`] and [`machine::MachineContext`]; start
+//! it in `handle/start.rs`.
 
 pub mod context;
 pub mod fetch;

@@ -1,9 +1,12 @@
-//! Partitions: the rules composed, their batches committed, and their effects let go only when that is durable.
+//! Partitions: the rules composed, their batches committed, and their effects let go only when that
+//! is durable.
 //!
-//! Knows no protocol and no file. The edges see [`Engine`]: reports go in through an [`Intake`], requests and attempts as
-//! calls, and everything that is read comes from [`Queries`], which see durable data only.
+//! Knows no protocol and no file. The edges see [`Engine`]: reports go in through an [`Intake`],
+//! requests and attempts as calls, and everything that is read comes from [`Queries`], which see
+//! durable data only.
 //!
-//! `kernel` is what every partition shares; `devices`, `queues` and `registry` are its machines, and none reaches into another.
+//! `kernel` is what every partition shares; `devices`, `queues` and `registry` are its machines,
+//! and none reaches into another.
 
 pub mod devices;
 pub mod followers;

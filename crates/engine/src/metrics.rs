@@ -1,4 +1,5 @@
-//! The engine's metrics: counted from batches, so that they say what was written and cost nothing elsewhere.
+//! The engine's metrics: counted from batches, so that they say what was written and cost nothing
+//! elsewhere.
 
 use std::sync::Arc;
 

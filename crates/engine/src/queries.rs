@@ -161,7 +161,8 @@ impl Queries {
         Ok(Some((delivery, view.attempts(key).map_err(unreadable)?)))
     }
 
-    /// A page of devices over all partitions; what is known of a device is read only if it is on the page.
+    /// A page of devices over all partitions; what is known of a device is read only if it is on
+    /// the page.
     fn merge_devices(
         &self,
         after: Option<&DeviceId>,

@@ -1,4 +1,5 @@
-//! The registry partition: clients. A state machine like every other; what it commits feeds the [`Directory`](crate::Directory).
+//! The registry partition: clients. A state machine like every other; what it commits feeds the
+//! [`Directory`](crate::Directory).
 
 mod effect;
 
@@ -57,7 +58,8 @@ pub enum RegistryInput {
         /// Gets the client.
         reply: Reply<Answered<Client>>,
     },
-    /// A receiver said that it is gone for good: disable its client, unless that has another receiver by now.
+    /// A receiver said that it is gone for good: disable its client, unless that has another
+    /// receiver by now.
     Disable {
         /// The client.
         client: Incarnation,
@@ -138,47 +140,47 @@ impl Registry {
         self.clients.values()
     }
 
-    fn apply(&mut self, input: RegistryInput, turn: &mut RegistryStep<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: RegistryInput, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
         match input {
             RegistryInput::Create { client, made, reply } => {
-                let answer = self.create(*client, &made, turn).map(Box::new);
-                turn.emit(RegistryEffect::Client(reply, answer));
+                let answer = self.create(*client, &made, step).map(Box::new);
+                step.emit(RegistryEffect::Client(reply, answer));
             }
             RegistryInput::Repeatable { act, form, reply } => {
-                let answer = self.repeatable(act, &form, turn)?;
-                turn.emit(RegistryEffect::Written(reply, answer));
+                let answer = self.repeatable(act, &form, step)?;
+                step.emit(RegistryEffect::Written(reply, answer));
             }
             RegistryInput::Patch { id, patch, only_if, reply } => {
                 let rules = self.settings.registry_rules();
                 let answer = self.meant(&id, &only_if).and_then(|present| patch.merged(&rules, present));
                 let was = self.clients.get(&id).is_none_or(|client| client.enabled);
-                let answer = answer.map(|client| self.put(client, turn));
+                let answer = answer.map(|client| self.put(client, step));
                 if let Some(client) = answer.as_ref().ok().filter(|client| client.enabled && !was) {
-                    turn.emit(RegistryEffect::Enabled(client.incarnation));
+                    step.emit(RegistryEffect::Enabled(client.incarnation));
                 }
-                turn.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
+                step.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
             }
             RegistryInput::Rotate { id, secret, reply } => {
-                let answer = self.rotate(&id, &secret[..], turn).map(Box::new);
-                turn.emit(RegistryEffect::Client(reply, answer));
+                let answer = self.rotate(&id, &secret[..], step).map(Box::new);
+                step.emit(RegistryEffect::Client(reply, answer));
             }
             RegistryInput::Disable { client, url, reply } => {
                 let is_meant = |present: &&Client| present.incarnation == client && present.url == url;
                 if let Some(present) = self.clients.values().find(is_meant).filter(|present| present.enabled)
                 {
                     let disabled = Client { enabled: false, ..present.clone() };
-                    self.put(disabled, turn);
+                    self.put(disabled, step);
                 }
-                turn.emit(RegistryEffect::Done(reply, Ok(())));
+                step.emit(RegistryEffect::Done(reply, Ok(())));
             }
             RegistryInput::Delete { id, only_if, reply } => {
                 let answer = self.meant(&id, &only_if).cloned();
                 if answer.is_ok() {
                     self.clients.remove(&id);
-                    turn.push(Op::DeleteClient(id.clone()));
-                    turn.emit(RegistryEffect::DirectoryRemove(id));
+                    step.push(Op::DeleteClient(id.clone()));
+                    step.emit(RegistryEffect::DirectoryRemove(id));
                 }
-                turn.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
+                step.emit(RegistryEffect::Client(reply, answer.map(Box::new)));
             }
         }
         Ok(())
@@ -189,11 +191,11 @@ impl Registry {
         &mut self,
         act: RepeatableOfClients,
         form: &Form<Client>,
-        turn: &mut RegistryStep<'_>,
+        step: &mut RegistryStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
-        self.once(form, turn, |registry, turn| match act {
-            RepeatableOfClients::Create { client, made } => Ok(registry.create(*client, &made, turn)?),
-            RepeatableOfClients::Rotate { id, secret } => Ok(registry.rotate(&id, &secret[..], turn)?),
+        self.once(form, step, |registry, step| match act {
+            RepeatableOfClients::Create { client, made } => Ok(registry.create(*client, &made, step)?),
+            RepeatableOfClients::Rotate { id, secret } => Ok(registry.rotate(&id, &secret[..], step)?),
         })
     }
 
@@ -201,26 +203,26 @@ impl Registry {
         &mut self,
         client: NewClient,
         made: &Made,
-        turn: &mut RegistryStep<'_>,
+        step: &mut RegistryStep<'_>,
     ) -> Result<Client, Problem> {
         let incarnation = Incarnation(self.head.next_incarnation);
-        let client = client.register(&self.settings.registry_rules(), made, incarnation, turn.now)?;
+        let client = client.register(&self.settings.registry_rules(), made, incarnation, step.now)?;
         if self.clients.contains_key(&client.id) {
             let detail = format!("client {} is registered already; PATCH changes it", client.id);
             return Err(Problem::conflict("exists", detail));
         }
         self.head.next_incarnation += 1;
-        Ok(self.put(client, turn))
+        Ok(self.put(client, step))
     }
 
     fn rotate(
         &mut self,
         id: &ClientId,
         secret: &[u8],
-        turn: &mut RegistryStep<'_>,
+        step: &mut RegistryStep<'_>,
     ) -> Result<Client, Problem> {
-        let rotated = rotated(self.known(id)?, secret, turn.now);
-        Ok(self.put(rotated, turn))
+        let rotated = rotated(self.known(id)?, secret, step.now);
+        Ok(self.put(rotated, step))
     }
 
     fn known(&self, id: &ClientId) -> Result<&Client, Problem> {
@@ -235,10 +237,10 @@ impl Registry {
     }
 
     /// The directory is fed before the caller is answered, so that the caller finds what it made.
-    fn put(&mut self, client: Client, turn: &mut RegistryStep<'_>) -> Client {
+    fn put(&mut self, client: Client, step: &mut RegistryStep<'_>) -> Client {
         if self.clients.get(&client.id) != Some(&client) {
-            turn.push(Op::PutClient(Box::new(client.clone())));
-            turn.emit(RegistryEffect::DirectoryPut(Box::new(client.clone())));
+            step.push(Op::PutClient(Box::new(client.clone())));
+            step.emit(RegistryEffect::DirectoryPut(Box::new(client.clone())));
             self.clients.insert(client.id.clone(), client.clone());
         }
         client
@@ -272,12 +274,12 @@ impl Machine for Registry {
         inputs: &mut dyn Iterator<Item = RegistryInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<RegistryEffect>, StoreError> {
-        let mut turn = StepContext::new(PartitionId::REGISTRY, &self.head, moment, fetch, ());
+        let mut step = StepContext::new(PartitionId::REGISTRY, &self.head, moment, fetch, ());
         for input in inputs {
-            self.apply(input, &mut turn)?;
+            self.apply(input, &mut step)?;
         }
-        let more = self.answers.forget(&mut turn)?;
-        let (batch, effects) = turn.seal(&mut self.head, false, |_| {});
+        let more = self.answers.forget(&mut step)?;
+        let (batch, effects) = step.seal(&mut self.head, false, |_| {});
         Ok(Step { batch, effects, more })
     }
 

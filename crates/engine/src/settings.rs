@@ -1,4 +1,5 @@
-//! What the operator can set of the engine. Parsed and checked elsewhere; here everything is in its final unit.
+//! What the operator can set of the engine. Parsed and checked elsewhere; here everything is in its
+//! final unit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +69,8 @@ pub struct Keep {
     pub deliveries: Duration,
     /// Refused reports.
     pub quarantined: Duration,
-    /// What refused reports may take altogether, in bytes as [`records::Quarantined::cost`] counts them; then the oldest go.
+    /// What refused reports may take altogether, in bytes as [`records::Quarantined::cost`] counts
+    /// them; then the oldest go.
     pub quarantine_bytes_max: u64,
 }
 

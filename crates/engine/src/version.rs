@@ -1,7 +1,9 @@
-//! Versions of what is registered: whoever read an object can have it changed only if nobody changed it meanwhile.
+//! Versions of what is registered: whoever read an object can have it changed only if nobody
+//! changed it meanwhile.
 //!
-//! A version is derived from what a caller sees of an object's registration, so nothing is stored for it, and it is the same after a
-//! restart. What devices report moves no version: otherwise one that is at work could never be changed so.
+//! A version is derived from what a caller sees of an object's registration, so nothing is stored
+//! for it, and it is the same after a restart. What devices report moves no version: otherwise one
+//! that is at work could never be changed so.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Where the effects of partitions of devices go: answers, lanes with due work, stale clients, callers that follow a feed.
+//! Where the effects of partitions of devices go: answers, lanes with due work, stale clients,
+//! callers that follow a feed.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! What the outside sees of a step of a partition of devices, held until its batch is durable. Dropping an effect tells its
-//! receiver that the outcome is unknown.
+//! What the outside sees of a step of a partition of devices, held until its batch is durable.
+//! Dropping an effect tells its receiver that the outcome is unknown.
 
 use std::sync::Arc;
 

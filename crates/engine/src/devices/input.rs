@@ -77,7 +77,8 @@ pub enum Input {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
-    /// The client is gone: unlink it from devices and cancel what is pending, a bounded number at a time.
+    /// The client is gone: unlink it from devices and cancel what is pending, a bounded number at a
+    /// time.
     SweepClient {
         /// The client.
         client: Incarnation,
@@ -171,7 +172,8 @@ pub struct Addressed {
 /// A report that was refused, as it was received.
 #[derive(Clone, Debug)]
 pub struct RefusedMessage {
-    /// The routing hash of its id. What was refused together has the same: of the first one's device, or of what was received.
+    /// The routing hash of its id. What was refused together has the same: of the first one's
+    /// device, or of what was received.
     pub routing: u32,
     /// Who it is from, if that can be said.
     pub device: Option<DeviceId>,

@@ -1,7 +1,9 @@
-//! How reports cross from a way in to the partitions: in slices, with one counter for the whole slice.
+//! How reports cross from a way in to the partitions: in slices, with one counter for the whole
+//! slice.
 //!
-//! A slice is split by partition and handed over; its [`Pending`] resolves when everything in it is durable, accepted or refused. The number of
-//! slices that wait in a partition's inbox is bounded: [`Intake::submit`] waits for room, and so slows the sender.
+//! A slice is split by partition and handed over; its [`Pending`] resolves when everything in it is
+//! durable, accepted or refused. The number of slices that wait in a partition's inbox is bounded:
+//! [`Intake::submit`] waits for room, and so slows the sender.
 
 use base::{DeviceId, Kind, Problem, Timestamp, Value, WayIn, hash};
 
@@ -27,7 +29,8 @@ pub struct Report {
     pub kind: Option<Kind>,
     /// What it says.
     pub said: Said,
-    /// The sender's own id of it: a repeat of one of the device's last [`base::limits::REPORT_IDS_KEPT`] has no effect.
+    /// The sender's own id of it: a repeat of one of the device's last
+    /// [`base::limits::REPORT_IDS_KEPT`] has no effect.
     pub id: Option<ReportId>,
 }
 
@@ -97,8 +100,9 @@ impl Intake {
         self.way
     }
 
-    /// Hands in a slice, in order. Waits while an inbox is full. Reports of one device keep their order within a slice and from one
-    /// `submit` to the next. What is refused is in the quarantine when the slice is durable.
+    /// Hands in a slice, in order. Waits while an inbox is full. Reports of one device keep their
+    /// order within a slice and from one `submit` to the next. What is refused is in the quarantine
+    /// when the slice is durable.
     ///
     /// # Errors
     /// When the server is not accepting.
@@ -113,7 +117,8 @@ impl Intake {
         }
     }
 
-    /// Keeps what was refused of a slice, as it was received: in one partition, so that its order stays.
+    /// Keeps what was refused of a slice, as it was received: in one partition, so that its order
+    /// stays.
     async fn quarantine(&self, rejected: &[Rejection], received: &Kept) -> Result<(), NotAccepting> {
         let kept = rejected.iter().filter_map(|rejection| Some((rejection, received.get(rejection.index)?)));
         let mut routing = None;

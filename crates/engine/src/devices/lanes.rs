@@ -1,7 +1,8 @@
 //! What the engine and the sender of webhooks say to each other.
 //!
-//! A partition only says "client c has due work"; the sender leases notifications one at a time when it is about to send,
-//! and reports how each attempt ended. Whether that was a success, and what follows, is the partition's rule.
+//! A partition only says "client c has due work"; the sender leases notifications one at a time
+//! when it is about to send, and reports how each attempt ended. Whether that was a success, and
+//! what follows, is the partition's rule.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +55,8 @@ pub struct AttemptDue {
     pub client: Incarnation,
     /// Shown again with the outcome.
     pub reservation: Reservation,
-    /// Until when the lease holds. An attempt that could go on longer is not begun but [`Answer::Withheld`]: its commit took so long
-    /// that another may have been leased by then.
+    /// Until when the lease holds. An attempt that could go on longer is not begun but
+    /// [`Answer::Withheld`]: its commit took so long that another may have been leased by then.
     pub until: Timestamp,
     /// The `webhook-id`.
     pub delivery: EntityId,
@@ -88,6 +89,7 @@ pub enum Answer {
     },
     /// There was no answer.
     Error(AttemptError),
-    /// Nothing was sent: between lease and attempt the client was disabled or deleted, or too little was left of the lease.
+    /// Nothing was sent: between lease and attempt the client was disabled or deleted, or too
+    /// little was left of the lease.
     Withheld,
 }

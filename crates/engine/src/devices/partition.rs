@@ -1,16 +1,18 @@
 //! A device partition: `watch`, `jobs` and `fleet` composed into one deterministic state machine.
 //!
-//! An input touches the memory below and one [`StepContext`], which becomes one batch and its effects. What is not resident -
-//! profiles, bodies, old deliveries - is read through [`Pending`]. Nothing here knows a clock, a socket or a file.
+//! An input touches the memory below and one [`StepContext`], which becomes one batch and its
+//! effects. What is not resident - profiles, bodies, old deliveries - is read through
+//! [`PendingRecords`]. Nothing here knows a clock, a socket or a file.
 
+mod attempt_ends;
 mod attempts;
 mod counts;
 mod devices;
 mod import;
 mod loading;
+mod notification_state;
+mod notification_states;
 mod notifications;
-mod pair;
-mod pairs;
 mod pending;
 mod purpose;
 mod quarantine;
@@ -41,18 +43,19 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
-use counts::{Counted, Group, Groups};
+use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
-use pairs::Pairs;
-use pending::Pending;
+use notification_states::NotificationStates;
+use pending::PendingRecords;
 use quarantine::Quarantine;
 
-pub use loading::Opened;
+pub use loading::OpenedPartition;
 
 /// Devices whose silence is looked at, and jobs that come due, between two looks at the weight.
 const DEVICES_AT_A_TIME: usize = 8;
 const JOBS_AT_A_TIME: usize = 64;
-/// With nothing else to write, the attended clocks are recorded this often, so that silence before a crash counts.
+/// With nothing else to write, the attended clocks are recorded this often, so that silence before
+/// a crash counts.
 const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 
 /// A device partition.
@@ -66,12 +69,12 @@ pub struct Partition {
     devices: Devices,
     watch: Watch,
     jobs: Jobs,
-    pairs: Pairs,
+    pairs: NotificationStates,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
     quarantine: Quarantine,
     /// What devices are counted together with.
-    groups: Groups,
+    groups: DeviceGroups,
     /// Days' counts that were written lately.
     counts_at_hand: HashMap<CountsKey, Counts>,
     /// Addresses of devices that clients were told of lately; they are read from the store.
@@ -80,7 +83,7 @@ pub struct Partition {
     unannounced: bool,
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
-    pending: Pending,
+    pending: PendingRecords,
     /// What requests were answered that may come again.
     answers: KeptAnswers,
     /// What loading found to be written; the first batch begins with it.
@@ -89,7 +92,8 @@ pub struct Partition {
     backlog: Option<reports::Unfinished>,
     /// Its counts after the step before.
     latest_stats: DeviceStats,
-    /// The next step is the last: it records the clocks, so that silence before a stop counts to the end.
+    /// The next step is the last: it records the clocks, so that silence before a stop counts to
+    /// the end.
     closing: bool,
 }
 
@@ -100,7 +104,7 @@ type DeviceStep<'a> = StepContext<'a, DeviceEffect, DeviceStepPart>;
 #[derive(Default)]
 struct DeviceStepPart {
     noticed: Vec<Noticed>,
-    counted: Counted,
+    counted: StepCounts,
     /// Groups that devices left: theirs may still be counted.
     left_groups: Vec<Group>,
 }
@@ -128,21 +132,22 @@ impl Machine for Partition {
         fetch: &dyn Fetch,
     ) -> Result<Step<DeviceEffect>, StoreError> {
         self.head.stamp = self.head.stamp.max(moment.stamp);
-        let mut turn = StepContext::new(self.id, &self.head, moment, fetch, DeviceStepPart::default());
-        turn.batch.ops.append(&mut self.opening);
-        self.announce_stale(&mut turn);
+        let mut step = StepContext::new(self.id, &self.head, moment, fetch, DeviceStepPart::default());
+        step.batch.ops.append(&mut self.opening);
+        self.announce_stale(&mut step);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {
-            self.reports(unfinished, &mut turn);
+            self.reports(unfinished, &mut step);
         }
-        // What the step before has left comes first. Otherwise at least one: whoever runs this has taken it from its inbox.
+        // What the step before has left comes first. Otherwise at least one: whoever runs this has
+        // taken it from its inbox.
         let mut takes_more = self.backlog.is_none();
         while takes_more && let Some(input) = inputs.next() {
-            self.apply(input, &mut turn)?;
-            takes_more = turn.has_room();
+            self.apply(input, &mut step)?;
+            takes_more = step.has_room();
         }
-        let more = self.advance(&mut turn) | self.answers.forget(&mut turn)?;
-        self.seal(turn, more)
+        let more = self.advance(&mut step) | self.answers.forget(&mut step)?;
+        self.seal(step, more)
     }
 
     fn settled(&mut self, seq: u64) {
@@ -179,29 +184,31 @@ impl Partition {
         self.watch.attend(now, way, attended);
     }
 
-    /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is more of it now.
-    fn advance(&mut self, turn: &mut DeviceStep<'_>) -> bool {
+    /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is
+    /// more of it now.
+    fn advance(&mut self, step: &mut DeviceStep<'_>) -> bool {
         let mut passed = Vec::new();
-        // Once also where inputs have filled the batch: time passes however many come, and who is due must not wait for their end.
+        // Once also where inputs have filled the batch: time passes however many come, and who is
+        // due must not wait for their end.
         let more_is_due = loop {
             let silence =
-                self.watch.advance(turn.now, DEVICES_AT_A_TIME, &mut turn.batch, &mut turn.own.noticed);
-            self.tell_noticed(turn);
+                self.watch.advance(step.now, DEVICES_AT_A_TIME, &mut step.batch, &mut step.own.noticed);
+            self.tell_noticed(step);
             let due = self.jobs.advance(
-                turn.now,
+                step.now,
                 JOBS_AT_A_TIME,
                 &mut NoCalendar,
-                &mut turn.batch,
-                &mut turn.wakes,
+                &mut step.batch,
+                &mut step.wakes,
                 &mut passed,
             );
-            passed.drain(..).for_each(|passed| self.job_ended(passed.into(), turn));
+            passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
             let more = silence == watch::Progress::More || due == jobs::Progress::More;
-            if !more || !turn.has_room() {
+            if !more || !step.has_room() {
                 break more;
             }
         };
-        let too_old = self.shrink_quarantine(turn);
+        let too_old = self.shrink_quarantine(step);
         too_old || more_is_due || self.backlog.is_some()
     }
 
@@ -209,14 +216,14 @@ impl Partition {
     fn repeatable(
         &mut self,
         act: Repeatable,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         match act {
             Repeatable::CreateDevice(device, form) => {
-                self.once(&form, turn, |partition, turn| Ok(partition.create_device(*device, turn)?))
+                self.once(&form, step, |partition, step| Ok(partition.create_device(*device, step)?))
             }
             Repeatable::RetryDelivery(id, form) => {
-                self.once(&form, turn, |partition, turn| partition.retry_delivery(id, turn))
+                self.once(&form, step, |partition, step| partition.retry_delivery(id, step))
             }
         }
     }
@@ -225,87 +232,87 @@ impl Partition {
         self.watch.state(slot).unwrap_or_default()
     }
 
-    fn apply(&mut self, input: Input, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: Input, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
             Input::Reports { way, reports, part } => {
-                self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, turn);
+                self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, step);
                 return Ok(());
             }
             Input::Attend { way, attended } => {
-                self.attend(turn.now, way, attended);
+                self.attend(step.now, way, attended);
                 return Ok(());
             }
             Input::CreateDevice { device, reply } => {
-                DeviceEffect::Device(reply, self.create_device(*device, turn).map(Box::new))
+                DeviceEffect::Device(reply, self.create_device(*device, step).map(Box::new))
             }
             Input::Import { lines, reply } => {
                 let mut outcomes = Vec::with_capacity(lines.len());
                 for line in lines {
-                    outcomes.push((line.index, answered(self.import(line, turn))?));
+                    outcomes.push((line.index, answered(self.import(line, step))?));
                 }
                 DeviceEffect::Imported(reply, outcomes)
             }
             Input::PatchDevice { id, patch, only_if, reply } => DeviceEffect::Device(
                 reply,
-                answered(self.patch_device(&id, *patch, &only_if, turn))?.map(Box::new),
+                answered(self.patch_device(&id, *patch, &only_if, step))?.map(Box::new),
             ),
             Input::DeleteDevice { id, only_if, reply } => {
-                DeviceEffect::Done(reply, answered(self.delete_device(&id, &only_if, turn))?)
+                DeviceEffect::Done(reply, answered(self.delete_device(&id, &only_if, step))?)
             }
             Input::Link { id, client, linked, reply } => {
-                DeviceEffect::Done(reply, answered(self.link(&id, client, linked, turn))?)
+                DeviceEffect::Done(reply, answered(self.link(&id, client, linked, step))?)
             }
             Input::SweepClient { client, reply } => {
-                DeviceEffect::Swept(reply, self.sweep_client(client, turn)?)
+                DeviceEffect::Swept(reply, self.sweep_client(client, step)?)
             }
             Input::Lease { client, max, reply } => {
-                DeviceEffect::Leased(reply, self.lease(client, max, turn)?)
+                DeviceEffect::Leased(reply, self.lease(client, max, step)?)
             }
             Input::AttemptsEnded { ended, reply } => {
                 for (reservation, end) in &*ended {
-                    self.attempt_ended(*reservation, end, turn)?;
+                    self.attempt_ended(*reservation, end, step)?;
                 }
                 DeviceEffect::Kept(reply)
             }
             Input::TellStale { client, probe } => {
-                self.tell_stale(client, probe, turn);
+                self.tell_stale(client, probe, step);
                 return Ok(());
             }
             Input::Resend { client, after, reply } => {
-                DeviceEffect::Resent(reply, self.resend(client, after, turn)?)
+                DeviceEffect::Resent(reply, self.resend(client, after, step)?)
             }
             Input::Quarantine { way, messages, reply } => {
-                self.quarantine(way, messages, turn);
+                self.quarantine(way, messages, step);
                 DeviceEffect::Kept(reply)
             }
-            Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, turn))?),
+            Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
             Input::RetryDelivery { id, reply } => {
-                DeviceEffect::Done(reply, answered(self.retry_delivery(id, turn))?)
+                DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
             }
-            Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, turn)?),
+            Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };
-        turn.effects.push(effect);
+        step.effects.push(effect);
         Ok(())
     }
 
-    /// Makes the turn one batch, with the head as it is after it.
-    fn seal(&mut self, mut turn: DeviceStep<'_>, more: bool) -> Result<Step<DeviceEffect>, StoreError> {
-        self.write_counts(&mut turn)?;
-        turn.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));
-        let kept_from = retention::kept_from(turn.now, &self.settings.keep, self.head.kept_from);
-        let attended = self.watch.readings_of_clocks(turn.now);
-        let long_ago = turn.now.since(self.head.now) >= CLOCKS_RECORDED_EVERY;
+    /// Ends the step: its changes become one batch.
+    fn seal(&mut self, mut step: DeviceStep<'_>, more: bool) -> Result<Step<DeviceEffect>, StoreError> {
+        self.write_counts(&mut step)?;
+        step.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));
+        let kept_from = retention::kept_from(step.now, &self.settings.keep, self.head.kept_from);
+        let attended = self.watch.readings_of_clocks(step.now);
+        let long_ago = step.now.since(self.head.now) >= CLOCKS_RECORDED_EVERY;
         let clocks_are_due =
             (long_ago || self.closing) && attended != self.head.attended && !self.devices.is_empty();
         let days_are_over = kept_from != self.head.kept_from && self.head.seq > 0;
-        self.announce_lines(&mut turn);
+        self.announce_lines(&mut step);
         let stats = self.stats();
         if stats != self.latest_stats {
             self.latest_stats = stats;
-            turn.emit(DeviceEffect::StatsChanged(self.id, stats));
+            step.emit(DeviceEffect::StatsChanged(self.id, stats));
         }
         let numbers = self.jobs.numbers();
-        let (batch, effects) = turn.seal(&mut self.head, clocks_are_due || days_are_over, |head| {
+        let (batch, effects) = step.seal(&mut self.head, clocks_are_due || days_are_over, |head| {
             head.attended = attended;
             head.kept_from = kept_from;
             head.next_job = numbers.next_job;

@@ -1,8 +1,10 @@
-//! Clients with devices whose newest notification has failed for good, and when they are told again.
+//! Clients with devices whose newest notification has failed for good, and when they are told
+//! again.
 //!
-//! Partitions say which clients are stale in them; one success anywhere, being enabled, or a probe then orders each of these
-//! partitions to queue the present picture. Nothing here is durable: partitions say it again when they are loaded, and an order
-//! that is lost comes again with the client's next success or probe.
+//! Partitions say which clients are stale in them; one success anywhere, being enabled, or a probe
+//! then orders each of these partitions to queue the present picture. Nothing here is durable:
+//! partitions say it again when they are loaded, and an order that is lost comes again with the
+//! client's next success or probe.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,20 +29,20 @@ pub struct StaleOrder {
 #[derive(Debug)]
 pub struct StaleClients {
     probe_every: Duration,
-    state: Mutex<State>,
+    state: Mutex<StaleState>,
     /// How many clients are stale: almost always none, and then a success costs no lock.
     clients: AtomicUsize,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    clients: BTreeMap<Incarnation, Stale>,
+struct StaleState {
+    clients: BTreeMap<Incarnation, StaleClient>,
     orders: BTreeSet<StaleOrder>,
 }
 
 #[derive(Debug)]
-struct Stale {
+struct StaleClient {
     partitions: BTreeSet<PartitionId>,
     probe_at: Timestamp,
 }
@@ -58,7 +60,7 @@ impl StaleClients {
         if stale {
             let probe_at = now.after(self.probe_every);
             let known = state.clients.entry(client);
-            let known = known.or_insert_with(|| Stale { partitions: BTreeSet::new(), probe_at });
+            let known = known.or_insert_with(|| StaleClient { partitions: BTreeSet::new(), probe_at });
             known.partitions.insert(partition);
         } else if let Some(known) = state.clients.get_mut(&client) {
             known.partitions.remove(&partition);
@@ -120,7 +122,7 @@ impl StaleClients {
         self.clients.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StaleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

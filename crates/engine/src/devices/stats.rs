@@ -1,5 +1,5 @@
-//! Counts of devices and notifications, for metrics: each partition says when its counts have changed, so that asking costs a sum
-//! and no look at a device.
+//! Counts of devices and notifications, for metrics: each partition says when its counts have
+//! changed, so that asking costs a sum and no look at a device.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -17,9 +17,11 @@ use crate::kernel::reply::Reply;
 use crate::registry::RegistryInput;
 use crate::{AttemptDue, AttemptEnd};
 
-/// Ends of attempts that one input carries at most. They share a batch, and are lost or kept together.
+/// Ends of attempts that one input carries at most. They share a batch, and are lost or kept
+/// together.
 const ENDS_PER_INPUT_MAX: usize = 64;
-/// How often the same ends are handed in at most. Each time a batch was lost, and the partition was loaded again.
+/// How often the same ends are handed in at most. Each time a batch was lost, and the partition was
+/// loaded again.
 const HAND_INS_MAX: u32 = 8;
 
 /// Ends of attempts that were handed in together, and where it is told that they are durable.
@@ -101,8 +103,9 @@ impl Engine {
         self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 
-    /// Takes note of an answer before its attempt is recorded: a client whose receiver says that it is gone for good (410) is
-    /// disabled, if that is its receiver still. `to` is the client as it was when the attempt began.
+    /// Takes note of an answer before its attempt is recorded: a client whose receiver says that it
+    /// is gone for good (410) is disabled, if that is its receiver still. `to` is the client as it
+    /// was when the attempt began.
     ///
     /// # Errors
     /// When the server is not accepting.

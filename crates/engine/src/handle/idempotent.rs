@@ -1,4 +1,5 @@
-//! Calls of requests that may come again: answered in the form of whoever asks, which is kept in the batch of what was done.
+//! Calls of requests that may come again: answered in the form of whoever asks, which is kept in
+//! the batch of what was done.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use crate::registry::{RegistryInput, RepeatableOfClients};
 use crate::{NewClient, NewDevice};
 
 impl Engine {
-    /// [`Engine::rotate_secret`] for a request that may come again; answers in its form, refusals too.
+    /// [`Engine::rotate_secret`] for a request that may come again; answers in its form, refusals
+    /// too.
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`; 503 when not accepting.
@@ -36,8 +38,8 @@ impl Engine {
         self.shared.registry.ask(|reply| RegistryInput::Repeatable { act, form, reply }).await?
     }
 
-    /// [`Engine::create_device`] for a request that may come again. Its answer is in the device's partition: a repeat that names another device is not
-    /// recognised there.
+    /// [`Engine::create_device`] for a request that may come again. Its answer is in the device's
+    /// partition: a repeat that names another device is not recognised there.
     ///
     /// # Errors
     /// See [`Engine::rotate_secret_as`]; and what is wrong with the device as such.

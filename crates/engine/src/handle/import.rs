@@ -1,4 +1,5 @@
-//! An import on its way: its lines checked, their clients looked up, and each partition's share handed in.
+//! An import on its way: its lines checked, their clients looked up, and each partition's share
+//! handed in.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! How the engine is put together: every partition loaded and on its task, and the task that orders stale clients to be told.
+//! How the engine is put together: every partition loaded and on its task, and the task that orders
+//! stale clients to be told.
 
 use std::collections::HashSet;
 use std::future::pending;
@@ -128,7 +129,8 @@ async fn order_stale(kernel: &KernelContext, stale: &StaleClients, inboxes: &[mp
         for order in stale.take(kernel.clock.now()) {
             let input = Input::TellStale { client: order.client, probe: order.probe };
             if let Some(inbox) = inboxes.get(usize::from(order.partition.0)) {
-                // A partition that takes nothing more tells nothing more; after the next start it says again what is stale.
+                // A partition that takes nothing more tells nothing more; after the next start it
+                // says again what is stale.
                 let _not_accepting = inbox.send(input).await;
             }
         }

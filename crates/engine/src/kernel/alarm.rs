@@ -16,7 +16,8 @@ use tokio::time::sleep;
 
 /// Longest sleep before the clock is looked at again, where nobody tells of steps.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Up to so long before its time a sleep takes all of what is left: late by a tenth of this at most.
+/// Up to so long before its time a sleep takes all of what is left: late by a tenth of this at
+/// most.
 const LAST_SLEEP: Duration = Duration::from_millis(100);
 /// A timer may fire a little early; a millisecond later nothing is.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
@@ -53,7 +54,8 @@ impl Alarm {
         Steps(self.stepped.subscribe())
     }
 
-    /// Returns when the engine clock says `at`, or at the first of `steps` that was not waited for before.
+    /// Returns when the engine clock says `at`, or at the first of `steps` that was not waited for
+    /// before.
     pub(crate) async fn until_or_step(&self, at: Timestamp, steps: &mut Steps) {
         tokio::select! {
             biased;
@@ -80,7 +82,8 @@ impl Steps {
     }
 }
 
-/// How long to sleep when this much is left: ten elevenths of it, since the engine clock gains a tenth at most.
+/// How long to sleep when this much is left: ten elevenths of it, since the engine clock gains a
+/// tenth at most.
 fn sleep_for(left: Duration) -> Duration {
     if left <= LAST_SLEEP { left.max(SLEEP_MIN) } else { (left * 10 / 11).min(LOOK_AGAIN_AFTER) }
 }
@@ -93,7 +96,8 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-    /// However fast the engine clock runs, nobody sleeps past a time by more than a tenth of the last sleep.
+    /// However fast the engine clock runs, nobody sleeps past a time by more than a tenth of the
+    /// last sleep.
     #[test]
     fn a_clock_that_is_slewed_makes_nobody_late() {
         for (gains, left) in [(11, DAY), (10, DAY), (9, DAY), (11, Duration::from_secs(30))] {

@@ -1,7 +1,8 @@
-//! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and hands them to the [`Runner`].
+//! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and
+//! hands them to the [`Runner`].
 //!
-//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs gather in the inbox, and when
-//! that is full their senders wait.
+//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs
+//! gather in the inbox, and when that is full their senders wait.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) struct Driver<M: Machine> {
 }
 
 /// Why the driver woke.
-enum Woken<I> {
+enum DriverEvent<I> {
     Input(Option<I>),
     Outcome(CommitResult),
     Stop,
@@ -67,32 +68,33 @@ impl<M: Machine> Driver<M> {
             let at_once = may_step && (unfinished || (more && open));
             let woken = tokio::select! {
                 biased;
-                Some(result) = outcomes.recv() => Woken::Outcome(result),
-                _ = self.stop.wait_for(|stop| *stop), if !stopping => Woken::Stop,
-                input = self.inbox.recv(), if may_step && open && !unfinished => Woken::Input(input),
-                () = until(kernel.alarm(), &mut steps, wakeup, at_once) => Woken::Timer,
+                Some(result) = outcomes.recv() => DriverEvent::Outcome(result),
+                _ = self.stop.wait_for(|stop| *stop), if !stopping => DriverEvent::Stop,
+                input = self.inbox.recv(), if may_step && open && !unfinished => DriverEvent::Input(input),
+                () = until(kernel.alarm(), &mut steps, wakeup, at_once) => DriverEvent::Timer,
             };
             match woken {
-                Woken::Outcome(result) => {
+                DriverEvent::Outcome(result) => {
                     or_stop_the_process("a partition", || self.runner.outcome(result))?;
                 }
-                Woken::Stop => {
+                DriverEvent::Stop => {
                     self.inbox.close();
                     stopping = true;
                 }
-                Woken::Input(None) => {
+                DriverEvent::Input(None) => {
                     open = false;
                     self.runner.close();
                     self.step(None, &done)?;
                 }
-                Woken::Input(input) => more = self.step(input, &done)?,
-                Woken::Timer => more = self.step(None, &done)?,
+                DriverEvent::Input(input) => more = self.step(input, &done)?,
+                DriverEvent::Timer => more = self.step(None, &done)?,
             }
         }
         Ok(())
     }
 
-    /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do at once.
+    /// One step over `first` and whatever else waits, up to the budget. Whether there is more to do
+    /// at once.
     fn step(
         &mut self,
         first: Option<M::Input>,

@@ -1,16 +1,18 @@
-//! The order of feeds that span partitions: what a reader has passed by, nothing is added to any more.
+//! The order of feeds that span partitions: nothing is added before a place that a reader has read.
 //!
-//! An event is stamped with the engine clock when it is made and shown when it is durable, so two partitions may show theirs in
-//! another order than that of their stamps. Therefore a feed ends before the oldest stamp that is still being written,
-//! and a reader pushes all later stamps behind what it has read. Stamps run ahead of the clock by at most
-//! [`AHEAD_MS_MAX`]; nothing but the keys of events and deliveries uses them.
+//! An event is stamped with the engine clock when it is made, and shown when it is durable. So two
+//! partitions may show theirs in another order than that of their stamps. Therefore a feed ends
+//! before the oldest stamp that is still being written. A reader pushes all later stamps behind
+//! what it has read. Stamps run ahead of the clock by at most [`AHEAD_MS_MAX`]; nothing but the
+//! keys of events and deliveries uses them.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 
 use base::Timestamp;
 use tokio::sync::Notify;
 
-/// How far stamps may run ahead of the clock, in milliseconds: so many reads of fresh writes in a millisecond are served.
+/// How far stamps may run ahead of the clock, in milliseconds: so many reads of fresh writes in a
+/// millisecond are served.
 const AHEAD_MS_MAX: i64 = 5;
 
 /// How far of that writes alone push stamps; the rest is left to readers.
@@ -47,8 +49,8 @@ impl WritingSince {
 }
 
 impl FeedClock {
-    /// The stamp of a step at `now`, behind the partition's last one, so that what it wrote before is shown while it writes on.
-    /// The partition must have said since when it is writing, before.
+    /// The stamp of a step at `now`, behind the partition's last one, so that what it wrote before
+    /// is shown while it writes on. The partition must have said since when it is writing, before.
     pub(crate) fn stamp(&self, now: Timestamp, last: Timestamp) -> Timestamp {
         let behind_last = (last.0 + 1).min(now.0 + WRITES_AHEAD_MS_MAX);
         let stamp = now.0.max(self.floor.load(SeqCst)).max(behind_last);
@@ -66,7 +68,8 @@ impl FeedClock {
         Timestamp(self.latest.load(SeqCst))
     }
 
-    /// A partition is no longer writing what it was: feeds may end later. It has said so in its place, before.
+    /// A partition is no longer writing what it was: feeds may end later. It has said so in its
+    /// place, before.
     pub(crate) fn has_written(&self) {
         if self.waiting.load(SeqCst) > 0 {
             self.written.notify_waiters();
@@ -93,7 +96,8 @@ impl FeedClock {
         Timestamp(stamp.0.saturating_add(1 - AHEAD_MS_MAX))
     }
 
-    /// Where a feed that is read at `now` ends, exclusive. Whatever is stamped from here on is not before it.
+    /// Where a feed that is read at `now` ends, exclusive. Whatever is stamped from here on is not
+    /// before it.
     pub(crate) fn horizon<'a>(
         &self,
         now: Timestamp,

@@ -1,7 +1,8 @@
 //! Answers that are kept for a day, so that a request that comes again is answered like the first.
 //!
-//! An answer is kept in the batch of what it is about: whatever becomes of the process, both are there or neither. So a repeat has to
-//! come to the same partition. What an answer looks like is for whoever asks to say.
+//! An answer is kept in the batch of what it is about: whatever becomes of the process, both are
+//! there or neither. So a repeat has to come to the same partition. What an answer looks like is
+//! for whoever asks to say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,13 +57,13 @@ impl KeptAnswers {
     pub(crate) fn recall<E, O>(
         &mut self,
         once: IdempotencyKey,
-        turn: &mut StepContext<'_, E, O>,
+        step: &mut StepContext<'_, E, O>,
     ) -> Result<Option<Arc<[u8]>>, Stop> {
-        let kept = self.pending.get_or_read(&once.key, || turn.fetch.view()?.answer(once.key))?;
+        let kept = self.pending.get_or_read(&once.key, || step.fetch.view()?.answer(once.key))?;
         let Some(kept) = kept else { return Ok(None) };
-        if kept.at.after(ANSWERS_KEPT) <= turn.now {
-            self.pending.put(turn.seq, kept.key, None);
-            turn.push(Op::DeleteAnswer(kept.key, kept.at));
+        if kept.at.after(ANSWERS_KEPT) <= step.now {
+            self.pending.put(step.seq, kept.key, None);
+            step.push(Op::DeleteAnswer(kept.key, kept.at));
             return Ok(None);
         }
         if kept.body != once.body {
@@ -78,27 +79,27 @@ impl KeptAnswers {
         &mut self,
         once: IdempotencyKey,
         answer: Arc<[u8]>,
-        turn: &mut StepContext<'_, E, O>,
+        step: &mut StepContext<'_, E, O>,
     ) {
-        let kept = KeptAnswer { key: once.key, at: turn.now, body: once.body, answer };
-        self.oldest.get_or_insert(turn.now);
-        self.pending.put(turn.seq, once.key, Some(kept.clone()));
-        turn.push(Op::PutAnswer(Box::new(kept)));
+        let kept = KeptAnswer { key: once.key, at: step.now, body: once.body, answer };
+        self.oldest.get_or_insert(step.now);
+        self.pending.put(step.seq, once.key, Some(kept.clone()));
+        step.push(Op::PutAnswer(Box::new(kept)));
     }
 
     /// Forgets answers that are too old. Whether there may be more of them.
-    pub(crate) fn forget<E, O>(&mut self, turn: &mut StepContext<'_, E, O>) -> Result<bool, StoreError> {
-        let end = turn.now.before(ANSWERS_KEPT);
+    pub(crate) fn forget<E, O>(&mut self, step: &mut StepContext<'_, E, O>) -> Result<bool, StoreError> {
+        let end = step.now.before(ANSWERS_KEPT);
         if self.oldest.is_none_or(|oldest| oldest > end) {
             return Ok(false);
         }
         // Besides those that go: the next one, and as many as were changed since the view's moment.
         let asked = FORGOTTEN_MAX + 1 + self.pending.len();
-        let stored = turn.fetch.view()?.answers_before(Timestamp::MAX, asked)?;
+        let stored = step.fetch.view()?.answers_before(Timestamp::MAX, asked)?;
         // One that was given anew is not the one that is read here, which went when it was.
         let mut old = stored.into_iter().filter(|(_, key)| self.pending.get(key).is_none()).peekable();
         // What is too new to be seen in the store is not old either.
-        let unseen = (self.pending.len() > 0).then_some(turn.now);
+        let unseen = (self.pending.len() > 0).then_some(step.now);
         let mut gone = Vec::new();
         while gone.len() < FORGOTTEN_MAX
             && let Some(answer) = old.next_if(|(at, _)| *at <= end)
@@ -107,8 +108,8 @@ impl KeptAnswers {
         }
         self.oldest = old.peek().map(|(at, _)| *at).or(unseen);
         for (at, key) in gone {
-            self.pending.put(turn.seq, key, None);
-            turn.push(Op::DeleteAnswer(key, at));
+            self.pending.put(step.seq, key, None);
+            step.push(Op::DeleteAnswer(key, at));
         }
         Ok(self.oldest.is_some_and(|oldest| oldest <= end))
     }
@@ -128,24 +129,25 @@ impl KeptAnswers {
 pub(crate) trait Idempotent: Sized {
     fn answers(&mut self) -> &mut KeptAnswers;
 
-    /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then that is the answer.
+    /// Does what is asked, and keeps the answer in the same batch, unless it was done before: then
+    /// that is the answer.
     fn once<T, E, O>(
         &mut self,
         form: &Form<T>,
-        turn: &mut StepContext<'_, E, O>,
+        step: &mut StepContext<'_, E, O>,
         act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         if let Some(once) = form.once {
-            match answered(self.answers().recall(once, turn))? {
+            match answered(self.answers().recall(once, step))? {
                 Ok(None) => {}
                 Ok(Some(kept)) => return Ok(Ok(kept)),
                 Err(reused) => return Ok(Err(reused)),
             }
         }
-        let answer = answered(act(self, turn))?;
+        let answer = answered(act(self, step))?;
         let written = (form.write)(&answer);
         if let Some(once) = form.once {
-            self.answers().remember(once, Arc::clone(&written), turn);
+            self.answers().remember(once, Arc::clone(&written), step);
         }
         Ok(Ok(written))
     }

@@ -1,8 +1,10 @@
 //! What a job is for, as it is stored, and what became of a job without a word of its worker.
 //!
-//! The jobs of a machine may have several purposes. Lapse, cut and expiry are the same for all of them; what follows from it is for the
-//! purpose to say. A purpose has a code, which is the top byte of the number of the line that its jobs wait in. Code 0 is the
-//! purpose that a kind of partition had first, so that jobs which were stored before there were others mean what they meant.
+//! The jobs of a machine may have several purposes. Lapse, cut and expiry are the same for all of
+//! them; what follows from it is for the purpose to say. A purpose has a code, which is the top
+//! byte of the number of the line that its jobs wait in. Code 0 is the purpose that a kind of
+//! partition had first, so that jobs which were stored before there were others mean what they
+//! meant.
 
 use base::Timestamp;
 use jobs::{Passed, Released};
@@ -11,7 +13,8 @@ use records::{AliasKey, QueueKey};
 /// Bits of a line's number below the code of its purpose.
 const NUMBER_BITS: u32 = 56;
 
-/// The line with this number among those of a purpose. Numbers count registrations, and never come near 2^56.
+/// The line with this number among those of a purpose. Numbers count registrations, and never come
+/// near 2^56.
 pub(crate) fn line_key(code: u8, number: u64) -> QueueKey {
     debug_assert!(number >> NUMBER_BITS == 0, "the number of a line leaves room for its purpose");
     QueueKey(u64::from(code) << NUMBER_BITS | number)

@@ -1,7 +1,9 @@
-//! What every partition is: a deterministic state machine that turns inputs into one batch and its effects.
+//! What every partition is: a deterministic state machine that turns inputs into one batch and its
+//! effects.
 //!
-//! A machine has no clock, no socket and no executor. `driver.rs` runs it in production, the simulation runs it on a virtual
-//! clock; both do the same four things: step, commit, let the effects of durable batches go, drop all others.
+//! A machine has no clock, no socket and no executor. `driver.rs` runs it in production, the
+//! simulation runs it on a virtual clock; both do the same four things: step, commit, let the
+//! effects of durable batches go, drop all others.
 
 use base::{PartitionId, Timestamp};
 use records::Batch;
@@ -14,7 +16,8 @@ pub trait Machine: Send + 'static {
     /// What goes in.
     type Input: Send + 'static;
 
-    /// What the outside may see of a step. Dropping an effect tells its receiver that the outcome is unknown.
+    /// What the outside may see of a step. Dropping an effect tells its receiver that the outcome
+    /// is unknown.
     type Effect: Send + 'static;
 
     /// Where effects go.
@@ -26,7 +29,8 @@ pub trait Machine: Send + 'static {
     /// Applies the inputs, and what the passing of time brings, in order.
     ///
     /// # Errors
-    /// When a record that is not resident could not be read. Then the machine is in an unknown state: drop it.
+    /// When a record that is not resident could not be read. Then the machine is in an unknown
+    /// state: drop it.
     fn step(
         &mut self,
         moment: Moment,
@@ -37,7 +41,8 @@ pub trait Machine: Send + 'static {
     /// All batches up to this one are durable.
     fn settled(&mut self, seq: u64);
 
-    /// Whether inputs were taken that are not applied to their end: the next step goes on with them.
+    /// Whether inputs were taken that are not applied to their end: the next step goes on with
+    /// them.
     fn has_unfinished(&self) -> bool {
         false
     }
@@ -62,7 +67,8 @@ pub trait MachineContext: Send + Sync + 'static {
     /// A batch is about to be written. `None` if nobody waits for news.
     fn batch_made(&self, partition: PartitionId, batch: &Batch) -> Option<Self::News>;
 
-    /// A batch with that stamp is durable, and its effects were let go. Without `news` it may concern everybody.
+    /// A batch with that stamp is durable, and its effects were let go. Without `news` it may
+    /// concern everybody.
     fn batch_durable(&self, stamp: Timestamp, news: Option<&Self::News>) {
         let _nobody_waits = (stamp, news);
     }

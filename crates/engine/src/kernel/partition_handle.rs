@@ -1,4 +1,5 @@
-//! The handle of a partition: inputs go in through it, and it shows since when the partition is writing.
+//! The handle of a partition: inputs go in through it, and it shows since when the partition is
+//! writing.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::feed_clock::WritingSince;
 use super::reply::Reply;
 
-/// The server does not accept anything now: it is stopping, or its store has failed. Nothing is known of what was handed in.
+/// The server does not accept anything now: it is stopping, or its store has failed. Nothing is
+/// known of what was handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the server is not accepting now")]
 pub struct NotAccepting;
@@ -35,8 +37,8 @@ impl<I> PartitionHandle<I> {
 
     /// Sends an input, as soon as there is room for it.
     pub(crate) fn send(&self, input: I) -> impl Future<Output = Result<(), NotAccepting>> {
-        // Nobody is overtaken: a place that is free is that of who waits longest. What waits is in a box, so that who waits for an
-        // answer afterwards takes no room for what was asked.
+        // Nobody is overtaken: a place that is free is that of who waits longest. What waits is in
+        // a box, so that who waits for an answer afterwards takes no room for what was asked.
         let sent = match self.inbox.try_send(input) {
             Ok(()) => Ok(None),
             Err(TrySendError::Full(input)) => Ok(Some(Box::pin(self.inbox.send(input)))),

@@ -1,7 +1,7 @@
 //! Writes that are not durable yet: a view of the store does not show them.
 //!
-//! A machine notes each record that its batches put or delete, so that the next input sees it. Once a batch is durable, its
-//! notes are dropped.
+//! A machine notes each record that its batches put or delete, so that the next input sees it. Once
+//! a batch is durable, its notes are dropped.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -54,7 +54,8 @@ impl<K: Hash + Eq + Clone, V: Clone> PendingWrites<K, V> {
         }
     }
 
-    /// What a pending write makes of a record: `None` if there is none, `Some(None)` if it deletes the record.
+    /// What a pending write makes of a record: `None` if there is none, `Some(None)` if it deletes
+    /// the record.
     pub(crate) fn get(&self, key: &K) -> Option<Option<&V>> {
         self.records.get(key).map(|(_, value)| value.as_ref())
     }
@@ -78,8 +79,9 @@ impl<K: Hash + Eq + Clone, V: Clone> PendingWrites<K, V> {
         self.records.values().filter_map(|(_, value)| value.as_ref())
     }
 
-    /// The first `limit` records in the order of `place`: of `stored`, brought to what they are now, and of the wanted pending
-    /// ones. `stored` is all that the store has up to its last one, or all there is if `whole`. No two have the same place.
+    /// The first `limit` records in the order of `place`: of `stored`, brought to what they are
+    /// now, and of the wanted pending ones. `stored` is all that the store has up to its last one,
+    /// or all there is if `whole`. No two have the same place.
     pub(crate) fn merged<P: Ord>(
         &self,
         stored: Vec<(K, V)>,

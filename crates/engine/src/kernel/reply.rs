@@ -32,7 +32,8 @@ impl<T> Reply<T> {
 /// The answer to a call.
 pub(crate) type Answered<T> = Result<T, Problem>;
 
-/// Why an input came to nothing: refused with an answer, or the store cannot be read and the machine must be dropped.
+/// Why an input came to nothing: refused with an answer, or the store cannot be read and the
+/// machine must be dropped.
 pub(crate) enum Stop {
     Refused(Problem),
     Broken(StoreError),

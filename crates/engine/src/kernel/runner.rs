@@ -1,7 +1,8 @@
-//! A state machine with its batches on their way: steps it, commits, and lets effects go when their batch is durable.
+//! A state machine with its batches on their way: steps it, commits, and lets effects go when their
+//! batch is durable.
 //!
-//! No executor and no clock of its own: `driver.rs` runs it on tasks, the simulation on a virtual clock. Whatever a batch did
-//! not survive takes its effects with it.
+//! No executor and no clock of its own: `driver.rs` runs it on tasks, the simulation on a virtual
+//! clock. Whatever a batch did not survive takes its effects with it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::feed_clock::WritingSince;
 use super::fetch::FromStore;
 use super::machine::{Machine, MachineContext};
 
-/// Batches of a partition that are being written at most: one that is synced, one that gathers for the next sync.
+/// Batches of a partition that are being written at most: one that is synced, one that gathers for
+/// the next sync.
 pub const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// Loads a machine again after a commit whose outcome is not known.
@@ -29,15 +31,16 @@ pub struct Runner<M: Machine> {
     kernel: Arc<KernelContext>,
     context: Arc<M::Context>,
     writing_since: Arc<WritingSince>,
-    in_flight: VecDeque<InFlight<M>>,
-    /// A batch was lost, or may be: the machine is loaded again as soon as nothing is on its way any more.
+    in_flight: VecDeque<CommittingBatch<M>>,
+    /// A batch was lost, or may be: the machine is loaded again as soon as nothing is on its way
+    /// any more.
     lost: bool,
     /// The stamp of the latest step.
     last_stamp: Timestamp,
 }
 
 /// A batch that is being written, and what it holds back.
-struct InFlight<M: Machine> {
+struct CommittingBatch<M: Machine> {
     seq: u64,
     stamp: Timestamp,
     effects: Vec<M::Effect>,
@@ -119,7 +122,8 @@ impl<M: Machine> Runner<M> {
         self.machine.next_wakeup(now)
     }
 
-    /// One step over `inputs`; `tell` is called when the outcome of its batch is known. Whether there is more to do at once.
+    /// One step over `inputs`; `tell` is called when the outcome of its batch is known. Whether
+    /// there is more to do at once.
     ///
     /// # Errors
     /// When a record could not be read: the machine must not be used any more.
@@ -128,7 +132,8 @@ impl<M: Machine> Runner<M> {
         inputs: &mut dyn Iterator<Item = M::Input>,
         tell: impl FnOnce(CommitResult) + Send + 'static,
     ) -> Result<bool, StoreError> {
-        // Feeds end before this moment from here on; the step's own time and stamp are read after it.
+        // Feeds end before this moment from here on; the step's own time and stamp are read after
+        // it.
         let is_first = self.in_flight.is_empty();
         if is_first {
             self.writing_since.set(self.kernel.clock.now());
@@ -145,7 +150,12 @@ impl<M: Machine> Runner<M> {
                 self.kernel.feed_clock().note(batch.head.stamp);
                 let seq = batch.head.seq;
                 let news = self.context.batch_made(self.id, &batch);
-                self.in_flight.push_back(InFlight { seq, stamp: moment.stamp, effects: step.effects, news });
+                self.in_flight.push_back(CommittingBatch {
+                    seq,
+                    stamp: moment.stamp,
+                    effects: step.effects,
+                    news,
+                });
                 self.kernel.store.commit(batch, Box::new(move |outcome| tell(CommitResult { seq, outcome })));
             }
             None => self.hold_or_release(step.effects),
@@ -178,7 +188,8 @@ impl<M: Machine> Runner<M> {
     /// The outcome of a batch is known.
     ///
     /// # Errors
-    /// When the store accepts nothing more: everything held is dropped, and the machine must not be used any more.
+    /// When the store accepts nothing more: everything held is dropped, and the machine must not be
+    /// used any more.
     pub fn outcome(&mut self, result: CommitResult) -> Result<(), Arc<StoreError>> {
         match result.outcome {
             CommitOutcome::Durable if !self.lost => {
@@ -207,7 +218,8 @@ impl<M: Machine> Runner<M> {
         }
     }
 
-    /// While a batch is on its way it could still be written, under a number that the machine would use again.
+    /// While a batch is on its way it could still be written, under a number that the machine would
+    /// use again.
     fn load_again_when_quiet(&mut self) -> Result<(), Arc<StoreError>> {
         if self.in_flight.is_empty() {
             self.machine = (self.reload)().map_err(Arc::new)?;

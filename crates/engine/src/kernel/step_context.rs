@@ -1,4 +1,5 @@
-//! What one step of a machine collects: its time, its batch, what that weighs, and the effects that wait for it.
+//! What one step of a machine collects: its time, its batch, what that weighs, and the effects that
+//! wait for it.
 
 use base::{PartitionId, Timestamp};
 use records::{Batch, Op, PartitionHead, QueueKey};
@@ -6,10 +7,12 @@ use records::{Batch, Op, PartitionHead, QueueKey};
 use super::fetch::Fetch;
 use super::machine::Moment;
 
-/// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts them. The heaviest report, of a
-/// device with 100 clients and values of 4 KiB, adds a megabyte: far below what a frame of the log may hold.
+/// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts
+/// them. The heaviest report, of a device with 100 clients and values of 4 KiB, adds a megabyte:
+/// far below what a frame of the log may hold.
 pub(crate) const STEP_BYTES_MAX: usize = 1 << 20;
-/// Payload bytes that the answers of one step may carry together before no more is given: a job may carry a megabyte.
+/// Payload bytes that the answers of one step may carry together before no more is given: a job may
+/// carry a megabyte.
 const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 /// One step of a machine with effects `E`. `own` is what only that machine collects.
@@ -80,8 +83,9 @@ impl<'a, E, O> StepContext<'a, E, O> {
         self.effects.push(effect);
     }
 
-    /// Ends the step: the changes as one batch, with the head as it is after it, and the effects. `finish` brings the machine's own
-    /// fields of the head up to date. Without a change there is no batch, unless `must_write`.
+    /// Ends the step: the changes as one batch, with the head as it is after it, and the effects.
+    /// `finish` brings the machine's own fields of the head up to date. Without a change there is
+    /// no batch, unless `must_write`.
     pub(crate) fn seal(
         mut self,
         head: &mut PartitionHead,

@@ -1,8 +1,10 @@
-//! Feeds: events, deliveries and refused reports in order of time, of one device or over all partitions.
+//! Feeds: events, deliveries and refused reports in order of time, of one device or over all
+//! partitions.
 //!
-//! A feed never shows anything younger than what every partition has finished writing, so that following a cursor misses
-//! nothing. A feed of labels, or of a client's events, is merged from those of the devices where these are few, and
-//! picked out of the whole where they are many: either way a page reads little more than it shows.
+//! A feed never shows anything younger than what every partition has finished writing, so that
+//! following a cursor misses nothing. A feed of labels, or of a client's events, is merged from
+//! those of the devices where these are few, and picked out of the whole where they are many:
+//! either way a page reads little more than it shows.
 
 use std::cell::{OnceCell, RefCell};
 use std::cmp::Ordering;
@@ -18,7 +20,8 @@ use store::{Page, StoreError, View, Whose};
 use super::merge::merge;
 use super::{Queries, has_all, unreadable};
 
-/// Devices of one partition whose feeds are merged; of more, the partition's feed is filtered. A merged page reads from each of them.
+/// Devices of one partition whose feeds are merged; of more, the partition's feed is filtered. A
+/// merged page reads from each of them.
 const MERGED_DEVICES_MAX: usize = 64;
 
 /// Which events a feed shows.
@@ -47,7 +50,8 @@ pub struct DeliveryFilter {
     pub status: Option<DeliveryStatus>,
 }
 
-/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone but this module.
+/// A place in a feed that spans partitions: behind this item of this partition. Opaque to everyone
+/// but this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FeedKey<K> {
     /// The item's key.
@@ -151,8 +155,9 @@ impl Queries {
     ) -> Result<Vec<(FeedKey<K>, T)>, Problem> {
         let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
         let parts = self.parts(of)?;
-        let slots = |part: &Part| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
-        let sources: Vec<(&Part, Option<DeviceSlot>)> = parts
+        let slots =
+            |part: &FeedPart| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());
+        let sources: Vec<(&FeedPart, Option<DeviceSlot>)> = parts
             .iter()
             .flat_map(|part| {
                 slots(part).unwrap_or_else(|| vec![None]).into_iter().map(move |slot| (part, slot))
@@ -182,15 +187,15 @@ impl Queries {
     }
 
     /// The partitions that a feed reads.
-    fn parts(&self, of: &Of<'_>) -> Result<Vec<Part>, Problem> {
+    fn parts(&self, of: &Of<'_>) -> Result<Vec<FeedPart>, Problem> {
         if let Some(id) = of.device {
             let (view, profile) = self.known_device(id)?;
             let slots = of.is_of(&profile).then_some(profile.slot).into_iter().collect();
-            return Ok(vec![Part { partition: self.partition_of(id), view, slots: Some(slots) }]);
+            return Ok(vec![FeedPart { partition: self.partition_of(id), view, slots: Some(slots) }]);
         }
         let part = |partition| {
             let view = self.view(partition)?;
-            Ok(Part { partition, slots: of.few(&*view).map_err(unreadable)?, view })
+            Ok(FeedPart { partition, slots: of.few(&*view).map_err(unreadable)?, view })
         };
         self.partitions().map(part).collect()
     }
@@ -226,7 +231,7 @@ impl Of<'_> {
 }
 
 /// One partition's share of a feed.
-struct Part {
+struct FeedPart {
     partition: PartitionId,
     view: Box<dyn View>,
     /// The devices whose feeds are merged; without, the partition's own is filtered.

@@ -1,4 +1,5 @@
-//! Several ordered sources read as one, a little of each at a time: a page of a list over all partitions reads hardly more than it shows.
+//! Several ordered sources read as one, a little of each at a time: a page of a list over all
+//! partitions reads hardly more than it shows.
 
 use std::collections::VecDeque;
 
@@ -8,14 +9,15 @@ use base::Problem;
 const SLACK_ITEMS: usize = 16;
 
 /// One source, as far as it was read.
-struct Source<K, T> {
+struct MergeSource<K, T> {
     items: VecDeque<(K, T)>,
     last: Option<K>,
     ended: bool,
 }
 
-/// The first `limit` items of `sources` together, each with its source. `read` gives a source's next items, in order, behind a key;
-/// fewer than it was asked for are its last. `before` says which of two keys comes first.
+/// The first `limit` items of `sources` together, each with its source. `read` gives a source's
+/// next items, in order, behind a key; fewer than it was asked for are its last. `before` says
+/// which of two keys comes first.
 pub(super) fn merge<K: Clone, T>(
     sources: usize,
     limit: usize,
@@ -23,8 +25,8 @@ pub(super) fn merge<K: Clone, T>(
     read: impl Fn(usize, Option<&K>, usize) -> Result<Vec<(K, T)>, Problem>,
 ) -> Result<Vec<(usize, K, T)>, Problem> {
     let share = if sources == 1 { limit } else { limit.min(limit.div_ceil(sources.max(1)) + SLACK_ITEMS) };
-    let empty = || Source { items: VecDeque::new(), last: None, ended: limit == 0 };
-    let mut open: Vec<Source<K, T>> = (0..sources).map(|_| empty()).collect();
+    let empty = || MergeSource { items: VecDeque::new(), last: None, ended: limit == 0 };
+    let mut open: Vec<MergeSource<K, T>> = (0..sources).map(|_| empty()).collect();
     let mut merged = Vec::with_capacity(limit.min(1_024));
     while merged.len() < limit {
         let mut first: Option<usize> = None;
@@ -42,7 +44,7 @@ pub(super) fn merge<K: Clone, T>(
     Ok(merged)
 }
 
-impl<K: Clone, T> Source<K, T> {
+impl<K: Clone, T> MergeSource<K, T> {
     fn fill(
         &mut self,
         share: usize,

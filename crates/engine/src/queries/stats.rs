@@ -1,4 +1,5 @@
-//! Counts of what happened, by hour or UTC day: from the partitions' counts, or of one device from its history.
+//! Counts of what happened, by hour or UTC day: from the partitions' counts, or of one device from
+//! its history.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,8 @@ impl StatsQuery {
 }
 
 impl Queries {
-    /// The count of each hour or day, oldest first, those without any too. The caller bounds [`StatsQuery::len`].
+    /// The count of each hour or day, oldest first, those without any too. The caller bounds
+    /// [`StatsQuery::len`].
     ///
     /// # Errors
     /// 404 for an unknown device or client; see [`Queries::device`].

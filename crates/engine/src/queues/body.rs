@@ -1,8 +1,9 @@
 //! The stored form of what a job carries: bytes to everyone else.
 //!
-//! Version 1: the version; a byte that says what is there; the alias, the group, the cron expression and its zone, each a
-//! length and its text; the time to live in milliseconds; the attributes, a count and then names and values; and to the
-//! end the payload. To change it, give it the next version and read this one as long as a data directory may hold it.
+//! Version 1: the version; a byte that says what is there; the alias, the group, the cron
+//! expression and its zone, each a length and its text; the time to live in milliseconds; the
+//! attributes, a count and then names and values; and to the end the payload. To change it, give it
+//! the next version and read this one as long as a data directory may hold it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,14 +135,14 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
 /// # Errors
 /// 503: what is stored is damaged.
 pub(super) fn read(bytes: &[u8]) -> Result<Body, Problem> {
-    Reader(bytes)
+    BodyReader(bytes)
         .body()
         .ok_or_else(|| Problem::unavailable("a job's payload is damaged; run `fieldpost check`"))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct BodyReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl BodyReader<'_> {
     fn body(mut self) -> Option<Body> {
         if self.take(1)? != [VERSION] {
             return None;

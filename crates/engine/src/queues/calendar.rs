@@ -1,11 +1,13 @@
 //! Cron expressions in a time zone: when a recurring job is due.
 //!
-//! What a pattern means on the clock on the wall is asked of `croner`; what that is in real time, where clocks are put
-//! forward and back, is decided here, as Vixie cron does. A job whose minute or hour (or second) begins with `*` follows
-//! the clock: it skips an hour that does not exist and runs in both of an hour that comes twice. Any other names times of day,
-//! and runs once for each: at the end of a gap that it falls into, and in the first of two equal hours.
+//! What a pattern means on the clock on the wall is asked of `croner`; what that is in real time,
+//! where clocks are put forward and back, is decided here, as Vixie cron does. A job whose minute
+//! or hour (or second) begins with `*` follows the clock: it skips an hour that does not exist and
+//! runs in both of an hour that comes twice. Any other names times of day, and runs once for each:
+//! at the end of a gap that it falls into, and in the first of two equal hours.
 //!
-//! The time zones are compiled in: a partition reads no file, and two machines agree. Not here: when a job is told to run.
+//! The time zones are compiled in: a partition reads no file, and two machines agree. Not here:
+//! when a job is told to run.
 
 use std::sync::LazyLock;
 
@@ -19,13 +21,17 @@ use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 /// Fields of an expression without seconds, and how many of them, the last ones, are of dates.
 const FIELDS: usize = 5;
 const FIELDS_OF_DATES: usize = 3;
-/// Longest expression, in bytes; a longer one is no calendar that somebody could check by reading it.
+/// Longest expression, in bytes; a longer one is no calendar that somebody could check by reading
+/// it.
 const EXPRESSION_BYTES_MAX: usize = 256;
-/// How often the search goes on behind a change of the zone's clock: some hundred years of a time that it always leaves out.
+/// How often the search goes on behind a change of the zone's clock: some hundred years of a time
+/// that it always leaves out.
 const SEARCHES_MAX: usize = 256;
-/// More than a clock was ever changed by, in seconds: behind it, a change cannot bring nearer what the pattern says.
+/// More than a clock was ever changed by, in seconds: behind it, a change cannot bring nearer what
+/// the pattern says.
 const CHANGE_MAX: i64 = 2 * 24 * 60 * 60;
-/// Where it is tried whether a calendar ever has a moment. Any forty years would do: in as many the rarest leap day returns.
+/// Where it is tried whether a calendar ever has a moment. Any forty years would do: in as many the
+/// rarest leap day returns.
 const TRIED_YEARS: &str = "2026-2066";
 /// Before those years, in seconds.
 const TRIED_FROM: i64 = 1_767_000_000;
@@ -50,10 +56,11 @@ pub(super) fn first(expression: &str, zone: Option<&str>, now: Timestamp) -> Opt
     calendar.first_after(seconds(now)).map(moment)
 }
 
-/// What a job that was due at `after` is due at next: the latest moment up to `now`, into which earlier ones that were
-/// missed fold, and where none was missed the first one to come.
+/// What a job that was due at `after` is due at next: the latest moment up to `now`, into which
+/// earlier ones that were missed fold, and where none was missed the first one to come.
 ///
-/// It is after `after` even where the wall clock was put back behind it: no moment is answered twice.
+/// It is after `after` even where the wall clock was put back behind it: no moment is answered
+/// twice.
 pub(super) fn next(
     expression: &str,
     zone: Option<&str>,
@@ -143,7 +150,8 @@ impl Calendar {
         None
     }
 
-    /// Where the clock on the wall first counts in a span: at its start, or for times of day at the end of what came before.
+    /// Where the clock on the wall first counts in a span: at its start, or for times of day at the
+    /// end of what came before.
     fn earliest_in(&self, span: &Span) -> Option<DateTime> {
         let Some(start) = span.start else { return Some(DateTime::MIN) };
         let wall = span.wall(start)?;
@@ -205,7 +213,8 @@ impl Span {
     }
 }
 
-/// The same in [`TRIED_YEARS`] alone, so that what never comes is not searched for in all years to come.
+/// The same in [`TRIED_YEARS`] alone, so that what never comes is not searched for in all years to
+/// come.
 fn in_tried_years(expression: &str, cron: &Cron) -> Result<Cron, String> {
     let seconds = if cron.as_str().split_whitespace().count() == FIELDS { "0 " } else { "" };
     CronParser::new()

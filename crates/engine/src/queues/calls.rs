@@ -22,7 +22,8 @@ use crate::kernel::reply::Reply;
 
 /// The calls about queues. Cheap to clone.
 ///
-/// Every call fails with 503 when the server is not accepting; then nothing is known of what it asked for.
+/// Every call fails with 503 when the server is not accepting; then nothing is known of what it
+/// asked for.
 #[derive(Clone, Debug)]
 pub struct Queues {
     engine: Engine,
@@ -45,7 +46,8 @@ impl Queues {
     /// Publishes up to [`JOBS_PER_CALL_MAX`] jobs, all or none; in order.
     ///
     /// # Errors
-    /// 422 for what is not allowed, 409 `alias_taken`, `alias_repeated` or `queue_full`, 422 `idempotency_key_reused`.
+    /// 422 for what is not allowed, 409 `alias_taken`, `alias_repeated` or `queue_full`, 422
+    /// `idempotency_key_reused`.
     pub async fn publish(
         &self,
         queue: &QueueName,
@@ -65,7 +67,8 @@ impl Queues {
             .await?
     }
 
-    /// What a request that may be repeated was answered, whatever it was about: kept for a day, across restarts.
+    /// What a request that may be repeated was answered, whatever it was about: kept for a day,
+    /// across restarts.
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`.
@@ -73,7 +76,8 @@ impl Queues {
         self.partition_of_answer(once).ask(|reply| QueueInput::Recall(once, reply)).await?
     }
 
-    /// Keeps what such a request was answered. Not with what it did: a crash in between leaves that done and unanswered.
+    /// Keeps what such a request was answered. Not with what it did: a crash in between leaves that
+    /// done and unanswered.
     ///
     /// # Errors
     /// 503 only.
@@ -171,7 +175,8 @@ impl Queues {
         self.partition(queue).ask(|reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
     }
 
-    /// Jobs in order of publishing, and where to go on; there may be more behind a page that is not full.
+    /// Jobs in order of publishing, and where to go on; there may be more behind a page that is not
+    /// full.
     ///
     /// # Errors
     /// 503 when the store cannot be read.
@@ -251,8 +256,9 @@ impl Queues {
         self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
 
-    /// Drops the jobs of a queue that are ready. Those that wait for their time, those that consumers have, dead letters and
-    /// settings stay, and so does what is published after the call. A recurring job that is ready does not come again.
+    /// Drops the jobs of a queue that are ready. Those that wait for their time, those that
+    /// consumers have, dead letters and settings stay, and so does what is published after the
+    /// call. A recurring job that is ready does not come again.
     ///
     /// # Errors
     /// See [`Queues::stats`]; then some of them may be gone.
@@ -284,8 +290,9 @@ impl Queues {
         Ok(found.into_iter().next())
     }
 
-    /// Has dead jobs tried again, with all their tries; answers how many. They have the time to live that they were published with, or
-    /// `ttl` from now on; zero is for ever. As many as the queue's `jobs_max` has room for, the oldest or the first of those named.
+    /// Has dead jobs tried again, with all their tries; answers how many. They have the time to
+    /// live that they were published with, or `ttl` from now on; zero is for ever. As many as the
+    /// queue's `jobs_max` has room for, the oldest or the first of those named.
     ///
     /// # Errors
     /// 422 for too many ids, 409 `queue_full` when there is room for none.

@@ -1,4 +1,5 @@
-//! What is asked for, checked before it reaches a partition: form and range, and what each refusal says.
+//! What is asked for, checked before it reaches a partition: form and range, and what each refusal
+//! says.
 
 use std::time::Duration;
 

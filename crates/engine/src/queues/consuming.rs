@@ -1,4 +1,5 @@
-//! Leases on their way to a consumer. What does not reach it is given back as if it had not been leased.
+//! Leases on their way to a consumer. What does not reach it is given back as if it had not been
+//! leased.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ impl Back {
         match inbox.try_send(input) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(input)) => {
-                // Where there is no executor any more, the server has stopped; leases end with their time.
+                // Where there is no executor any more, the server has stopped; leases end with
+                // their time.
                 if let Ok(executor) = tokio::runtime::Handle::try_current() {
                     executor.spawn(async move {
                         // A partition that takes nothing more has let go of everything.
@@ -49,7 +51,8 @@ impl Back {
     }
 }
 
-/// A consumer that waits for its answer. Dropped before [`Stay::answered`], it has gone, and leaves its place to others.
+/// A consumer that waits for its answer. Dropped before [`Stay::answered`], it has gone, and leaves
+/// its place to others.
 #[derive(Debug)]
 pub(super) struct Stay(Option<(Back, QueueName, Timestamp)>);
 
@@ -84,8 +87,8 @@ pub struct Leases {
     pub(super) jobs: Vec<LeasedJob>,
     lineage: Lineage,
     back: Back,
-    /// They are durable: there is something to give back. Before that, they are lost with their batch, and others may have
-    /// their numbers.
+    /// They are durable: there is something to give back. Before that, they are lost with their
+    /// batch, and others may have their numbers.
     is_durable: bool,
 }
 
@@ -147,7 +150,8 @@ impl Drop for Leases {
     }
 }
 
-/// Leases that are being written to their consumer. Dropped before [`HandOver::done`], they are given back, uncounted.
+/// Leases that are being written to their consumer. Dropped before [`HandOver::done`], they are
+/// given back, uncounted.
 #[derive(Debug, Default)]
 pub struct HandOver(Vec<OnTheWay>);
 

@@ -1,4 +1,5 @@
-//! Inputs of a partition of queues, and its answers, for whoever runs partitions without an [`crate::Engine`]: the simulation.
+//! Inputs of a partition of queues, and its answers, for whoever runs partitions without an
+//! [`crate::Engine`]: the simulation.
 //!
 //! What [`super::Queues`] makes of a call and of its answer, without a task in between.
 
@@ -20,7 +21,8 @@ pub fn to_publish(jobs: &[NewJob], wall: Timestamp) -> Result<Vec<ToPublish>, Pr
     jobs.iter().enumerate().map(|(place, job)| checks::to_publish(place, job, wall)).collect()
 }
 
-/// A consumer's question, and where its answer arrives. What the consumer lets go of comes back through `inbox`.
+/// A consumer's question, and where its answer arrives. What the consumer lets go of comes back
+/// through `inbox`.
 #[must_use]
 pub fn consume(
     queue: QueueName,

@@ -1,8 +1,9 @@
 //! Ids of jobs and what a consumer shows for one: how they are made, and their text.
 //!
-//! A job's id is 6 bytes of its time of publishing, so that ids and the store's keys are in the order of publishing, then
-//! 4 bytes of the partition's publish number and 6 of a hash over lineage, partition and number. Its text is a ULID.
-//! What a consumer shows holds the lineage too: a lease of a restored backup is not one of the directory it was taken of.
+//! A job's id begins with 6 bytes of its time of publishing, so that ids and the store's keys are
+//! in the order of publishing. Then come 4 bytes of the partition's publish number, and 6 of a
+//! hash over lineage, partition and number. Its text is a ULID. A consumer shows the lineage too:
+//! a lease of a restored backup is not one of the directory that was backed up.
 
 use base::{Lineage, PartitionId, Timestamp, hash};
 use records::{JobId, Reservation};
@@ -33,7 +34,8 @@ pub(super) fn published_at(id: JobId) -> Timestamp {
     Timestamp(id.0[..6].iter().fold(0, |time, byte| time << 8 | i64::from(*byte)))
 }
 
-/// The publish number that an id was made of, given that it is below `next`; at most that of any job with a later id.
+/// The publish number that an id was made of, given that it is below `next`; at most that of any
+/// job with a later id.
 pub(super) fn number_before(id: JobId, next: u64) -> u64 {
     let low = u64::from(u32::from_be_bytes([id.0[6], id.0[7], id.0[8], id.0[9]]));
     let high = next >> 32 << 32;
@@ -68,7 +70,8 @@ impl Held {
         Self(held)
     }
 
-    /// Reads what a consumer shows; `None` for what was never one. Whether it holds is not known here.
+    /// Reads what a consumer shows; `None` for what was never one. Whether it holds is not known
+    /// here.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let mut held = [0; HELD_BYTES];

@@ -141,7 +141,8 @@ pub enum QueueInput {
         which: Dead,
         /// How long each is worth doing from now on.
         ttl: Option<Duration>,
-        /// Gets how many, up to the queue's `jobs_max` and what a step can carry; 409 `queue_full` if it has room for none.
+        /// Gets how many, up to the queue's `jobs_max` and what a step can carry; 409 `queue_full`
+        /// if it has room for none.
         reply: Reply<Answered<Respawned>>,
     },
     /// Find a dead letter by its job's id.
@@ -172,7 +173,8 @@ pub enum QueueCall {
     Pause(QueueName, bool, Reply<Answered<()>>),
     /// Delete a queue with all that it holds.
     Delete(QueueName, Reply<Answered<()>>),
-    /// Drop the jobs of a queue that are ready, and nothing else of it. Answered when they are gone.
+    /// Drop the jobs of a queue that are ready, and nothing else of it. Answered when they are
+    /// gone.
     DropReady(QueueName, Reply<Answered<()>>),
 }
 

@@ -29,7 +29,8 @@ pub struct NewJob {
     pub payload: Payload,
     /// When it is due; for a recurring job its first run.
     pub due: Option<Due>,
-    /// How long it is worth doing, from publishing on; each run of a recurring one from its due time on.
+    /// How long it is worth doing, from publishing on; each run of a recurring one from its due
+    /// time on.
     pub ttl: Option<Duration>,
     /// Attempts it may have, at least 1.
     pub tries: u32,

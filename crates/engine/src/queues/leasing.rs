@@ -1,4 +1,5 @@
-//! Consuming from outside the partitions: of one queue, which may wait for a job itself, or of several, one after the other.
+//! Consuming from outside the partitions: of one queue, which may wait for a job itself, or of
+//! several, one after the other.
 
 use base::{Problem, Timestamp};
 
@@ -14,9 +15,11 @@ use super::{Consumed, Held, QueueInput, QueueName, Want, body, id};
 const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 impl Queues {
-    /// Leases up to `max` jobs of the queues, of earlier ones first, and waits for the first job where there is none.
+    /// Leases up to `max` jobs of the queues, of earlier ones first, and waits for the first job
+    /// where there is none.
     ///
-    /// The hand-over gives back, uncounted, what does not reach the consumer: say [`HandOver::done`] when it has.
+    /// The hand-over gives back, uncounted, what does not reach the consumer: say
+    /// [`HandOver::done`] when it has.
     ///
     /// # Errors
     /// 422 for a number or a time out of range.
@@ -46,7 +49,8 @@ impl Queues {
         }
     }
 
-    /// Leases what the queues have now: the next one fills up what those before it have left of `max`.
+    /// Leases what the queues have now: the next one fills up what those before it have left of
+    /// `max`.
     async fn lease_in_order(
         &self,
         queues: &[QueueName],
@@ -57,7 +61,8 @@ impl Queues {
             let rest = Want { max: want.max - jobs.len(), ..want };
             let leases = match self.lease(queue, &rest, Timestamp(i64::MIN)).await {
                 Ok(leases) => leases,
-                // The server stops between two queues: what it has leased by then is still answered.
+                // The server stops between two queues: what it has leased by then is still
+                // answered.
                 Err(_stopping) if !jobs.is_empty() => break,
                 Err(stopping) => return Err(stopping),
             };

@@ -12,7 +12,8 @@ pub struct QueueName {
 }
 
 impl QueueName {
-    /// The name, if both parts may be one. A name of the server's own, which begins with `_`, is refused.
+    /// The name, if both parts may be one. A name of the server's own, which begins with `_`, is
+    /// refused.
     ///
     /// # Errors
     /// 422 `invalid_name` or `reserved_name`.

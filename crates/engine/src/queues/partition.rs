@@ -1,8 +1,8 @@
-//! A partition of queues: the rules of `jobs` over jobs that are resident and jobs that are parked in the store, and the
-//! consumers that wait.
+//! A partition of queues: the rules of `jobs` over jobs that are resident and jobs that are parked
+//! in the store, and the consumers that wait.
 //!
-//! A state machine like every other. What its users see of a queue - its name, settings, dead letters, kept answers - is here;
-//! when a job may be leased is the rules' affair.
+//! A state machine like every other. What its users see of a queue - its name, settings, dead
+//! letters, kept answers - is here; when a job may be leased is the rules' affair.
 
 mod budget;
 mod consumers;
@@ -43,27 +43,28 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
-use budget::{Budget, Limits};
+use budget::{Budget, StepLimits};
 use dropping::Dropping;
 use lifetime::Sweep;
 use oldest_dead::OldestDead;
 use paging::ParkedClocks;
 use recently_parked::RecentlyParked;
-use waiting::Waiting;
+use waiting::WaitingConsumers;
 
 pub use budget::Spent;
 pub use dead::DeadView;
 pub use inspection::{Listed, QueueMark, listed};
 
-/// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that comes again leaves a copy of what
-/// it carried.
+/// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that
+/// comes again leaves a copy of what it carried.
 const JOBS_AT_A_TIME: usize = 8;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
 /// Keys of parked jobs that are looked at together.
 const KEYS_AT_A_TIME: usize = 2_000;
 
-/// The wall clock may be put forward, and not every machine tells when: while jobs wait for a time of it, it is looked at so often.
+/// The wall clock may be put forward, and not every machine tells when: while jobs wait for a time
+/// of it, it is looked at so often.
 const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 
 /// A partition of queues.
@@ -73,11 +74,11 @@ pub struct QueuePartition {
     lineage: Lineage,
     head: PartitionHead,
     jobs: Jobs,
-    limits: Limits,
+    limits: StepLimits,
     clocks: ParkedClocks,
     names: BTreeMap<QueueName, QueueKey>,
     queues: HashMap<QueueKey, Queue>,
-    waiting: Waiting,
+    waiting: WaitingConsumers,
     /// Deleted queues whose jobs are not swept yet.
     sweeps: BTreeMap<QueueKey, Sweep>,
     /// Queues whose ready jobs are to be dropped.
@@ -103,7 +104,8 @@ pub struct QueuePartition {
     spent: Spent,
     /// The latest batch that is durable.
     settled: u64,
-    /// What loading found to be written: the first batches hold it, and nothing else before it is all written.
+    /// What loading found to be written: the first batches hold it, and nothing else before it is
+    /// all written.
     opening: VecDeque<Op>,
     /// The next step is the last: it sends the consumers home.
     closing: bool,
@@ -117,7 +119,8 @@ struct Queue {
     settings: QueueSettings,
     /// Dead letters.
     dead: u64,
-    /// Dead letters up to this one are gone: reading begins behind it, not at what is left of them in the store.
+    /// Dead letters up to this one are gone: reading begins behind it, not at what is left of them
+    /// in the store.
     dead_gone: Option<u64>,
     /// It is among the lingering ones.
     lingers: bool,
@@ -143,7 +146,7 @@ struct QueueStepPart {
 }
 
 impl QueueStepPart {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: StepLimits) -> Self {
         Self {
             budget: Budget::new(limits),
             is_behind: false,
@@ -177,32 +180,34 @@ impl Machine for QueuePartition {
         fetch: &dyn Fetch,
     ) -> Result<Step<QueueEffect>, StoreError> {
         let own = QueueStepPart::new(self.limits);
-        let mut turn = StepContext::new(self.id, &self.head, moment, fetch, own);
-        self.jobs.set_wall(turn.wall);
-        if !self.open(&mut turn) {
-            return Ok(self.seal(turn, true));
+        let mut step = StepContext::new(self.id, &self.head, moment, fetch, own);
+        self.jobs.set_wall(step.wall);
+        if !self.open(&mut step) {
+            return Ok(self.seal(step, true));
         }
-        // Who asks now is given what is due now, and shows a reservation whose time is over in vain.
-        self.read_in(|turn| turn.own.budget.left_to_read_ahead(), &mut turn)?;
-        self.advance_jobs_with_room(&mut turn)?;
-        self.age_dead(&mut turn)?;
+        // Who asks now is given what is due now, and shows a reservation whose time is over in
+        // vain.
+        self.read_in(|step| step.own.budget.left_to_read_ahead(), &mut step)?;
+        self.advance_jobs_with_room(&mut step)?;
+        self.age_dead(&mut step)?;
         if self.waiting.are_due() {
-            self.serve(&mut turn)?;
+            self.serve(&mut step)?;
         }
-        // One at least, also where the batch is full already: the driver has taken it out of the inbox.
+        // One at least, also where the batch is full already: the driver has taken it out of the
+        // inbox.
         for input in inputs {
-            self.apply(input, &mut turn)?;
-            self.read_at_once(&mut turn)?;
-            if !turn.has_room() || !turn.own.budget.may_read_at_once() {
+            self.apply(input, &mut step)?;
+            self.read_at_once(&mut step)?;
+            if !step.has_room() || !step.own.budget.may_read_at_once() {
                 break;
             }
         }
-        let more = self.advance(&mut turn)?;
-        turn.wakes.extend(self.waiting.take_unread());
-        self.serve(&mut turn)?;
-        self.retire_waiters(&mut turn);
-        self.read_at_once(&mut turn)?;
-        Ok(self.seal(turn, more || self.waiting.want_a_step()))
+        let more = self.advance(&mut step)?;
+        step.wakes.extend(self.waiting.take_unread());
+        self.serve(&mut step)?;
+        self.retire_waiters(&mut step);
+        self.read_at_once(&mut step)?;
+        Ok(self.seal(step, more || self.waiting.want_a_step()))
     }
 
     fn settled(&mut self, seq: u64) {
@@ -248,158 +253,158 @@ impl QueuePartition {
         (jobs.scheduled + jobs.ready + jobs.reserved, jobs.reserved)
     }
 
-    fn apply(&mut self, input: QueueInput, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    fn apply(&mut self, input: QueueInput, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
             QueueInput::Publish { queue, jobs, once, reply } => {
-                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, once, turn))?)
+                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, once, step))?)
             }
-            QueueInput::Consume(asking) => return self.consume(asking, turn),
+            QueueInput::Consume(asking) => return self.consume(asking, step),
             QueueInput::Watch { queue, until, signal } => {
-                self.watch(queue, until, signal, turn);
+                self.watch(queue, until, signal, step);
                 return Ok(());
             }
             QueueInput::PassOn(queue) => {
-                turn.wakes.extend(self.key_of(&queue));
+                step.wakes.extend(self.key_of(&queue));
                 return Ok(());
             }
             QueueInput::Left { queue, until } => {
-                self.left(&queue, until, turn);
+                self.left(&queue, until, step);
                 return Ok(());
             }
             QueueInput::Ack { queue, held, reply } => {
-                QueueEffect::Acked(reply, self.ack(&queue, &held, turn)?)
+                QueueEffect::Acked(reply, self.ack(&queue, &held, step)?)
             }
             QueueInput::Extend { queue, held, ttr, reply } => {
-                QueueEffect::Extended(reply, self.extend(&queue, held, ttr, turn))
+                QueueEffect::Extended(reply, self.extend(&queue, held, ttr, step))
             }
             QueueInput::Release { queue, held, delay, error, reply } => {
-                QueueEffect::Done(reply, answered(self.release(&queue, held, delay, error, turn))?)
+                QueueEffect::Done(reply, answered(self.release(&queue, held, delay, error, step))?)
             }
-            QueueInput::GiveBack(held) => return self.give_back(&held, turn),
+            QueueInput::GiveBack(held) => return self.give_back(&held, step),
             QueueInput::Look { queue, job, reply } => {
-                QueueEffect::Seen(reply, answered(self.look(&queue, job.as_ref(), turn))?.map(Box::new))
+                QueueEffect::Seen(reply, answered(self.look(&queue, job.as_ref(), step))?.map(Box::new))
             }
             QueueInput::Change { queue, job, payload, due, reply } => {
-                let changed = answered(self.change(&queue, &job, payload, due, turn))?;
+                let changed = answered(self.change(&queue, &job, payload, due, step))?;
                 QueueEffect::Seen(reply, changed.map(Box::new))
             }
             QueueInput::Cancel { queue, job, reply } => {
-                QueueEffect::Done(reply, answered(self.cancel(&queue, &job, turn))?)
+                QueueEffect::Done(reply, answered(self.cancel(&queue, &job, step))?)
             }
             QueueInput::Dead { queue, after, limit, reply } => {
-                QueueEffect::DeadListed(reply, self.dead_page(&queue, after, limit, turn)?)
+                QueueEffect::DeadListed(reply, self.dead_page(&queue, after, limit, step)?)
             }
             QueueInput::Respawn { queue, which, ttl, reply } => {
-                QueueEffect::Respawned(reply, answered(self.respawn(&queue, &which, ttl, turn))?)
+                QueueEffect::Respawned(reply, answered(self.respawn(&queue, &which, ttl, step))?)
             }
             QueueInput::FindDead(queue, id, reply) => {
-                QueueEffect::DeadListed(reply, self.find_dead(&queue, id, turn)?.into_iter().collect())
+                QueueEffect::DeadListed(reply, self.find_dead(&queue, id, step)?.into_iter().collect())
             }
             QueueInput::DeleteDead(queue, which, reply) => {
-                QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, &which, turn)?)
+                QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, &which, step)?)
             }
             QueueInput::Recall(once, reply) => {
-                QueueEffect::Recalled(reply, answered(self.answers.recall(once, turn))?)
+                QueueEffect::Recalled(reply, answered(self.answers.recall(once, step))?)
             }
             QueueInput::Remember(once, answer, reply) => {
-                self.answers.remember(once, answer, turn);
+                self.answers.remember(once, answer, step);
                 QueueEffect::Done(reply, Ok(()))
             }
-            QueueInput::Queue(call) => return self.apply_to_queue(call, turn),
+            QueueInput::Queue(call) => return self.apply_to_queue(call, step),
         };
-        turn.emit(effect);
+        step.emit(effect);
         Ok(())
     }
 
-    fn apply_to_queue(&mut self, call: QueueCall, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    fn apply_to_queue(&mut self, call: QueueCall, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match call {
             QueueCall::Stats(queue, reply) => {
-                QueueEffect::Stats(reply, Box::new(self.stats(&queue, turn.now)))
+                QueueEffect::Stats(reply, Box::new(self.stats(&queue, step.now)))
             }
             QueueCall::List { namespace, after, limit, reply } => {
-                QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, turn.now))
+                QueueEffect::Listed(reply, self.list(namespace.as_deref(), after.as_ref(), limit, step.now))
             }
             QueueCall::Set(queue, settings, reply) => {
-                self.set(&queue, settings, turn)?;
+                self.set(&queue, settings, step)?;
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueCall::Pause(queue, paused, reply) => {
-                self.pause(&queue, paused, turn);
+                self.pause(&queue, paused, step);
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueCall::Delete(queue, reply) => {
-                self.delete(&queue, turn);
+                self.delete(&queue, step);
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueCall::DropReady(queue, reply) => {
-                self.drop_ready(&queue, reply, turn);
+                self.drop_ready(&queue, reply, step);
                 return Ok(());
             }
         };
-        turn.emit(effect);
+        step.emit(effect);
         Ok(())
     }
 
     /// What the passing of time brings. Whether there is more of it now.
-    fn advance(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    fn advance(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut more;
         // Once also where inputs have filled the batch: time passes however many come.
         loop {
-            let is_behind = self.advance_jobs_with_room(turn)?;
-            let before = turn.own.budget.spent();
-            let wants = self.read_in(|turn| turn.own.budget.left_to_read(), turn)?;
+            let is_behind = self.advance_jobs_with_room(step)?;
+            let before = step.own.budget.spent();
+            let wants = self.read_in(|step| step.own.budget.left_to_read(), step)?;
             more = is_behind || wants;
-            if !more || !turn.has_room() || turn.own.budget.spent() == before {
+            if !more || !step.has_room() || step.own.budget.spent() == before {
                 break;
             }
         }
-        more |= self.answers.forget(turn)?;
-        more |= self.age_dead(turn)?;
-        more |= self.drop_more_surplus(turn)?;
-        more |= self.sweep(turn)?;
-        more |= self.go_on_dropping(turn)?;
-        self.let_empty_go(turn);
-        more |= self.jobs.shrink(turn.now, &mut turn.batch);
+        more |= self.answers.forget(step)?;
+        more |= self.age_dead(step)?;
+        more |= self.drop_more_surplus(step)?;
+        more |= self.sweep(step)?;
+        more |= self.go_on_dropping(step)?;
+        self.let_empty_go(step);
+        more |= self.jobs.shrink(step.now, &mut step.batch);
         // Where nothing more can leave, reading goes on without room.
-        more |= self.jobs.wanted(turn.now).is_some();
+        more |= self.jobs.wanted(step.now).is_some();
         Ok(more)
     }
 
     /// Takes what loading found into the batch, as far as there is room. Whether that was all.
-    fn open(&mut self, turn: &mut QueueStep<'_>) -> bool {
-        while turn.has_room() {
+    fn open(&mut self, step: &mut QueueStep<'_>) -> bool {
+        while step.has_room() {
             let Some(op) = self.opening.pop_front() else { return true };
-            turn.push(op);
+            step.push(op);
         }
         self.opening.is_empty()
     }
 
-    /// Makes the turn one batch, with the head as it is after it.
+    /// Ends the step: its changes become one batch.
     ///
     /// # Panics
     /// When the step has done more than a step may: its batch might be more than the log takes.
-    fn seal(&mut self, mut turn: QueueStep<'_>, more: bool) -> Step<QueueEffect> {
-        self.note_touched(&mut turn);
-        self.note_parked(&mut turn);
-        self.put_counts(&mut turn);
-        turn.own.budget.assert_kept(JOBS_AT_A_TIME);
-        let weight = turn.weigh();
+    fn seal(&mut self, mut step: QueueStep<'_>, more: bool) -> Step<QueueEffect> {
+        self.note_touched(&mut step);
+        self.note_parked(&mut step);
+        self.put_counts(&mut step);
+        step.own.budget.assert_kept(JOBS_AT_A_TIME);
+        let weight = step.weigh();
         assert!(
             weight <= BATCH_BYTES_MAX,
             "a step makes no batch that the log does not take: {weight} bytes"
         );
-        self.spent = turn.own.budget.spent();
+        self.spent = step.own.budget.spent();
         let stats = self.stats_of_all();
         if stats != self.latest_stats {
             self.latest_stats = stats;
-            turn.emit(QueueEffect::StatsChanged(self.id, stats));
+            step.emit(QueueEffect::StatsChanged(self.id, stats));
         }
-        turn.effects.extend(self.changed_queue_counts());
-        if turn.own.counted != JobsCounted::default() {
-            turn.emit(QueueEffect::Counted(turn.own.counted));
+        step.effects.extend(self.changed_queue_counts());
+        if step.own.counted != JobsCounted::default() {
+            step.emit(QueueEffect::Counted(step.own.counted));
         }
         let numbers = self.jobs.numbers();
-        let (batch, effects) = turn.seal(&mut self.head, false, |head| {
+        let (batch, effects) = step.seal(&mut self.head, false, |head| {
             head.next_job = numbers.next_job;
             head.next_lease = numbers.next_lease;
         });
@@ -425,20 +430,20 @@ impl QueuePartition {
     }
 
     /// What a job carries, in stored form; weighed as part of an answer.
-    fn body(&self, id: JobId, turn: &mut QueueStep<'_>) -> Result<Arc<[u8]>, StoreError> {
-        let body = self.bodies.get_or_read(&id, || turn.fetch.view()?.job_body(id))?;
+    fn body(&self, id: JobId, step: &mut QueueStep<'_>) -> Result<Arc<[u8]>, StoreError> {
+        let body = self.bodies.get_or_read(&id, || step.fetch.view()?.job_body(id))?;
         let body = body.ok_or_else(|| StoreError::Damaged {
             file: "the tables".to_owned(),
             at: super::id::id_text(id),
             what: "a job without what it carries".to_owned(),
         })?;
-        turn.carried += body.len();
+        step.carried += body.len();
         Ok(body)
     }
 
-    fn put_body(&mut self, id: JobId, body: Arc<[u8]>, turn: &mut QueueStep<'_>) {
-        self.bodies.put(turn.seq, id, Some(Arc::clone(&body)));
-        turn.push(Op::PutJobBody(id, body));
+    fn put_body(&mut self, id: JobId, body: Arc<[u8]>, step: &mut QueueStep<'_>) {
+        self.bodies.put(step.seq, id, Some(Arc::clone(&body)));
+        step.push(Op::PutJobBody(id, body));
     }
 }
 

@@ -12,7 +12,8 @@ use records::QueueKey;
 use super::QueueName;
 use super::stats::PartitionStats;
 
-/// Queues that a partition names at most: with 16 partitions there are 256 names, and about a hundred queues all have theirs.
+/// Queues that a partition names at most: with 16 partitions there are 256 names, and about a
+/// hundred queues all have theirs.
 pub(crate) const NAMED_MAX: usize = 16;
 /// Stands for all queues that are not named; no queue is called so, since a slash is in each name.
 const OTHERS: &str = "-";
@@ -59,7 +60,8 @@ pub(super) struct NamedPlaces {
 }
 
 impl NamedPlaces {
-    /// What changed since this was last called. `names` are all queues there are, `now` what one has if it is still there.
+    /// What changed since this was last called. `names` are all queues there are, `now` what one
+    /// has if it is still there.
     pub(super) fn changes<'a>(
         &mut self,
         names: impl ExactSizeIterator<Item = (&'a QueueName, &'a QueueKey)>,

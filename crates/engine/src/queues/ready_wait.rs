@@ -1,8 +1,9 @@
 //! Signals of several queues, of which a consumer waits for the first.
 //!
-//! A partition tells one consumer that a queue has something, and nobody else before that one passes on what it leaves. So
-//! whoever waits here passes on, also when it goes away while a signal is held back until its batch is durable. Where it was not
-//! told it also leaves its place among those that wait.
+//! A partition tells one consumer that a queue has something, and nobody else before that one
+//! passes on what it leaves. So whoever waits here passes on, also when it goes away while a signal
+//! is held back until its batch is durable. Where it was not told it also leaves its place among
+//! those that wait.
 
 use base::Timestamp;
 use tokio::sync::oneshot;
@@ -11,7 +12,8 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::consuming::Back;
 use super::{QueueInput, QueueName};
 
-/// The queues that a consumer waits for. When it is dropped, those that had something tell whoever else waits for them.
+/// The queues that a consumer waits for. When it is dropped, those that had something tell whoever
+/// else waits for them.
 #[derive(Debug, Default)]
 pub(super) struct ReadyWait {
     waits: Vec<Wait>,
@@ -47,7 +49,8 @@ impl ReadyWait {
 impl Drop for ReadyWait {
     fn drop(&mut self) {
         for (place, Wait { queue, until, back, mut signal }) in self.waits.drain(..).enumerate() {
-            // A signal may be on its way. Once the receiver is closed none arrives, and its sender passes nothing on.
+            // A signal may be on its way. Once the receiver is closed none arrives, and its sender
+            // passes nothing on.
             let may_be_signalled = !matches!(signal.try_recv(), Err(TryRecvError::Closed));
             signal.close();
             if self.first == Some(place) {

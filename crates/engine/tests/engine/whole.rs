@@ -1,4 +1,5 @@
-//! The engine as the edges hold it, over a store in memory in which the test decides when a batch is durable.
+//! The engine as the edges hold it, over a store in memory in which the test decides when a batch
+//! is durable.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! When a slice is done: one counter that its parts count down, and what is left to do for what they refused.
+//! When a slice is done: one counter that its parts count down, and what is left to do for what
+//! they refused.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,8 @@ use super::{Intake, Kept, NotAccepting, Outcome, Rejection};
 #[derive(Debug)]
 pub struct Pending {
     shared: Arc<Completion>,
-    /// Where refused messages go, as they were received. The simulation, which drives partitions itself, has none.
+    /// Where refused messages go, as they were received. The simulation, which drives partitions
+    /// itself, has none.
     quarantine: Option<(Intake, Kept)>,
 }
 
@@ -30,7 +32,8 @@ impl Pending {
         Self { quarantine: None, ..self }
     }
 
-    /// Waits until everything that was accepted is durable, and everything that was refused is in the quarantine.
+    /// Waits until everything that was accepted is durable, and everything that was refused is in
+    /// the quarantine.
     ///
     /// # Errors
     /// When the server stopped accepting before that.
@@ -81,7 +84,8 @@ impl Completion {
     }
 }
 
-/// One partition's share of a slice's completion. Dropping it unfinished tells the sender that the outcome is unknown.
+/// One partition's share of a slice's completion. Dropping it unfinished tells the sender that the
+/// outcome is unknown.
 #[derive(Debug)]
 pub struct SlicePart {
     shared: Arc<Completion>,
@@ -90,7 +94,8 @@ pub struct SlicePart {
 }
 
 impl SlicePart {
-    /// The completion of a slice of `messages` in `parts` parts. [`Intake`] does this; the simulation drives partitions without one.
+    /// The completion of a slice of `messages` in `parts` parts. [`Intake`] does this; the
+    /// simulation drives partitions without one.
     pub fn split(messages: u32, parts: usize) -> (Pending, impl Iterator<Item = Self>) {
         let shared = Arc::new(Completion {
             messages,

@@ -1,6 +1,8 @@
-//! Reports that cross together, with what was received of each: what is refused goes into the quarantine as it came.
+//! Reports that cross together, with what was received of each: what is refused goes into the
+//! quarantine as it came.
 //!
-//! Payloads lie behind each other in one buffer, so that keeping them costs a copy and no allocation for each report.
+//! Payloads lie behind each other in one buffer, so that keeping them costs a copy and no
+//! allocation for each report.
 
 use base::Problem;
 use base::limits::QUARANTINED_PAYLOAD_BYTES_MAX;
@@ -16,7 +18,8 @@ pub struct Received<'a> {
     pub topic: Option<&'a str>,
 }
 
-/// Messages that were received together, in order: at most [`base::limits::SLICE_REPORTS_MAX`] of them.
+/// Messages that were received together, in order: at most [`base::limits::SLICE_REPORTS_MAX`] of
+/// them.
 #[derive(Debug, Default)]
 pub struct Slice {
     /// With the place of each among all messages.

@@ -1,62 +1,46 @@
-//! Attempts at notifications: leased, ended, cut off, or asked for by hand.
+//! Attempts at notifications: leased, with the body that every attempt at one sends.
 //!
-//! A lease and the fixed body are in one batch; the attempt is made only when that is durable. What follows from an answer is
-//! decided here: delivered, tried again later, failed for good, or superseded by what came meanwhile.
+//! A lease and the fixed body are in one batch. The attempt is made only when that is durable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::{EntityId, Incarnation, Timestamp, hash};
-use jobs::{Leased, NoCalendar, Released};
-use records::{
-    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Holder, JobId,
-    Op, Pair, Reservation, Waiting,
-};
+use base::{EntityId, Incarnation, Timestamp};
+use jobs::Leased;
+use records::{DeliveryStatus, DeviceSlot, Holder, JobId, Op};
 use store::StoreError;
 
 use super::notifications::progress_op;
-use super::purpose::{Line, Purpose};
-use super::{DeviceStep, Partition, pair};
-use crate::devices::effect::{DeviceEffect, GivenUp};
-use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
-use crate::kernel::job_purpose::JobEnd;
-use crate::settings::{Picture, Retry};
+use super::purpose::{JobLine, Purpose};
+use super::{DeviceStep, Partition, notification_state};
+use crate::devices::lanes::AttemptDue;
+use crate::settings::Picture;
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Addresses that a partition keeps at hand; each has up to 256 characters.
 const ADDRESSES_AT_HAND_MAX: usize = 1_024;
-/// Jitter is at most one part in this many of the delay.
-const JITTER_DIVISOR: u64 = 10;
-
-/// An attempt that ended, and what it was for.
-struct Tried {
-    slot: DeviceSlot,
-    client: Incarnation,
-    reservation: Reservation,
-    flight: Flight,
-}
 
 impl Partition {
     pub(super) fn lease(
         &mut self,
         client: Incarnation,
         max: usize,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Vec<AttemptDue>, StoreError> {
-        let (mut due, line) = (Vec::new(), Line::Notifications(client).key());
+        let (mut due, line) = (Vec::new(), JobLine::Notifications(client).key());
         while due.len() < max {
-            if !turn.has_room() {
+            if !step.has_room() {
                 // Asked for less than there is: the lane is named again.
-                turn.wakes.push(line);
+                step.wakes.push(line);
                 break;
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
             let holder = Holder::Own(self.process);
-            let Some(leased) = self.jobs.lease(turn.now, line, holder, ttr, &mut turn.batch) else {
+            let Some(leased) = self.jobs.lease(step.now, line, holder, ttr, &mut step.batch) else {
                 break;
             };
-            due.extend(self.take_off(client, &leased, turn)?);
+            due.extend(self.take_off(client, &leased, step)?);
         }
         Ok(due)
     }
@@ -66,35 +50,34 @@ impl Partition {
         &mut self,
         client: Incarnation,
         leased: &Leased,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
         let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
         let slot = purpose.map(|Purpose::Notification(slot, _)| slot);
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
-            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
             return Ok(None);
         };
         let state = self.state(slot);
         let id = device.id.clone();
-        let waiting = self
-            .pairs
-            .get_mut(&(slot, client))
-            .and_then(|mut pair| pair::take_off(&mut pair, turn.now, state.value.as_ref()));
+        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| {
+            notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())
+        });
         let Some(waiting) = waiting else {
-            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
             return Ok(None);
         };
-        let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, turn)? };
+        let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, step)? };
         let body = match fixed {
             Some(body) => body,
-            None => self.make_body(slot, client, job, &id, turn)?,
+            None => self.make_body(slot, client, job, &id, step)?,
         };
         if let Some(pair) = self.pairs.get(&(slot, client)) {
-            turn.push(Op::PutPair(Box::new(pair.clone())));
+            step.push(Op::PutPair(Box::new(pair.clone())));
         }
         let attempt = waiting.attempts + 1;
-        turn.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
+        step.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
         Ok(Some(AttemptDue {
             partition: self.id,
             client,
@@ -113,9 +96,9 @@ impl Partition {
         client: Incarnation,
         job: JobId,
         id: &base::DeviceId,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let address = self.address(slot, id, turn)?;
+        let address = self.address(slot, id, step)?;
         let state = self.state(slot);
         let body = match (self.pairs.get(&(slot, client)), self.devices.get(slot)) {
             (Some(pair), Some(device)) => {
@@ -141,7 +124,7 @@ impl Partition {
             _ => Vec::new(),
         };
         let body: Arc<[u8]> = Arc::from(body);
-        self.put_body(job, Arc::clone(&body), turn);
+        self.put_body(job, Arc::clone(&body), step);
         Ok(body)
     }
 
@@ -150,7 +133,7 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         id: &base::DeviceId,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<str>>, StoreError> {
         if !self.devices.get(slot).is_some_and(|device| device.has_address) {
             return Ok(None);
@@ -158,7 +141,7 @@ impl Partition {
         if let Some(address) = self.addresses.get(&slot) {
             return Ok(address.clone());
         }
-        let profile = self.stored_profile(id, turn)?;
+        let profile = self.stored_profile(id, step)?;
         let address: Option<Arc<str>> = profile.and_then(|profile| profile.address.as_deref().map(Arc::from));
         if self.addresses.len() >= ADDRESSES_AT_HAND_MAX {
             self.addresses.clear();
@@ -167,275 +150,18 @@ impl Partition {
         Ok(address)
     }
 
-    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, turn: &mut DeviceStep<'_>) {
-        self.pending.bodies.put(turn.seq, job, Some(Arc::clone(&body)));
-        turn.push(Op::PutJobBody(job, body));
+    pub(super) fn put_body(&mut self, job: JobId, body: Arc<[u8]>, step: &mut DeviceStep<'_>) {
+        self.pending.bodies.put(step.seq, job, Some(Arc::clone(&body)));
+        step.push(Op::PutJobBody(job, body));
     }
 
     pub(super) fn stored_body(
         &self,
         job: JobId,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        self.pending.bodies.get_or_read(&job, || turn.fetch.view()?.job_body(job))
+        self.pending.bodies.get_or_read(&job, || step.fetch.view()?.job_body(job))
     }
-
-    pub(super) fn attempt_ended(
-        &mut self,
-        reservation: Reservation,
-        end: &AttemptEnd,
-        turn: &mut DeviceStep<'_>,
-    ) -> Result<(), StoreError> {
-        let Some(tried) = self.tried(turn.now, reservation) else { return Ok(()) };
-        let (status_code, error) = match end.answer {
-            Answer::Status { code, .. } => (Some(code), None),
-            Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(tried, turn),
-        };
-        turn.push(Op::PutAttempt(Attempt {
-            delivery: DeliveryKey::from(tried.flight.delivery),
-            number: tried.flight.attempts,
-            at: end.at,
-            duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
-            status_code,
-            error,
-        }));
-        let patience = match end.answer {
-            Answer::Status { code: 200..=299, .. } => {
-                self.delivered(tried, turn);
-                return Ok(());
-            }
-            // The client is disabled before this arrives; the notification waits until it is enabled again.
-            Answer::Status { code: 410, .. } => {
-                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn);
-            }
-            Answer::Status { code: 429 | 503, retry_after } => retry_after,
-            Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
-        };
-        let retry = self.retry(&tried, patience);
-        self.failed(&tried, retry, turn)
-    }
-
-    /// Nothing was sent, so there was no attempt: the notification waits as before.
-    fn withheld(&mut self, mut tried: Tried, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
-        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), turn)
-    }
-
-    /// What a reservation stands for, if it still does.
-    fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
-        let head = self.jobs.held(now, reservation)?;
-        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)?;
-        let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
-        Some(Tried { slot, client, reservation, flight })
-    }
-
-    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::Retry {
-        let counted = self.jobs.get(tried.reservation.job).map_or(1, |head| head.attempt);
-        let chance = hash::derived(tried.flight.delivery.tag, &counted.to_le_bytes());
-        jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
-    }
-
-    fn delivered(&mut self, tried: Tried, turn: &mut DeviceStep<'_>) {
-        if self
-            .jobs
-            .ack(turn.now, tried.reservation, &mut NoCalendar, &mut turn.batch, &mut turn.wakes)
-            .is_err()
-        {
-            return;
-        }
-        let Tried { slot, client, flight, .. } = tried;
-        turn.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
-        turn.emit(DeviceEffect::Reached(client));
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        pair.in_flight = None;
-        let more = pair::landed(&mut pair, flight).then(|| Box::new(pair.clone()));
-        drop(pair);
-        if let Some(pair) = more {
-            turn.push(Op::PutPair(pair));
-        } else {
-            self.pairs.remove(&(slot, client));
-            turn.push(Op::DeletePair(slot, client));
-        }
-    }
-
-    fn failed(
-        &mut self,
-        tried: &Tried,
-        retry: jobs::Retry,
-        turn: &mut DeviceStep<'_>,
-    ) -> Result<(), StoreError> {
-        let job = tried.reservation.job;
-        let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
-        let released =
-            self.jobs.release(turn.now, reservation, retry, calendar, &mut turn.batch, &mut turn.wakes);
-        let Ok(released) = released else { return Ok(()) };
-        if is_for_good(&released)
-            && let Some(body) = self.stored_body(job, turn)?
-        {
-            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, turn);
-        }
-        self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, turn);
-        Ok(())
-    }
-
-    /// What becomes of a notification whose attempt came to nothing.
-    fn not_delivered(
-        &mut self,
-        (slot, client): (DeviceSlot, Incarnation),
-        waiting: Waiting,
-        released: &Released,
-        turn: &mut DeviceStep<'_>,
-    ) {
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let Waiting { delivery, attempts } = waiting;
-        pair.in_flight.take_if(|flight| flight.delivery == delivery);
-        let progress = match released {
-            Released::Waiting { until } | Released::Recurs { next_run: until, .. } => {
-                pair.pending = Some(waiting);
-                DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
-            }
-            Released::Dead | Released::Expired => {
-                pair.failed = Some(waiting);
-                pair.skipped = pair.skipped.saturating_add(1);
-                DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
-            }
-            Released::Superseded { .. } => {
-                pair.skipped = pair.skipped.saturating_add(1);
-                DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
-            }
-        };
-        turn.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
-        turn.push(Op::PutPair(Box::new(pair.clone())));
-        drop(pair);
-        if is_for_good(released) {
-            let device = self.devices.get(slot).map(|device| device.id.clone());
-            let given_up = GivenUp { delivery, client, device, attempts };
-            turn.emit(DeviceEffect::GivenUp(Box::new(given_up)));
-            self.becomes_stale(slot, client, turn);
-        }
-    }
-
-    /// A notification's job ended without a word of the sender.
-    pub(super) fn notification_ended(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        end: JobEnd,
-        turn: &mut DeviceStep<'_>,
-    ) {
-        match end {
-            // The sender hangs.
-            JobEnd::Lapsed(released) => {
-                self.attempt_cut(slot, client, &released, AttemptError::TimedOut, turn);
-            }
-            JobEnd::Cut(released) => {
-                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, turn);
-            }
-            JobEnd::Expired(next_run) => self.notification_expired(slot, client, next_run, turn),
-        }
-    }
-
-    /// No notification is made with a time to live. A stored one that has one, and waited for too long, failed for good.
-    fn notification_expired(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        next_run: Option<Timestamp>,
-        turn: &mut DeviceStep<'_>,
-    ) {
-        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
-        let Some(waiting) = waiting else { return };
-        let released =
-            next_run.map_or(Released::Expired, |next_run| Released::Recurs { died: false, next_run });
-        self.not_delivered((slot, client), waiting, &released, turn);
-    }
-
-    /// An attempt ended without an answer and without its sender.
-    fn attempt_cut(
-        &mut self,
-        slot: DeviceSlot,
-        client: Incarnation,
-        released: &Released,
-        error: AttemptError,
-        turn: &mut DeviceStep<'_>,
-    ) {
-        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
-            return;
-        };
-        turn.push(Op::PutAttempt(Attempt {
-            delivery: DeliveryKey::from(flight.delivery),
-            number: flight.attempts,
-            at: flight.since,
-            duration_ms: match error {
-                // How long it went on in the process that ended is not known.
-                AttemptError::Interrupted => 0,
-                _ => u32::try_from(turn.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
-            },
-            status_code: None,
-            error: Some(error),
-        }));
-        self.not_delivered((slot, client), waiting_again(&flight), released, turn);
-    }
-}
-
-/// What was in flight, as it waits for its next attempt.
-fn waiting_again(flight: &Flight) -> Waiting {
-    Waiting { delivery: flight.delivery, attempts: flight.attempts }
-}
-
-/// Whether there is no attempt after this one.
-fn is_for_good(released: &Released) -> bool {
-    matches!(released, Released::Dead | Released::Expired)
 }
 
 const NO_ID: EntityId = EntityId { routing: 0, at: Timestamp(0), number: 0, tag: 0 };
-
-/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth of it more, as `chance` has
-/// it; or what the receiver asks for, if that is longer, but no longer than the maximum.
-fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
-    let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
-    let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
-    let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;
-    Duration::from_millis(ms.saturating_add(jitter)).max(patience.unwrap_or_default().min(retry.max))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_delay_grows_with_the_logarithm_up_to_a_cap() {
-        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
-        let secs = |n, patience: Option<u64>| {
-            delay_after(&retry, n, patience.map(Duration::from_secs), 0).as_secs_f64()
-        };
-        for (n, patience, expect) in [
-            (1, None, 30.0),
-            (2, None, 60.0),
-            (4, None, 90.0),
-            (8, None, 100.0),
-            (1, Some(45), 45.0),
-            (2, Some(45), 60.0),
-            (1, Some(3_600), 100.0),
-        ] {
-            assert!((secs(n, patience) - expect).abs() < 0.001, "attempt {n}: {}", secs(n, patience));
-        }
-    }
-
-    #[test]
-    fn jitter_adds_at_most_a_tenth() {
-        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
-        assert_eq!(delay_after(&retry, 1, None, 0), Duration::from_secs(30));
-        let most = delay_after(&retry, 1, None, u64::MAX);
-        assert!(most > Duration::from_millis(32_990) && most <= Duration::from_secs(33), "{most:?}");
-    }
-
-    #[test]
-    fn ten_attempts_by_the_default_formula_span_fourteen_minutes() {
-        let retry =
-            Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 };
-        let total: Duration = (1..10).map(|n| delay_after(&retry, n, None, 0)).sum();
-        assert_eq!(total.as_secs() / 60, 13);
-    }
-}

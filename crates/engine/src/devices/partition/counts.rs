@@ -1,7 +1,8 @@
 //! Counts by hour: of everything, of each client's devices, and of the devices with each label.
 //!
-//! Within a step only the group that a device belongs to is counted - the clients and labels that it shares with others - and at its
-//! end each group is spread over the day's records of its members. So a report costs one increment, however many labels there are.
+//! Devices with the same clients and labels are a group. A step counts by group, and at its end
+//! spreads each group's counts over the day's records of its members. So a report costs one
+//! increment, however many labels there are.
 
 use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
@@ -13,24 +14,24 @@ use crate::kernel::hashed::HashMap;
 /// Days' counts that are kept at hand; more than a day needs unless labels are as many as devices.
 const AT_HAND_MAX: usize = 16_384;
 
-/// The place of a group among [`Groups`].
+/// The place of a group among [`DeviceGroups`].
 pub(super) type Group = u32;
 
 /// What devices are counted together with: groups of labels and clients that some device has.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(super) struct DeviceGroups {
     by_members: HashMap<Box<[CountedOf]>, Group>,
-    groups: Vec<Members>,
+    groups: Vec<GroupMembers>,
     unused: Vec<Group>,
 }
 
 #[derive(Debug, Default)]
-struct Members {
+struct GroupMembers {
     of: Box<[CountedOf]>,
     devices: u32,
 }
 
-impl Groups {
+impl DeviceGroups {
     /// The group of a device with this profile, which is in it from now on.
     pub(super) fn enter(&mut self, profile: &DeviceProfile) -> Group {
         let labels = profile.labels.iter().map(|(key, value)| CountedOf::Label(hash::label_hash(key, value)));
@@ -47,7 +48,7 @@ impl Groups {
 
     fn add(&mut self, of: Box<[CountedOf]>) -> Group {
         let group = self.unused.pop().unwrap_or_else(|| {
-            self.groups.push(Members::default());
+            self.groups.push(GroupMembers::default());
             (self.groups.len() - 1) as Group
         });
         self.by_members.insert(of.clone(), group);
@@ -73,14 +74,14 @@ impl Groups {
 
 /// What one step counted.
 #[derive(Debug, Default)]
-pub(super) struct Counted {
-    counts: HashMap<Count, u32>,
+pub(super) struct StepCounts {
+    counts: HashMap<HourCount, u32>,
     /// The one that was counted last: the next is mostly the same.
-    last: Option<(Count, u32)>,
+    last: Option<(HourCount, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Count {
+struct HourCount {
     group: Group,
     /// Of a group's clients only this one: whom a notification is for.
     only: Option<Incarnation>,
@@ -89,7 +90,7 @@ struct Count {
     hour: u8,
 }
 
-impl Counted {
+impl StepCounts {
     /// Something happened to a device of the group.
     pub(super) fn add(&mut self, group: Group, metric: Metric, at: Timestamp) {
         self.count(group, None, metric, at);
@@ -102,7 +103,7 @@ impl Counted {
 
     fn count(&mut self, group: Group, only: Option<Incarnation>, metric: Metric, at: Timestamp) {
         let (day, hour) = CountsKey::day_and_hour(at);
-        let count = Count { group, only, metric, day, hour: hour as u8 };
+        let count = HourCount { group, only, metric, day, hour: hour as u8 };
         match &mut self.last {
             Some((last, number)) if *last == count => *number += 1,
             last => {
@@ -113,7 +114,7 @@ impl Counted {
         }
     }
 
-    fn take(&mut self) -> HashMap<Count, u32> {
+    fn take(&mut self) -> HashMap<HourCount, u32> {
         if let Some((last, number)) = self.last.take() {
             *self.counts.entry(last).or_default() += number;
         }
@@ -122,14 +123,15 @@ impl Counted {
 }
 
 impl Partition {
-    /// Adds what the step counted so far to the days' records. Also before a device leaves its group.
-    pub(super) fn write_counts(&mut self, turn: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let counted = turn.own.counted.take();
+    /// Adds what the step counted so far to the days' records. Also before a device leaves its
+    /// group.
+    pub(super) fn write_counts(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let counted = step.own.counted.take();
         if counted.is_empty() {
             return Ok(());
         }
         let mut days: HashMap<CountsKey, Counts> = HashMap::default();
-        for (Count { group, only, metric, day, hour }, number) in counted {
+        for (HourCount { group, only, metric, day, hour }, number) in counted {
             let counts = |of: &CountedOf| match (of, only) {
                 (CountedOf::Client(client), Some(only)) => *client == only,
                 _ => true,
@@ -141,13 +143,13 @@ impl Partition {
             }
         }
         for (key, more) in days {
-            let mut counts = self.counts(key, turn)?;
+            let mut counts = self.counts(key, step)?;
             for (hour, more) in more.0.into_iter().enumerate() {
                 counts.add(hour, more);
             }
             self.counts_at_hand.insert(key, counts);
-            self.pending.counts.put(turn.seq, key, Some(counts));
-            turn.push(Op::PutCounts(key, Box::new(counts)));
+            self.pending.counts.put(step.seq, key, Some(counts));
+            step.push(Op::PutCounts(key, Box::new(counts)));
         }
         if self.counts_at_hand.len() > AT_HAND_MAX {
             self.counts_at_hand.clear();
@@ -155,11 +157,11 @@ impl Partition {
         Ok(())
     }
 
-    fn counts(&self, key: CountsKey, turn: &DeviceStep<'_>) -> Result<Counts, StoreError> {
+    fn counts(&self, key: CountsKey, step: &DeviceStep<'_>) -> Result<Counts, StoreError> {
         if let Some(counts) = self.counts_at_hand.get(&key) {
             return Ok(*counts);
         }
-        let counts = self.pending.counts.get_or_read(&key, || turn.fetch.view()?.counts(key))?;
+        let counts = self.pending.counts.get_or_read(&key, || step.fetch.view()?.counts(key))?;
         Ok(counts.unwrap_or_default())
     }
 }

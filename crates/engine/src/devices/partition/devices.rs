@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::counts::Group;
 
-/// Kinds of device that a partition knows at most: a device keeps a small index in place of the name.
+/// Kinds of device that a partition knows at most: a device keeps a small index in place of the
+/// name.
 const KINDS_MAX: usize = 1_000;
 
 /// A resident device. What reports change is kept by `watch`.

@@ -9,14 +9,14 @@ use crate::devices::input::{Imported, LinkedClient, ToImport};
 use crate::kernel::reply::Stop;
 
 impl Partition {
-    pub(super) fn import(&mut self, line: ToImport, turn: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
+    pub(super) fn import(&mut self, line: ToImport, step: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
         let ToImport { import, clients, .. } = line;
         let clients = clients.map(|clients| self.know(clients));
         if self.devices.find(import.id()).is_some() {
-            self.import_known(import, clients, turn)?;
+            self.import_known(import, clients, step)?;
             return Ok(Imported::Updated);
         }
-        self.import_new(import, clients.unwrap_or_default(), turn)?;
+        self.import_new(import, clients.unwrap_or_default(), step)?;
         Ok(Imported::Created)
     }
 
@@ -32,16 +32,16 @@ impl Partition {
         &mut self,
         import: CheckedImport,
         clients: Vec<Incarnation>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Problem> {
         fleet::device_id(import.id().as_str(), self.settings.device_ids)?;
         self.devices.check_room(import.kind())?;
-        let every = self.watch.readings_of_clocks(turn.now).every;
+        let every = self.watch.readings_of_clocks(step.now).every;
         let registration = Registration {
-            expected_from: import.expected_from(turn.now, every).unwrap_or(every),
-            ..self.registration(turn)
+            expected_from: import.expected_from(step.now, every).unwrap_or(every),
+            ..self.registration(step)
         };
-        self.add_device(&import.register(registration, clients), turn);
+        self.add_device(&import.register(registration, clients), step);
         Ok(())
     }
 
@@ -49,50 +49,50 @@ impl Partition {
         &mut self,
         import: CheckedImport,
         clients: Option<Vec<Incarnation>>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        let present = self.profile(import.id(), turn)?;
-        let every = self.watch.readings_of_clocks(turn.now).every;
-        let expected_from = import.expected_from(turn.now, every);
+        let present = self.profile(import.id(), step)?;
+        let every = self.watch.readings_of_clocks(step.now).every;
+        let expected_from = import.expected_from(step.now, every);
         let profile = import.merged(&present, clients, expected_from)?;
         if profile == *present {
             return Ok(());
         }
         for client in present.clients.iter().filter(|client| !profile.clients.contains(client)) {
-            self.cancel_pair(profile.slot, *client, turn);
+            self.cancel_pair(profile.slot, *client, step);
         }
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);
         }
-        self.put_changed(&present, &profile, turn);
+        self.put_changed(&present, &profile, step);
         Ok(())
     }
 
     /// What the registry gives a device that is registered now.
-    pub(super) fn registration(&mut self, turn: &DeviceStep<'_>) -> Registration {
+    pub(super) fn registration(&mut self, step: &DeviceStep<'_>) -> Registration {
         let registration = Registration {
             incarnation: Incarnation(self.head.next_incarnation),
             slot: DeviceSlot(self.head.next_slot),
-            registered_at: turn.now,
-            expected_from: self.watch.readings_of_clocks(turn.now).every,
+            registered_at: step.now,
+            expected_from: self.watch.readings_of_clocks(step.now).every,
         };
         self.head.next_incarnation += 1;
         self.head.next_slot += 1;
         registration
     }
 
-    pub(super) fn add_device(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
+    pub(super) fn add_device(&mut self, profile: &DeviceProfile, step: &mut DeviceStep<'_>) {
         let group = self.groups.enter(profile);
         self.devices.insert(profile, group);
         self.watch.register(profile);
-        self.put_profile(profile, turn);
+        self.put_profile(profile, step);
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
-    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, turn: &mut DeviceStep<'_>) {
+    pub(super) fn put_changed(&mut self, was: &DeviceProfile, is: &DeviceProfile, step: &mut DeviceStep<'_>) {
         if is.report_interval_ms != was.report_interval_ms {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }
-        self.put_links(is, turn);
+        self.put_links(is, step);
     }
 }

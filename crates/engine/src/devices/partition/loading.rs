@@ -1,6 +1,8 @@
-//! A partition's memory, built from what the store holds: at the start, and again whenever a commit's outcome is not known.
+//! A partition's memory, built from what the store holds: at the start, and again whenever a
+//! commit's outcome is not known.
 //!
-//! Attempts that were under way in another process are cut off here; their record is the first thing the partition writes.
+//! Attempts that were under way in another process are cut off here; their record is the first
+//! thing the partition writes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,10 +14,10 @@ use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
-use super::counts::Groups;
+use super::counts::DeviceGroups;
 use super::devices::Devices;
-use super::pairs::Pairs;
-use super::pending::Pending;
+use super::notification_states::NotificationStates;
+use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
 use super::stale::stale_pairs;
 use super::{DeviceStepPart, Partition};
@@ -31,7 +33,7 @@ use crate::settings::Settings;
 
 /// A partition that was loaded.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedPartition {
     /// The partition.
     pub partition: Partition,
     /// Linked clients that are gone: to be swept.
@@ -39,7 +41,8 @@ pub struct Opened {
 }
 
 impl Partition {
-    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before any that was given earlier.
+    /// Loads a partition. `directory` must hold the clients already; `moment.stamp` is not before
+    /// any that was given earlier.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -50,7 +53,7 @@ impl Partition {
         process: Process,
         moment: Moment,
         directory: &Directory,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<OpenedPartition, StoreError> {
         let mut residents = Residents::default();
         let mut head = store.load(id, &mut |resident| residents.take(resident))?;
         let now = moment.now.max(head.now);
@@ -62,15 +65,15 @@ impl Partition {
             process,
             devices: Devices::default(),
             jobs: Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease }),
-            pairs: Pairs::default(),
+            pairs: NotificationStates::default(),
             stale: HashMap::default(),
             quarantine: quarantine_of(store, settings),
-            groups: Groups::default(),
+            groups: DeviceGroups::default(),
             counts_at_hand: HashMap::default(),
             addresses: HashMap::default(),
             unannounced: true,
             clients: HashMap::default(),
-            pending: Pending::default(),
+            pending: PendingRecords::default(),
             answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
@@ -100,22 +103,22 @@ impl Partition {
         residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
-        Ok(Opened { partition, orphans })
+        Ok(OpenedPartition { partition, orphans })
     }
 
     /// Takes the jobs in, and cuts off the attempts of an earlier process.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
         let moment = Moment { now, stamp: self.head.stamp, wall: now };
-        let mut turn = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
+        let mut step = StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
-            let loaded = self.jobs.load(now, &head, &mut turn.batch);
+            let loaded = self.jobs.load(now, &head, &mut step.batch);
             if let Loaded::Interrupted { released, .. } = loaded {
                 let end = JobEnd::Cut(released);
-                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut turn);
+                self.job_ended(EndedJob { line: head.queue, alias: head.alias, end }, &mut step);
             }
         }
-        self.opening = turn.batch.ops;
+        self.opening = step.batch.ops;
     }
 }
 

@@ -12,22 +12,22 @@ use watch::Noticed;
 
 use super::devices::Device;
 use super::purpose::Purpose;
-use super::{DeviceStep, Partition, pair};
+use super::{DeviceStep, Partition, notification_state};
 
 /// What distinguishes the ids of events from those of deliveries.
 const CAUSE_EVENT: u64 = 1;
 const CAUSE_DELIVERY: u64 = 2;
 
 impl Partition {
-    pub(super) fn tell_noticed(&mut self, turn: &mut DeviceStep<'_>) {
-        let mut noticed = std::mem::take(&mut turn.own.noticed);
+    pub(super) fn tell_noticed(&mut self, step: &mut DeviceStep<'_>) {
+        let mut noticed = std::mem::take(&mut step.own.noticed);
         for event in noticed.drain(..) {
-            self.tell(&event, turn);
+            self.tell(&event, step);
         }
-        turn.own.noticed = noticed;
+        step.own.noticed = noticed;
     }
 
-    fn tell(&mut self, noticed: &Noticed, turn: &mut DeviceStep<'_>) {
+    fn tell(&mut self, noticed: &Noticed, step: &mut DeviceStep<'_>) {
         let Some(device) = self.devices.get(noticed.slot) else { return };
         let number = self.head.next_event;
         self.head.next_event = number.wrapping_add(1);
@@ -46,30 +46,31 @@ impl Partition {
             EventKind::Restored => None,
         };
         if let Some(metric) = metric {
-            turn.own.counted.add(device.group, metric, event.id.at);
+            step.own.counted.add(device.group, metric, event.id.at);
         }
         let clients = device.clients.clone();
         for client in clients {
             let mut pair = self
                 .pairs
                 .remove(&(noticed.slot, client))
-                .unwrap_or_else(|| pair::told(noticed.slot, client));
-            pair::gather(&mut pair, noticed.kind, noticed.previous.as_ref());
+                .unwrap_or_else(|| notification_state::new(noticed.slot, client));
+            notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());
             self.pairs.insert((noticed.slot, client), pair);
-            self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, turn);
+            self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, step);
         }
-        self.pending.newest_events.put(turn.seq, noticed.slot, Some(Arc::new(event.clone())));
-        turn.push(Op::PutEvent(Box::new(event)));
+        self.pending.newest_events.put(step.seq, noticed.slot, Some(Arc::new(event.clone())));
+        step.push(Op::PutEvent(Box::new(event)));
     }
 
-    /// Queues a notification of everything untold; it replaces the pending one. The pair must be there.
+    /// Queues a notification of everything untold; it replaces the pending one. The pair must be
+    /// there.
     pub(super) fn queue_notification(
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
         (kind, sequence): (records::EventKind, u64),
         resend_of: Option<EntityId>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let Some(device) = self.devices.get(slot) else { return };
         let number = self.head.next_delivery;
@@ -86,25 +87,25 @@ impl Partition {
             progress: DeliveryProgress {
                 status: DeliveryStatus::Pending,
                 attempts: 0,
-                next_attempt_at: Some(turn.now),
+                next_attempt_at: Some(step.now),
             },
             resend_of,
         };
-        turn.own.counted.add_delivery(device.group, client, id.at);
-        turn.push(Op::PutDelivery(Box::new(delivery)));
-        self.publish(slot, client, turn);
+        step.own.counted.add_delivery(device.group, client, id.at);
+        step.push(Op::PutDelivery(Box::new(delivery)));
+        self.publish(slot, client, step);
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
         if let Some(replaced) = replaced {
             pair.skipped = pair.skipped.saturating_add(1);
-            turn.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
+            step.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
         }
-        turn.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
         if let Some(failed) = failed {
-            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
-            self.is_no_longer_stale(slot, client, turn);
+            step.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, step);
         }
     }
 
@@ -113,19 +114,19 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> JobId {
         let (id, purpose) = (self.next_job_id(), Purpose::Notification(slot, client));
         let job = NewJob {
             id,
             queue: purpose.line().key(),
-            run_at: turn.now,
+            run_at: step.now,
             tries: self.settings.retry.attempts_max,
             terms: Terms::default(),
             alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };
-        let published = self.jobs.publish(turn.now, job, &mut turn.batch, &mut turn.wakes);
+        let published = self.jobs.publish(step.now, job, &mut step.batch, &mut step.wakes);
         debug_assert!(
             !matches!(published, Published::Conflict(_) | Published::Kept(_)),
             "replace never declines"

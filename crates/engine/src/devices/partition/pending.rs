@@ -11,7 +11,7 @@ use crate::kernel::pending_writes::PendingWrites;
 
 /// Pending writes of records that are not resident.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRecords {
     pub(super) profiles: PendingWrites<DeviceId, Arc<DeviceProfile>>,
     /// What jobs carry.
     pub(super) bodies: PendingWrites<JobId, Arc<[u8]>>,
@@ -19,7 +19,7 @@ pub(super) struct Pending {
     pub(super) counts: PendingWrites<CountsKey, Counts>,
 }
 
-impl Pending {
+impl PendingRecords {
     /// All batches up to `seq` are durable.
     pub(super) fn settle(&mut self, seq: u64) {
         let Self { profiles, bodies, newest_events, counts } = self;

@@ -1,7 +1,9 @@
-//! What the jobs of a partition of devices are for, and who hears of one that ended without its worker.
+//! What the jobs of a partition of devices are for, and who hears of one that ended without its
+//! worker.
 //!
-//! To add a purpose: give its lines a code of their own in [`Line`], name what its jobs are about in [`Purpose`], and follow the
-//! compiler to the two places here that tell of lines and of jobs.
+//! To add a purpose: give its lines a code of their own in [`JobLine`], and name in [`Purpose`]
+//! what its jobs are about. The compiler then leads to the two places here that tell of lines and
+//! jobs.
 
 use base::Incarnation;
 use records::{AliasKey, DeviceSlot, QueueKey};
@@ -15,7 +17,7 @@ const NOTIFICATION: u8 = 0;
 
 /// A line of jobs, which are leased one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum JobLine {
     /// The notifications of a client.
     Notifications(Incarnation),
 }
@@ -27,7 +29,7 @@ pub(super) enum Purpose {
     Notification(DeviceSlot, Incarnation),
 }
 
-impl Line {
+impl JobLine {
     /// As it is stored.
     pub(super) fn key(self) -> QueueKey {
         match self {
@@ -44,9 +46,9 @@ impl Line {
 }
 
 impl Purpose {
-    pub(super) fn line(self) -> Line {
+    pub(super) fn line(self) -> JobLine {
         match self {
-            Self::Notification(_, client) => Line::Notifications(client),
+            Self::Notification(_, client) => JobLine::Notifications(client),
         }
     }
 
@@ -59,8 +61,8 @@ impl Purpose {
 
     /// The purpose of a stored job; `None` if this version knows none that it could be.
     pub(super) fn of(line: QueueKey, alias: Option<AliasKey>) -> Option<Self> {
-        match Line::of(line)? {
-            Line::Notifications(client) => {
+        match JobLine::of(line)? {
+            JobLine::Notifications(client) => {
                 Some(Self::Notification(DeviceSlot(u32::try_from(alias?.0).ok()?), client))
             }
         }
@@ -69,23 +71,23 @@ impl Purpose {
 
 impl Partition {
     /// A job ended without a word of its worker.
-    pub(super) fn job_ended(&mut self, ended: EndedJob, turn: &mut DeviceStep<'_>) {
+    pub(super) fn job_ended(&mut self, ended: EndedJob, step: &mut DeviceStep<'_>) {
         match Purpose::of(ended.line, ended.alias) {
             Some(Purpose::Notification(slot, client)) => {
-                self.notification_ended(slot, client, ended.end, turn);
+                self.notification_ended(slot, client, ended.end, step);
             }
             None => debug_assert!(false, "a job has a purpose: {ended:?}"),
         }
     }
 
     /// Says which lines have something to lease since this step.
-    pub(super) fn announce_lines(&mut self, turn: &mut DeviceStep<'_>) {
-        if turn.wakes.is_empty() {
+    pub(super) fn announce_lines(&mut self, step: &mut DeviceStep<'_>) {
+        if step.wakes.is_empty() {
             return;
         }
-        let client_of = |line: &QueueKey| Line::of(*line).map(|Line::Notifications(client)| client);
-        let clients = turn.wakes.iter().filter_map(client_of).collect();
-        turn.emit(DeviceEffect::LanesDue(self.id, clients));
+        let client_of = |line: &QueueKey| JobLine::of(*line).map(|JobLine::Notifications(client)| client);
+        let clients = step.wakes.iter().filter_map(client_of).collect();
+        step.emit(DeviceEffect::LanesDue(self.id, clients));
     }
 }
 

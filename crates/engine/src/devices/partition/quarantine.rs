@@ -62,7 +62,7 @@ impl Partition {
         &mut self,
         way: WayIn,
         messages: Vec<RefusedMessage>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         for message in messages {
             let number = self.head.next_quarantined;
@@ -81,28 +81,28 @@ impl Partition {
                 cut: message.cut,
             };
             self.quarantine.push(id.into(), report.cost());
-            turn.push(Op::PutQuarantined(Box::new(report)));
+            step.push(Op::PutQuarantined(Box::new(report)));
         }
-        self.shrink_quarantine(turn);
+        self.shrink_quarantine(step);
     }
 
-    pub(super) fn discard(&mut self, id: EntityId, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
+    pub(super) fn discard(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let key = QuarantineKey::from(id);
         // Whoever knows the id was told it when it was durable; another id may have the same key.
-        let found = turn.fetch.view()?.quarantined_one(key)?;
+        let found = step.fetch.view()?.quarantined_one(key)?;
         if found.is_none_or(|found| found.id != id) || !self.quarantine.remove(key) {
             let detail = "there is no refused report of that id; it may have been too old to be kept";
             return Err(Problem::unknown("unknown_quarantined", detail).into());
         }
-        turn.push(Op::DeleteQuarantined(key));
+        step.push(Op::DeleteQuarantined(key));
         Ok(())
     }
 
     /// Drops what is too much or too old. Whether there may be more of it.
-    pub(super) fn shrink_quarantine(&mut self, turn: &mut DeviceStep<'_>) -> bool {
+    pub(super) fn shrink_quarantine(&mut self, step: &mut DeviceStep<'_>) -> bool {
         for _ in 0..DROPPED_AT_ONCE {
-            let Some(key) = self.quarantine.pop(turn.now) else { return false };
-            turn.push(Op::DeleteQuarantined(key));
+            let Some(key) = self.quarantine.pop(step.now) else { return false };
+            step.push(Op::DeleteQuarantined(key));
         }
         true
     }

@@ -23,15 +23,15 @@ impl Partition {
     pub(super) fn create_device(
         &mut self,
         device: CheckedDevice,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Device, Problem> {
         if self.devices.find(device.id()).is_some() {
             let detail = format!("device {} is registered already; PATCH changes it", device.id());
             return Err(Problem::conflict("exists", detail));
         }
         self.devices.check_room(device.kind())?;
-        let profile = device.register(self.registration(turn));
-        self.add_device(&profile, turn);
+        let profile = device.register(self.registration(step));
+        self.add_device(&profile, step);
         Ok(self.shown(profile))
     }
 
@@ -40,13 +40,13 @@ impl Partition {
         id: &DeviceId,
         patch: DevicePatch,
         only_if: &OnlyIf,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Device, Stop> {
-        let present = self.profile(id, turn)?;
+        let present = self.profile(id, step)?;
         only_if.check(Version::of_device(&present))?;
         let profile = patch.merged(&present)?;
         if profile != *present {
-            self.put_changed(&present, &profile, turn);
+            self.put_changed(&present, &profile, step);
         }
         Ok(self.shown(profile))
     }
@@ -55,21 +55,21 @@ impl Partition {
         &mut self,
         id: &DeviceId,
         only_if: &OnlyIf,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
         if !only_if.is_any() {
-            only_if.check(Version::of_device(&*self.profile(id, turn)?))?;
+            only_if.check(Version::of_device(&*self.profile(id, step)?))?;
         }
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
         let device = self.devices.remove(slot);
-        turn.own.left_groups.extend(device.as_ref().map(|device| device.group));
+        step.own.left_groups.extend(device.as_ref().map(|device| device.group));
         for client in device.map(|device| device.clients).unwrap_or_default() {
-            self.cancel_pair(slot, client, turn);
+            self.cancel_pair(slot, client, step);
         }
         self.watch.forget(slot);
         self.addresses.remove(&slot);
-        turn.push(Op::DeleteDevice(id.clone(), slot));
-        self.pending.profiles.put(turn.seq, id.clone(), None);
+        step.push(Op::DeleteDevice(id.clone(), slot));
+        self.pending.profiles.put(step.seq, id.clone(), None);
         Ok(())
     }
 
@@ -78,9 +78,9 @@ impl Partition {
         id: &DeviceId,
         client: LinkedClient,
         linked: bool,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        let mut profile = (*self.profile(id, turn)?).clone();
+        let mut profile = (*self.profile(id, step)?).clone();
         let changed = if linked {
             fleet::link(&mut profile, client.incarnation)? == Linked::Added
         } else {
@@ -90,12 +90,12 @@ impl Partition {
             return Ok(());
         }
         if !linked {
-            self.cancel_pair(profile.slot, client.incarnation, turn);
+            self.cancel_pair(profile.slot, client.incarnation, step);
         }
         if linked {
             self.clients.insert(client.incarnation, client.id);
         }
-        self.put_links(&profile, turn);
+        self.put_links(&profile, step);
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Partition {
     pub(super) fn sweep_client(
         &mut self,
         client: Incarnation,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<bool, StoreError> {
         let linked = self.devices.iter().filter(|device| device.clients.contains(&client));
         let mut ids: Vec<DeviceId> =
@@ -111,11 +111,11 @@ impl Partition {
         let more = ids.len() > SWEPT_PER_INPUT;
         ids.truncate(SWEPT_PER_INPUT);
         for id in ids {
-            let Some(present) = self.stored_profile(&id, turn)? else { continue };
+            let Some(present) = self.stored_profile(&id, step)? else { continue };
             let mut profile = (*present).clone();
             if fleet::unlink(&mut profile, client) {
-                self.cancel_pair(profile.slot, client, turn);
-                self.put_links(&profile, turn);
+                self.cancel_pair(profile.slot, client, step);
+                self.put_links(&profile, step);
             }
         }
         if !more {
@@ -124,45 +124,48 @@ impl Partition {
         Ok(more)
     }
 
-    /// Nothing more is told to this client of this device. An attempt under way can no longer change anything.
-    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
+    /// Nothing more is told to this client of this device. An attempt under way can no longer
+    /// change anything.
+    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
         let purpose = Purpose::Notification(slot, client);
         let (line, alias) = (purpose.line().key(), purpose.alias());
-        // The first takes a successor away or the job itself, the second the reserved job before it.
+        // The first takes a successor away or the job itself, the second the reserved job before
+        // it.
         while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
-            self.jobs.cancel(turn.now, job, &mut turn.batch, &mut turn.wakes);
+            self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
         }
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
         // How the attempt under way ends is not recorded any more, so it is no attempt.
         let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
         if let Some(failed) = pair.failed {
-            turn.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
-            self.is_no_longer_stale(slot, client, turn);
+            step.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
+            self.is_no_longer_stale(slot, client, step);
         }
         for (delivery, attempts) in pending.into_iter().chain(in_flight) {
-            turn.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
+            step.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
         }
-        turn.push(Op::DeletePair(slot, client));
+        step.push(Op::DeletePair(slot, client));
     }
 
     /// A registered device's profile, or the refusal that it is not registered.
-    pub(super) fn profile(&self, id: &DeviceId, turn: &DeviceStep<'_>) -> Result<Arc<DeviceProfile>, Stop> {
+    pub(super) fn profile(&self, id: &DeviceId, step: &DeviceStep<'_>) -> Result<Arc<DeviceProfile>, Stop> {
         if self.devices.find(id).is_none() {
             return Err(unknown_device(id).into());
         }
-        Ok(self.stored_profile(id, turn)?.ok_or_else(|| unknown_device(id))?)
+        Ok(self.stored_profile(id, step)?.ok_or_else(|| unknown_device(id))?)
     }
 
     pub(super) fn stored_profile(
         &self,
         id: &DeviceId,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<DeviceProfile>>, StoreError> {
-        self.pending.profiles.get_or_read(id, || Ok(turn.fetch.view()?.device(id)?.map(Arc::new)))
+        self.pending.profiles.get_or_read(id, || Ok(step.fetch.view()?.device(id)?.map(Arc::new)))
     }
 
-    /// The id of a linked client; the text of its number if it was never known, which no link allows.
+    /// The id of a linked client; the text of its number if it was never known, which no link
+    /// allows.
     pub(super) fn client_id(&self, client: Incarnation) -> ClientId {
         self.clients
             .get(&client)
@@ -170,22 +173,22 @@ impl Partition {
             .unwrap_or_else(|| ClientId::new(&client.0.to_string()).expect("digits may be in a client id"))
     }
 
-    pub(super) fn put_links(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
+    pub(super) fn put_links(&mut self, profile: &DeviceProfile, step: &mut DeviceStep<'_>) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.clients = profile.clients.iter().copied().collect();
             let group = self.groups.enter(profile);
-            turn.own.left_groups.push(std::mem::replace(&mut device.group, group));
+            step.own.left_groups.push(std::mem::replace(&mut device.group, group));
         }
-        self.put_profile(profile, turn);
+        self.put_profile(profile, step);
     }
 
-    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, turn: &mut DeviceStep<'_>) {
+    pub(super) fn put_profile(&mut self, profile: &DeviceProfile, step: &mut DeviceStep<'_>) {
         self.addresses.remove(&profile.slot);
         if let Some(device) = self.devices.get_mut(profile.slot) {
             device.has_address = profile.address.is_some();
         }
-        self.pending.profiles.put(turn.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
-        turn.push(Op::PutDevice(Box::new(profile.clone())));
+        self.pending.profiles.put(step.seq, profile.id.clone(), Some(Arc::new(profile.clone())));
+        step.push(Op::PutDevice(Box::new(profile.clone())));
     }
 
     /// The device as a caller sees it.

@@ -22,13 +22,13 @@ pub(super) struct Unfinished {
 
 impl Partition {
     /// Applies reports as long as the batch has room; what is left waits for the next step.
-    pub(super) fn reports(&mut self, mut unfinished: Unfinished, turn: &mut DeviceStep<'_>) {
-        while turn.has_room() {
+    pub(super) fn reports(&mut self, mut unfinished: Unfinished, step: &mut DeviceStep<'_>) {
+        while step.has_room() {
             let Some(Addressed { index, hash, report }) = unfinished.reports.next() else {
-                turn.emit(DeviceEffect::Accepted(unfinished.part));
+                step.emit(DeviceEffect::Accepted(unfinished.part));
                 return;
             };
-            if let Err((device, problem)) = self.report(unfinished.way, hash, report, turn) {
+            if let Err((device, problem)) = self.report(unfinished.way, hash, report, step) {
                 unfinished.part.reject(index, device, problem);
             }
         }
@@ -41,11 +41,11 @@ impl Partition {
         way: WayIn,
         hash: u64,
         report: Report,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), (DeviceId, Problem)> {
         let slot = match self.devices.find_hashed(&report.device, hash) {
             Some(device) => device.slot,
-            None => match self.unknown(&report, turn) {
+            None => match self.unknown(&report, step) {
                 Ok(slot) => slot,
                 Err(problem) => return Err((report.device, problem)),
             },
@@ -55,15 +55,15 @@ impl Partition {
             None => match report.said {
                 Said::Value { .. } if self.is_repeated(slot, report.id) => (SignOfLife::Alive, None),
                 Said::Value { value, ts } => {
-                    self.accepted(slot, report.id, ts, turn);
+                    self.accepted(slot, report.id, ts, step);
                     (SignOfLife::Report { value, ts }, None)
                 }
                 Said::Alive => (SignOfLife::Alive, None),
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
         };
-        self.watch.sign(turn.now, slot, way, sign, &mut turn.batch, &mut turn.own.noticed);
-        self.tell_noticed(turn);
+        self.watch.sign(step.now, slot, way, sign, &mut step.batch, &mut step.own.noticed);
+        self.tell_noticed(step);
         refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
     }
 
@@ -79,14 +79,14 @@ impl Partition {
         slot: DeviceSlot,
         id: Option<ReportId>,
         ts: Option<Timestamp>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let Some(device) = self.devices.get_mut(slot) else { return };
-        turn.own.counted.add(device.group, Metric::Reports, ts.unwrap_or(turn.now));
+        step.own.counted.add(device.group, Metric::Reports, ts.unwrap_or(step.now));
         if let Some(ReportId(id)) = id {
             let ids = device.report_ids.get_or_insert_default();
             ids.push(id);
-            turn.batch.ops.push(Op::PutReportIds(slot, ids.clone()));
+            step.batch.ops.push(Op::PutReportIds(slot, ids.clone()));
         }
     }
 
@@ -104,9 +104,10 @@ impl Partition {
         }
     }
 
-    /// A report of a device that is not registered: refused, or the device is registered by it. An id that no device could
-    /// be registered with says so: whoever is told "unknown" would look for a registration.
-    fn unknown(&mut self, report: &Report, turn: &mut DeviceStep<'_>) -> Result<DeviceSlot, Problem> {
+    /// A report of a device that is not registered: refused, or the device is registered by it. An
+    /// id that no device could be registered with says so: whoever is told "unknown" would look for
+    /// a registration.
+    fn unknown(&mut self, report: &Report, step: &mut DeviceStep<'_>) -> Result<DeviceSlot, Problem> {
         fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
         let reports_a_value = matches!(report.said, Said::Value { .. } | Said::Alive);
         if self.settings.unknown == UnknownDevice::Register && reports_a_value {
@@ -120,7 +121,7 @@ impl Partition {
                 ..NewDevice::default()
             };
             let checked = device.check(&self.settings.registry_rules())?;
-            return Ok(self.create_device(checked, turn)?.profile.slot);
+            return Ok(self.create_device(checked, step)?.profile.slot);
         }
         Err(unknown_device(&report.device))
     }

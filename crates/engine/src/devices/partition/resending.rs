@@ -1,16 +1,17 @@
-//! A delivery sent again by hand: the same one while it is not told, a new one with the present picture once it is.
+//! A delivery sent again by hand: the same one while it is not told, a new one with the present
+//! picture once it is.
 
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, Op, Pair};
 
 use super::purpose::Purpose;
-use super::{DeviceStep, Partition, pair, pending};
+use super::{DeviceStep, Partition, notification_state, pending};
 use crate::kernel::reply::Stop;
 
 impl Partition {
     /// Sends a delivery again now, if it is the newest of its device and client.
-    pub(super) fn retry_delivery(&mut self, id: EntityId, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
-        let delivery = self.linked_delivery(id, turn)?;
+    pub(super) fn retry_delivery(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+        let delivery = self.linked_delivery(id, step)?;
         let place = (delivery.slot, delivery.client);
         let known = self.pairs.get(&place);
         let waits = known.and_then(|pair| pair.pending).map(|waiting| waiting.delivery);
@@ -19,17 +20,17 @@ impl Partition {
         match waits.or(flies).or(failed) {
             Some(newest) if newest != id => Err(superseded().into()),
             Some(_) if waits.is_some() => {
-                self.send_now(place.0, place.1, id, turn);
+                self.send_now(place.0, place.1, id, step);
                 Ok(())
             }
             Some(_) if flies.is_some() => Ok(()),
-            Some(_) => self.revive(place.0, place.1, id, turn),
-            None => self.repeat(&delivery, turn),
+            Some(_) => self.revive(place.0, place.1, id, step),
+            None => self.repeat(&delivery, step),
         }
     }
 
-    fn linked_delivery(&self, id: EntityId, turn: &DeviceStep<'_>) -> Result<Delivery, Stop> {
-        let Some(delivery) = turn.fetch.view()?.delivery(DeliveryKey::from(id))? else {
+    fn linked_delivery(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Delivery, Stop> {
+        let Some(delivery) = step.fetch.view()?.delivery(DeliveryKey::from(id))? else {
             return Err(unknown_delivery().into());
         };
         if delivery.id != id {
@@ -50,19 +51,19 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         id: EntityId,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let purpose = Purpose::Notification(slot, client);
         let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
         let Some(job) = job else { return };
         if self
             .jobs
-            .reschedule(turn.now, job, JobClock::Engine, turn.now, &mut turn.batch, &mut turn.wakes)
+            .reschedule(step.now, job, JobClock::Engine, step.now, &mut step.batch, &mut step.wakes)
             .is_ok()
         {
             let attempts =
                 self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
-            turn.push(due_now(id, attempts, turn.now));
+            step.push(due_now(id, attempts, step.now));
         }
     }
 
@@ -72,40 +73,40 @@ impl Partition {
         slot: DeviceSlot,
         client: Incarnation,
         id: EntityId,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), Stop> {
-        let body = self.stored_body(Pair::body_of_failed(id), turn)?;
-        let job = self.publish(slot, client, turn);
+        let body = self.stored_body(Pair::body_of_failed(id), step)?;
+        let job = self.publish(slot, client, step);
         if let Some(body) = body {
-            self.put_body(job, body, turn);
+            self.put_body(job, body, step);
         }
-        turn.push(Op::DeleteJob(Pair::body_of_failed(id)));
+        step.push(Op::DeleteJob(Pair::body_of_failed(id)));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
         let Some(failed) = pair.failed.take() else { return Ok(()) };
         pair.pending = Some(failed);
         pair.skipped = pair.skipped.saturating_sub(1);
-        turn.push(Op::PutPair(Box::new(pair.clone())));
+        step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
-        turn.push(due_now(id, failed.attempts, turn.now));
-        self.is_no_longer_stale(slot, client, turn);
+        step.push(due_now(id, failed.attempts, step.now));
+        self.is_no_longer_stale(slot, client, step);
         Ok(())
     }
 
     /// A notification that was delivered goes out again under a new id.
-    fn repeat(&mut self, delivery: &Delivery, turn: &mut DeviceStep<'_>) -> Result<(), Stop> {
+    fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let place = (delivery.slot, delivery.client);
-        let newest = pending::newest_delivery(turn.fetch, place.0, place.1)?;
+        let newest = pending::newest_delivery(step.fetch, place.0, place.1)?;
         if newest.is_some_and(|newest| newest.id != delivery.id)
             || self.state(place.0).sequence != delivery.sequence
         {
             return Err(superseded().into());
         }
-        let previous = self.newest_event(place.0, turn)?.and_then(|(_, previous)| previous);
-        let mut again = pair::told(place.0, place.1);
-        pair::gather(&mut again, delivery.kind, previous.as_ref());
+        let previous = self.newest_event(place.0, step)?.and_then(|(_, previous)| previous);
+        let mut again = notification_state::new(place.0, place.1);
+        notification_state::add_event(&mut again, delivery.kind, previous.as_ref());
         self.pairs.insert(place, again);
         let told = (delivery.kind, delivery.sequence);
-        self.queue_notification(place.0, place.1, told, Some(delivery.id), turn);
+        self.queue_notification(place.0, place.1, told, Some(delivery.id), step);
         Ok(())
     }
 }

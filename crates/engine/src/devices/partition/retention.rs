@@ -1,4 +1,5 @@
-//! From when on history is kept: whole UTC days, so that a partition moves its head once a day and no more.
+//! From when on history is kept: whole UTC days, so that a partition moves its head once a day and
+//! no more.
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
-//! Clients told again: of stale devices, whose newest notification has failed for good, and by hand of all their devices.
+//! Clients told again: of stale devices, whose newest notification has failed for good, and by hand
+//! of all their devices.
 //!
-//! What is queued is an ordinary notification with the device's present picture; `types` and `skipped` tell what was missed.
+//! What is queued is an ordinary notification with the device's present picture; `types` and
+//! `skipped` tell what was missed.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +10,7 @@ use base::{Incarnation, Value};
 use records::{DeviceSlot, EventKind, Pair};
 use store::StoreError;
 
-use super::{DeviceStep, Partition, pair, pending};
+use super::{DeviceStep, Partition, notification_state, pending};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 
@@ -17,11 +19,11 @@ const TOLD_PER_INPUT: usize = 200;
 
 impl Partition {
     /// The newest notification of a device to a client has failed for good.
-    pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
+    pub(super) fn becomes_stale(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let stale = self.stale.entry(client).or_default();
         stale.insert(slot);
         if stale.len() == 1 {
-            turn.emit(DeviceEffect::Stale(self.id, client, true));
+            step.emit(DeviceEffect::Stale(self.id, client, true));
         }
     }
 
@@ -30,57 +32,58 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) {
         let Some(stale) = self.stale.get_mut(&client) else { return };
         stale.remove(&slot);
         if stale.is_empty() {
             self.stale.remove(&client);
-            turn.emit(DeviceEffect::Stale(self.id, client, false));
+            step.emit(DeviceEffect::Stale(self.id, client, false));
         }
     }
 
     /// After a load: says which clients are stale here.
-    pub(super) fn announce_stale(&mut self, turn: &mut DeviceStep<'_>) {
+    pub(super) fn announce_stale(&mut self, step: &mut DeviceStep<'_>) {
         if std::mem::take(&mut self.unannounced) {
-            turn.effects.extend(self.stale.keys().map(|client| DeviceEffect::Stale(self.id, *client, true)));
+            step.effects.extend(self.stale.keys().map(|client| DeviceEffect::Stale(self.id, *client, true)));
         }
     }
 
     /// Queues a notification for stale devices of a client: for one, or for all, some at a time.
-    pub(super) fn tell_stale(&mut self, client: Incarnation, probe: bool, turn: &mut DeviceStep<'_>) {
+    pub(super) fn tell_stale(&mut self, client: Incarnation, probe: bool, step: &mut DeviceStep<'_>) {
         let max = if probe { 1 } else { TOLD_PER_INPUT };
         let stale = self.stale.get(&client).into_iter().flatten();
         let slots: Vec<DeviceSlot> = stale.copied().take(max).collect();
         for slot in slots {
-            self.tell_again(slot, client, turn);
+            self.tell_again(slot, client, step);
         }
         if !self.stale.contains_key(&client) {
             // Also where there was none: whoever ordered this believed otherwise.
-            turn.emit(DeviceEffect::Stale(self.id, client, false));
+            step.emit(DeviceEffect::Stale(self.id, client, false));
         } else if !probe {
-            turn.emit(DeviceEffect::StaleGoOn(self.id, client));
+            step.emit(DeviceEffect::StaleGoOn(self.id, client));
         }
     }
 
-    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, turn: &mut DeviceStep<'_>) {
+    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let newest = self.pairs.get(&(slot, client)).and_then(|pair| pair.untold.last().copied());
         let Some(kind) = newest else { return };
         let sequence = self.state(slot).sequence;
-        self.queue_notification(slot, client, (kind, sequence), None, turn);
+        self.queue_notification(slot, client, (kind, sequence), None, step);
     }
 
-    /// Tells a client again of devices behind `after`, some at a time. Where to go on; `None` at the end.
+    /// Tells a client again of devices behind `after`, some at a time. Where to go on; `None` at
+    /// the end.
     pub(super) fn resend(
         &mut self,
         client: Incarnation,
         after: Option<DeviceSlot>,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<Option<DeviceSlot>, StoreError> {
         let linked = self.devices.behind(after).filter(|device| device.clients.contains(&client));
         let slots: Vec<DeviceSlot> = linked.map(|device| device.slot).take(TOLD_PER_INPUT).collect();
         for slot in &slots {
-            self.send_again(*slot, client, turn)?;
+            self.send_again(*slot, client, step)?;
         }
         Ok(slots.last().copied().filter(|_| slots.len() == TOLD_PER_INPUT))
     }
@@ -89,21 +92,21 @@ impl Partition {
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
-        turn: &mut DeviceStep<'_>,
+        step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         match self.pairs.get(&(slot, client)) {
             Some(Pair { pending: Some(waiting), .. }) => {
                 let delivery = waiting.delivery;
-                self.send_now(slot, client, delivery, turn);
+                self.send_now(slot, client, delivery, step);
             }
             Some(Pair { in_flight: Some(_), .. }) => {}
-            Some(_) => self.tell_again(slot, client, turn),
+            Some(_) => self.tell_again(slot, client, step),
             None => {
-                if let Some((kind, previous)) = self.newest_event(slot, turn)? {
-                    let mut again = pair::told(slot, client);
-                    pair::gather(&mut again, kind, previous.as_ref());
+                if let Some((kind, previous)) = self.newest_event(slot, step)? {
+                    let mut again = notification_state::new(slot, client);
+                    notification_state::add_event(&mut again, kind, previous.as_ref());
                     self.pairs.insert((slot, client), again);
-                    self.tell_again(slot, client, turn);
+                    self.tell_again(slot, client, step);
                 }
             }
         }
@@ -114,10 +117,10 @@ impl Partition {
     pub(super) fn newest_event(
         &self,
         slot: DeviceSlot,
-        turn: &DeviceStep<'_>,
+        step: &DeviceStep<'_>,
     ) -> Result<Option<(EventKind, Option<Value>)>, StoreError> {
         let newest =
-            self.pending.newest_events.get_or_read(&slot, || pending::newest_event(turn.fetch, slot))?;
+            self.pending.newest_events.get_or_read(&slot, || pending::newest_event(step.fetch, slot))?;
         Ok(newest.map(|event| (event.kind, event.previous.clone())))
     }
 }

@@ -1,4 +1,5 @@
-//! Tests of a device partition, driven input by input over a store in memory, on a clock that only the test moves.
+//! Tests of a device partition, driven input by input over a store in memory, on a clock that only
+//! the test moves.
 
 mod import;
 mod intake;
@@ -180,6 +181,22 @@ fn an_interrupted_attempt_is_repeated_at_once_and_is_never_the_last() {
     let due = rig.lease_all().remove(0);
     rig.ended(&due, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 6)]);
+}
+
+#[test]
+fn a_stored_notification_that_waited_for_too_long_failed_and_the_next_one_tells_it() {
+    let mut rig = Rig::linked();
+    rig.report("0xA", number(1));
+    rig.restart_with_time_to_live(Duration::from_secs(1));
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.deliveries(), [(DeliveryStatus::Failed, 0)]);
+    assert_eq!(rig.lease_all().len(), 0);
+    rig.report("0xA", number(0));
+    let due = rig.lease_all();
+    assert_eq!(
+        rig.told(&due[0]),
+        "changed 0xA lock value=0 previous=null seq=2 types=[Changed, Changed] skipped=1 online"
+    );
 }
 
 #[test]

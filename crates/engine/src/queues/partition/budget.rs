@@ -1,30 +1,32 @@
 //! The budget of one step. Every path of a step spends from it; the rest waits for the next step.
 //!
-//! `StepContext` bounds the weight of a batch and the payloads of answers. This budget bounds work that
-//! weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
+//! `StepContext` bounds the weight of a batch and the payloads of answers. This budget bounds work
+//! that weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
 
 /// Jobs that come due, lapse or expire in a step.
 const JOBS_ADVANCED_MAX: usize = 10_000;
 /// Parked jobs that are read in in a step; each adds two changes to the batch.
 const JOBS_READ_MAX: usize = 2_000;
-/// Jobs that are read in because nothing else leads to their groups, before nothing more is done in a step that brings others.
+/// Jobs that are read in because nothing else leads to their groups, before nothing more is done in
+/// a step that brings others.
 const READ_AT_ONCE_MAX: usize = 512;
 /// And how many one call, a sweep and a drop bring at most after that.
 const READ_AT_ONCE_BESIDES: usize = 4 * super::RECORDS_MAX;
-/// Dead letters that a step reads to see whether they are too old, before it leaves the other queues to the next.
+/// Dead letters that a step reads to see whether they are too old, before it leaves the other
+/// queues to the next.
 const DEAD_READ_MAX: usize = 4_000;
 /// Keys of parked jobs that are looked at in a step: at some 200 ns each, 4 ms.
 const KEYS_SCANNED_MAX: usize = 20_000;
 
 /// The most of each kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct StepLimits {
     advanced: usize,
     read: usize,
     scanned: usize,
 }
 
-impl Limits {
+impl StepLimits {
     /// Of a partition that keeps so many jobs in memory: no step replaces more than a part of them.
     pub(super) fn of(resident_max: usize) -> Self {
         Self {
@@ -38,19 +40,19 @@ impl Limits {
 /// What a step has done so far.
 #[derive(Debug)]
 pub(super) struct Budget {
-    limits: Limits,
+    limits: StepLimits,
     advanced: usize,
     read: usize,
     scanned: usize,
-    /// Jobs read in because nothing else leads to their groups, one at most for each job that ended, or because somebody looks at
-    /// them.
+    /// Jobs read in because nothing else leads to their groups, one at most for each job that
+    /// ended, or because somebody looks at them.
     read_at_once: usize,
     /// Dead letters looked at for their age.
     dead_read: usize,
 }
 
 impl Budget {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: StepLimits) -> Self {
         Self { limits, advanced: 0, read: 0, scanned: 0, read_at_once: 0, dead_read: 0 }
     }
 
@@ -132,7 +134,8 @@ pub struct Spent {
     pub read: usize,
     /// Keys of parked jobs that were looked at.
     pub scanned: usize,
-    /// Parked jobs that were read in because nothing else leads to their groups, or because somebody looks at them.
+    /// Parked jobs that were read in because nothing else leads to their groups, or because
+    /// somebody looks at them.
     pub read_at_once: usize,
     /// Dead letters that were looked at for their age.
     pub dead_read: usize,

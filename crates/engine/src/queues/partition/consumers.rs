@@ -5,7 +5,7 @@ use records::{Holder, QueueKey};
 use store::StoreError;
 use tokio::sync::oneshot;
 
-use super::waiting::{Waiter, Wants};
+use super::waiting::{Waiter, WaiterWants};
 use super::{QueuePartition, QueueStep};
 use crate::queues::QueueName;
 use crate::queues::consuming::{LeasedJob, Leases};
@@ -16,45 +16,45 @@ use crate::queues::input::Asking;
 const RETIRED_MAX: usize = 10_000;
 
 impl QueuePartition {
-    pub(super) fn consume(&mut self, asking: Asking, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn consume(&mut self, asking: Asking, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let leased = match self.key_of(&asking.queue) {
-            Some(queue) => self.lease(queue, &asking, turn)?,
+            Some(queue) => self.lease(queue, &asking, step)?,
             None => Vec::new(),
         };
-        if leased.is_empty() && asking.until > turn.now && !self.closing && self.waiting.has_room() {
-            self.waiting.add(asking.queue.clone(), asking.until, Wants::Jobs(asking));
+        if leased.is_empty() && asking.until > step.now && !self.closing && self.waiting.has_room() {
+            self.waiting.add(asking.queue.clone(), asking.until, WaiterWants::Jobs(asking));
         } else {
-            self.answer(asking, leased, turn);
+            self.answer(asking, leased, step);
         }
         Ok(())
     }
 
-    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, turn: &mut QueueStep<'_>) {
+    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, step: &mut QueueStep<'_>) {
         let Asking { reply, back, .. } = asking;
-        turn.emit(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
+        step.emit(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
     }
 
     fn lease(
         &mut self,
         queue: QueueKey,
         asking: &Asking,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Vec<LeasedJob>, StoreError> {
         let holder = asking.process.map_or(Holder::Outside, Holder::Own);
         let mut leased = Vec::new();
-        while leased.len() < asking.max && (leased.is_empty() || turn.may_carry()) {
-            if self.must_come_due_first(queue, turn) {
+        while leased.len() < asking.max && (leased.is_empty() || step.may_carry()) {
+            if self.must_come_due_first(queue, step) {
                 break;
             }
-            let lease = self.jobs.lease(turn.now, queue, holder, asking.ttr, &mut turn.batch);
+            let lease = self.jobs.lease(step.now, queue, holder, asking.ttr, &mut step.batch);
             let Some(lease) = lease else {
                 // What is ready may be in the store.
-                if (leased.is_empty() || turn.has_room()) && self.read_in_of(queue, turn)? {
+                if (leased.is_empty() || step.has_room()) && self.read_in_of(queue, step)? {
                     continue;
                 }
                 break;
             };
-            let body = self.body(lease.reservation.job, turn)?;
+            let body = self.body(lease.reservation.job, step)?;
             leased.push(LeasedJob {
                 reservation: lease.reservation,
                 attempt: lease.attempt,
@@ -65,7 +65,7 @@ impl QueuePartition {
                 body,
             });
         }
-        turn.own.counted.leased += leased.len() as u64;
+        step.own.counted.leased += leased.len() as u64;
         Ok(leased)
     }
 
@@ -74,35 +74,35 @@ impl QueuePartition {
         queue: QueueName,
         until: Timestamp,
         signal: oneshot::Sender<()>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) {
         if self.closing || !self.waiting.has_room() {
             return;
         }
         // Served at the end of this step, or in the next, if there is something now.
-        turn.wakes.extend(self.key_of(&queue));
-        self.waiting.add(queue, until, Wants::Signal(signal));
+        step.wakes.extend(self.key_of(&queue));
+        self.waiting.add(queue, until, WaiterWants::Signal(signal));
     }
 
     /// Somebody who waited for a queue has gone; whoever else does is told of what it was to have.
-    pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, turn: &mut QueueStep<'_>) {
+    pub(super) fn left(&mut self, queue: &QueueName, until: Timestamp, step: &mut QueueStep<'_>) {
         self.waiting.let_go(queue, until);
-        turn.wakes.extend(self.key_of(queue));
+        step.wakes.extend(self.key_of(queue));
     }
 
-    /// Serves those that wait for the queues that have something to lease: one at least, and as many as the step has room for.
-    /// The others are due in the next.
-    pub(super) fn serve(&mut self, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    /// Serves those that wait for the queues that have something to lease: one at least, and as
+    /// many as the step has room for. The others are due in the next.
+    pub(super) fn serve(&mut self, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let mut served = 0;
-        turn.wakes.extend(self.waiting.take_due());
+        step.wakes.extend(self.waiting.take_due());
         // What is read in for one of them may be of others.
-        while !turn.wakes.is_empty() {
-            let mut wakes = std::mem::take(&mut turn.wakes);
+        while !step.wakes.is_empty() {
+            let mut wakes = std::mem::take(&mut step.wakes);
             wakes.sort_unstable();
             wakes.dedup();
             for queue in wakes {
                 let Some(name) = self.queues.get(&queue).map(|queue| queue.name.clone()) else { continue };
-                self.serve_queue(queue, &name, &mut served, turn)?;
+                self.serve_queue(queue, &name, &mut served, step)?;
             }
         }
         Ok(())
@@ -113,36 +113,36 @@ impl QueuePartition {
         queue: QueueKey,
         name: &QueueName,
         served: &mut usize,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         while let Some(waiter) = self.waiting.take(name) {
             if waiter.has_gone() {
                 continue;
             }
-            if *served > 0 && !turn.has_room() {
+            if *served > 0 && !step.has_room() {
                 self.waiting.put_back(name.clone(), waiter);
                 self.waiting.set_due(queue);
                 break;
             }
             *served += 1;
             match waiter.wants {
-                Wants::Jobs(ref asking) => {
-                    let leased = self.lease(queue, asking, turn)?;
+                WaiterWants::Jobs(ref asking) => {
+                    let leased = self.lease(queue, asking, step)?;
                     if leased.is_empty() {
                         self.waiting.put_back(name.clone(), waiter);
                         break;
                     }
-                    if let Wants::Jobs(asking) = waiter.wants {
-                        self.answer(asking, leased, turn);
+                    if let WaiterWants::Jobs(asking) = waiter.wants {
+                        self.answer(asking, leased, step);
                     }
                 }
-                Wants::Signal(_) if !self.may_lease(queue, turn)? => {
+                WaiterWants::Signal(_) if !self.may_lease(queue, step)? => {
                     self.waiting.put_back(name.clone(), waiter);
                     break;
                 }
-                Wants::Signal(signal) => {
+                WaiterWants::Signal(signal) => {
                     // It passes on what it leaves; the others are told then.
-                    turn.emit(QueueEffect::Ready(signal));
+                    step.emit(QueueEffect::Ready(signal));
                     break;
                 }
             }
@@ -151,22 +151,22 @@ impl QueuePartition {
     }
 
     /// Whether a lease would give something; what is ready may be in the store.
-    fn may_lease(&mut self, queue: QueueKey, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
-        while !self.must_come_due_first(queue, turn) {
-            if self.jobs.may_lease(queue, turn.now) {
+    fn may_lease(&mut self, queue: QueueKey, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+        while !self.must_come_due_first(queue, step) {
+            if self.jobs.may_lease(queue, step.now) {
                 return Ok(true);
             }
-            if !self.read_in_of(queue, turn)? {
+            if !self.read_in_of(queue, step)? {
                 break;
             }
         }
         Ok(false)
     }
 
-    /// Whether jobs of the queue may have been due before those that are ready, and the step had no room for them: those that wait are
-    /// served in the next.
-    fn must_come_due_first(&mut self, queue: QueueKey, turn: &QueueStep<'_>) -> bool {
-        let must = turn.own.is_behind && self.jobs.is_overtaken(queue, turn.now);
+    /// Whether jobs of the queue may have been due before those that are ready, and the step had no
+    /// room for them: those that wait are served in the next.
+    fn must_come_due_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
+        let must = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
         if must {
             self.waiting.set_due(queue);
         }
@@ -174,8 +174,8 @@ impl QueuePartition {
     }
 
     /// Sends home whoever has waited enough, and at the end everyone.
-    pub(super) fn retire_waiters(&mut self, turn: &mut QueueStep<'_>) {
-        let end = if self.closing { Timestamp::MAX } else { turn.now };
+    pub(super) fn retire_waiters(&mut self, step: &mut QueueStep<'_>) {
+        let end = if self.closing { Timestamp::MAX } else { step.now };
         if self.closing {
             self.waiting.take_due();
             self.waiting.take_unread();
@@ -183,8 +183,8 @@ impl QueuePartition {
         let most = if self.closing { usize::MAX } else { RETIRED_MAX };
         for _ in 0..most {
             let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
-            if let Wants::Jobs(asking) = wants {
-                self.answer(asking, Vec::new(), turn);
+            if let WaiterWants::Jobs(asking) = wants {
+                self.answer(asking, Vec::new(), step);
             }
         }
     }

@@ -24,8 +24,8 @@ use crate::queues::{JobState, QueueName, id};
 /// Rows that a step looks at: jobs of other queues are among them, whose consumers wait meanwhile.
 const SCANNED_MAX: usize = 500;
 
-/// The calls that are under way. Those for one queue that come while another is at work are made one, so that there are never
-/// more than two of them for a queue.
+/// The calls that are under way. Those for one queue that come while another is at work are made
+/// one, so that there are never more than two of them for a queue.
 #[derive(Debug, Default)]
 pub(super) struct Dropping {
     at_work: Option<AtWork>,
@@ -116,25 +116,25 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         reply: Reply<Answered<()>>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) {
         let Some(key) = self.key_of(queue) else {
-            turn.emit(QueueEffect::Done(reply, Ok(())));
+            step.emit(QueueEffect::Done(reply, Ok(())));
             return;
         };
         let ready = self.ready_in(key);
         if ready == 0 {
-            turn.emit(QueueEffect::Done(reply, Ok(())));
+            step.emit(QueueEffect::Done(reply, Ok(())));
             return;
         }
         let next_number = self.jobs.numbers().next_job;
         let moment = Moment {
-            now: turn.now,
-            wall: turn.wall,
+            now: step.now,
+            wall: step.wall,
             next_number,
-            next_id: id::job_id(self.lineage, self.id, next_number, turn.now),
+            next_id: id::job_id(self.lineage, self.id, next_number, step.now),
             ready,
-            seq: if turn.batch.ops.is_empty() { self.head.seq } else { turn.seq },
+            seq: if step.batch.ops.is_empty() { self.head.seq } else { step.seq },
         };
         self.dropping.ask(key, moment, reply);
     }
@@ -146,7 +146,7 @@ impl QueuePartition {
     }
 
     /// Takes a step of what is to be dropped. Whether there is more to do at once.
-    pub(super) fn go_on_dropping(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    pub(super) fn go_on_dropping(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         if self.closing {
             // Whoever waits is told that the server stops.
             self.dropping = Dropping::default();
@@ -154,56 +154,57 @@ impl QueuePartition {
         if !self.dropping.may_go_on(self.settled) {
             return Ok(false);
         }
-        if !turn.has_room() {
+        if !step.has_room() {
             return Ok(true);
         }
         let Some(mut at_work) = self.dropping.take() else { return Ok(false) };
-        let changes = turn.batch.ops.len();
-        if !self.queues.contains_key(&at_work.queue) || self.drop_page(&mut at_work, turn)? {
+        let changes = step.batch.ops.len();
+        if !self.queues.contains_key(&at_work.queue) || self.drop_page(&mut at_work, step)? {
             for reply in at_work.asked.replies {
-                turn.emit(QueueEffect::Done(reply, Ok(())));
+                step.emit(QueueEffect::Done(reply, Ok(())));
             }
         } else {
             // The next page waits for this one: no more is on its way at a time.
-            at_work.from = if turn.batch.ops.len() > changes { turn.seq } else { self.head.seq };
+            at_work.from = if step.batch.ops.len() > changes { step.seq } else { self.head.seq };
             self.dropping.at_work = Some(at_work);
         }
         Ok(self.dropping.may_go_on(self.settled))
     }
 
-    /// Drops what is first of the queue, as long as that is one of them. Whether nothing more is to be had there.
-    fn drop_first(&mut self, at_work: &mut AtWork, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    /// Drops what is first of the queue, as long as that is one of them. Whether nothing more is to
+    /// be had there.
+    fn drop_first(&mut self, at_work: &mut AtWork, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let (queue, moment) = (at_work.queue, at_work.asked.moment);
-        turn.own.touched.push(queue);
+        step.own.touched.push(queue);
         for _ in 0..RECORDS_MAX {
-            if !turn.has_room() {
+            if !step.has_room() {
                 return Ok(false);
             }
             // What is first may be in the store.
-            while self.jobs.peek(queue).is_none() && self.read_in_of(queue, turn)? {}
+            while self.jobs.peek(queue).is_none() && self.read_in_of(queue, step)? {}
             let Some(head) = self.jobs.peek(queue) else {
                 // Or there is more to read than this step may.
-                return Ok(turn.own.budget.left_to_read() > 0);
+                return Ok(step.own.budget.left_to_read() > 0);
             };
             if !moment.had_ready(&head) {
                 return Ok(true);
             }
-            self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-            turn.own.counted.cancelled += 1;
+            self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+            step.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
         Ok(false)
     }
 
     /// Whether all were looked at.
-    fn drop_page(&mut self, at_work: &mut AtWork, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    fn drop_page(&mut self, at_work: &mut AtWork, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         if !at_work.front_done {
-            at_work.front_done = self.drop_first(at_work, turn)?;
+            at_work.front_done = self.drop_first(at_work, step)?;
             if !at_work.front_done {
                 return Ok(false);
             }
         }
-        let (queue, moment, fetch) = (at_work.queue, at_work.asked.moment, turn.fetch);
+        let (queue, moment, fetch) = (at_work.queue, at_work.asked.moment, step.fetch);
         if at_work.dropped >= moment.ready || self.ready_in(queue) == 0 {
             return Ok(true);
         }
@@ -211,19 +212,19 @@ impl QueuePartition {
         let (heads, next) =
             fetch.view()?.jobs_of(queue, at_work.after, SCANNED_MAX, RECORDS_MAX, &was_ready)?;
         for head in heads {
-            if !turn.has_room() {
+            if !step.has_room() {
                 return Ok(false);
             }
             at_work.after = Some(head.id);
-            self.read_in_job(head.id, turn)?;
+            self.read_in_job(head.id, step)?;
             // It may have been leased, moved or done since the view's moment.
             if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
-                self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-                turn.own.counted.cancelled += 1;
+                self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+                step.own.counted.cancelled += 1;
                 at_work.dropped += 1;
             }
         }
-        turn.own.touched.push(queue);
+        step.own.touched.push(queue);
         at_work.after = next;
         Ok(next.is_none_or(|next| next >= moment.next_id))
     }

@@ -38,7 +38,7 @@ impl Calendar for Calendars<'_> {
 }
 
 /// A job whose run has ended without success, as it was.
-pub(super) struct Ended {
+pub(super) struct EndedRun {
     pub(super) job: JobId,
     pub(super) queue: QueueKey,
     pub(super) attempt: u32,
@@ -46,14 +46,14 @@ pub(super) struct Ended {
     pub(super) group: Option<GroupKey>,
 }
 
-impl From<&JobHead> for Ended {
+impl From<&JobHead> for EndedRun {
     fn from(head: &JobHead) -> Self {
         let JobHead { id, queue, attempt, tries, terms, .. } = *head;
         Self { job: id, queue, attempt, tries, group: terms.group }
     }
 }
 
-impl From<&Lapsed> for Ended {
+impl From<&Lapsed> for EndedRun {
     fn from(lapsed: &Lapsed) -> Self {
         let Lapsed { job, queue, attempt, tries, group, .. } = *lapsed;
         Self { job, queue, attempt, tries, group }
@@ -74,26 +74,26 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         held: &[Held],
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Vec<usize>, StoreError> {
         let key = self.key_of(queue);
         let mut stale = Vec::new();
         for (place, held) in held.iter().enumerate() {
-            let reservation = self.holding(key, *held, turn.now);
+            let reservation = self.holding(key, *held, step.now);
             let Some((reservation, _)) = reservation else {
                 stale.push(place);
                 continue;
             };
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
             let acked =
-                self.jobs.ack(turn.now, reservation, &mut calendars, &mut turn.batch, &mut turn.wakes);
+                self.jobs.ack(step.now, reservation, &mut calendars, &mut step.batch, &mut step.wakes);
             calendars.broken.map_or(Ok(()), Err)?;
             match acked {
-                Ok(_) => turn.own.counted.acked += 1,
+                Ok(_) => step.own.counted.acked += 1,
                 Err(jobs::Stale) => stale.push(place),
             }
         }
-        turn.own.touched.extend(key.filter(|_| stale.len() < held.len()));
+        step.own.touched.extend(key.filter(|_| stale.len() < held.len()));
         Ok(stale)
     }
 
@@ -102,10 +102,10 @@ impl QueuePartition {
         queue: &QueueName,
         held: Held,
         ttr: Duration,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Timestamp, Problem> {
-        let (reservation, _) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
-        self.jobs.extend(turn.now, reservation, ttr, &mut turn.batch).map_err(|jobs::Stale| stale())
+        let (reservation, _) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
+        self.jobs.extend(step.now, reservation, ttr, &mut step.batch).map_err(|jobs::Stale| stale())
     }
 
     pub(super) fn release(
@@ -114,26 +114,26 @@ impl QueuePartition {
         held: Held,
         delay: Duration,
         error: Option<CompactString>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
-        let (reservation, head) = self.holding(self.key_of(queue), held, turn.now).ok_or_else(stale)?;
-        let released = self.end_run(reservation, jobs::Retry::counted(delay), turn)?.ok_or_else(stale)?;
-        turn.own.counted.released += 1;
-        self.run_ended(&Ended::from(&head), &released, DeadReason::Released, error, turn)?;
+        let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
+        let released = self.end_run(reservation, jobs::Retry::counted(delay), step)?.ok_or_else(stale)?;
+        step.own.counted.released += 1;
+        self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, error, step)?;
         Ok(())
     }
 
     /// Leases that did not reach their consumer: as if they had not been made.
-    pub(super) fn give_back(&mut self, held: &[Held], turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn give_back(&mut self, held: &[Held], step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         for held in held {
             let Some(reservation) = held.reservation(self.lineage) else { continue };
-            let Some(head) = self.jobs.held(turn.now, reservation) else { continue };
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            let Some(head) = self.jobs.held(step.now, reservation) else { continue };
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
             let released =
-                self.jobs.give_back(turn.now, reservation, &mut calendars, &mut turn.batch, &mut turn.wakes);
+                self.jobs.give_back(step.now, reservation, &mut calendars, &mut step.batch, &mut step.wakes);
             calendars.broken.map_or(Ok(()), Err)?;
             if let Ok(released) = released {
-                self.run_ended(&Ended::from(&head), &released, DeadReason::Released, None, turn)?;
+                self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, None, step)?;
             }
         }
         Ok(())
@@ -143,11 +143,11 @@ impl QueuePartition {
         &mut self,
         reservation: Reservation,
         retry: jobs::Retry,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<Released>, StoreError> {
-        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
         let released =
-            self.jobs.release(turn.now, reservation, retry, &mut calendars, &mut turn.batch, &mut turn.wakes);
+            self.jobs.release(step.now, reservation, retry, &mut calendars, &mut step.batch, &mut step.wakes);
         calendars.broken.map_or(Ok(()), Err)?;
         Ok(released.ok())
     }
@@ -155,118 +155,119 @@ impl QueuePartition {
     /// What is left to do when a run has ended without success.
     fn run_ended(
         &mut self,
-        ended: &Ended,
+        ended: &EndedRun,
         released: &Released,
         reason: DeadReason,
         error: Option<CompactString>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
-        turn.own.touched.push(ended.queue);
+        step.own.touched.push(ended.queue);
         match released {
-            Released::Dead => self.bury(ended, ended.job, reason, error, turn),
+            Released::Dead => self.bury(ended, ended.job, reason, error, step),
             Released::Recurs { died: true, .. } => {
                 // The job goes on under its id; what died has another.
                 let number = self.jobs.take_number();
-                let dead = id::job_id(self.lineage, self.id, number, turn.now);
-                let body = self.body(ended.job, turn)?;
-                self.put_body(dead, body, turn);
-                self.bury(ended, dead, reason, error, turn)
+                let dead = id::job_id(self.lineage, self.id, number, step.now);
+                let body = self.body(ended.job, step)?;
+                self.put_body(dead, body, step);
+                self.bury(ended, dead, reason, error, step)
             }
             Released::Expired | Released::Recurs { died: false, .. } => {
-                turn.own.counted.expired += 1;
+                step.own.counted.expired += 1;
                 Ok(())
             }
             Released::Waiting { .. } | Released::Superseded { .. } => Ok(()),
         }
     }
 
-    /// Makes the job resident that holds an alias, so that the rules see it; one that has expired, or whose successor has, is
-    /// noticed now, though many others may expire before it.
+    /// Makes the job resident that holds an alias, so that the rules see it; one that has expired,
+    /// or whose successor has, is noticed now, though many others may expire before it.
     pub(super) fn settle_alias(
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         loop {
-            self.read_in_alias(queue, alias, turn)?;
-            let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+            self.read_in_alias(queue, alias, step)?;
+            let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
             let expired = self.jobs.expire_holder(
-                turn.now,
+                step.now,
                 (queue, alias),
                 &mut calendars,
-                &mut turn.batch,
-                &mut turn.wakes,
+                &mut step.batch,
+                &mut step.wakes,
             );
             calendars.broken.map_or(Ok(()), Err)?;
             if expired.is_none() {
                 return Ok(());
             }
-            turn.own.counted.expired += 1;
-            turn.own.touched.push(queue);
+            step.own.counted.expired += 1;
+            step.own.touched.push(queue);
         }
     }
 
     /// A job that a call is about has waited for too long.
-    pub(super) fn expire_now(&mut self, id: JobId, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
-        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+    pub(super) fn expire_now(&mut self, id: JobId, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
         let expired =
-            self.jobs.expire_waiting(turn.now, id, &mut calendars, &mut turn.batch, &mut turn.wakes);
+            self.jobs.expire_waiting(step.now, id, &mut calendars, &mut step.batch, &mut step.wakes);
         calendars.broken.map_or(Ok(()), Err)?;
         if let Some(expired) = expired {
-            turn.own.counted.expired += 1;
-            turn.own.touched.push(expired.queue);
+            step.own.counted.expired += 1;
+            step.own.touched.push(expired.queue);
         }
         Ok(())
     }
 
-    /// Does what is due, as far as the step has room, and some of it in any case. Whether there is more of it.
-    pub(super) fn advance_jobs_with_room(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    /// Does what is due, as far as the step has room, and some of it in any case. Whether there is
+    /// more of it.
+    pub(super) fn advance_jobs_with_room(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         loop {
-            if !turn.own.budget.may_advance() {
+            if !step.own.budget.may_advance() {
                 // Whether more is due is seen in the next step.
-                turn.own.is_behind = true;
+                step.own.is_behind = true;
                 break;
             }
-            turn.own.budget.advanced(JOBS_AT_A_TIME);
-            turn.own.is_behind = self.advance_jobs(turn)?;
+            step.own.budget.advanced(JOBS_AT_A_TIME);
+            step.own.is_behind = self.advance_jobs(step)?;
             // Counted here: of each job that ends, another may have to be read in in this step.
-            self.read_at_once(turn)?;
-            if !turn.own.is_behind || !turn.has_room() {
+            self.read_at_once(step)?;
+            if !step.own.is_behind || !step.has_room() {
                 break;
             }
         }
-        Ok(turn.own.is_behind)
+        Ok(step.own.is_behind)
     }
 
     /// Jobs come due, leases run out, jobs expire. Whether there is more of it.
-    fn advance_jobs(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    fn advance_jobs(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
-        let mut calendars = Calendars { bodies: &self.bodies, fetch: turn.fetch, broken: None };
+        let mut calendars = Calendars { bodies: &self.bodies, fetch: step.fetch, broken: None };
         let progress = self.jobs.advance(
-            turn.now,
+            step.now,
             JOBS_AT_A_TIME,
             &mut calendars,
-            &mut turn.batch,
-            &mut turn.wakes,
+            &mut step.batch,
+            &mut step.wakes,
             &mut passed,
         );
         calendars.broken.map_or(Ok(()), Err)?;
         for passed in passed {
             match passed {
-                Passed::Lapsed(lapsed) => self.lapsed(&lapsed, turn)?,
+                Passed::Lapsed(lapsed) => self.lapsed(&lapsed, step)?,
                 Passed::Expired(expired) => {
-                    turn.own.counted.expired += 1;
-                    turn.own.touched.push(expired.queue);
+                    step.own.counted.expired += 1;
+                    step.own.touched.push(expired.queue);
                 }
             }
         }
         Ok(progress == Progress::More)
     }
 
-    fn lapsed(&mut self, lapsed: &Lapsed, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
-        turn.own.counted.lapsed += 1;
-        self.run_ended(&Ended::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, turn)
+    fn lapsed(&mut self, lapsed: &Lapsed, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
+        step.own.counted.lapsed += 1;
+        self.run_ended(&EndedRun::from(lapsed), &lapsed.released, DeadReason::TimedOut, None, step)
     }
 
     /// The lease that a consumer of this queue holds, and its job.

@@ -37,59 +37,60 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         job: Option<&JobRef>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Seen, Stop> {
         let head = match (job, self.key_of(queue)) {
             (_, None) => None,
-            (Some(job), Some(key)) => self.find(key, job, turn)?,
+            (Some(job), Some(key)) => self.find(key, job, step)?,
             (None, Some(key)) => {
                 // What is first may be in the store.
-                while self.jobs.peek(key).is_none() && self.read_first_of(key, turn)? {}
+                while self.jobs.peek(key).is_none() && self.read_first_of(key, step)? {}
                 self.jobs.peek(key)
             }
         };
         let head = head.ok_or_else(|| unknown_job(queue))?;
-        Ok(self.seen(head, turn)?)
+        Ok(self.seen(head, step)?)
     }
 
-    fn seen(&self, head: JobHead, turn: &mut QueueStep<'_>) -> Result<Seen, StoreError> {
-        let body = self.body(head.id, turn)?;
+    fn seen(&self, head: JobHead, step: &mut QueueStep<'_>) -> Result<Seen, StoreError> {
+        let body = self.body(head.id, step)?;
         // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
         let state = if self.jobs.is_successor(head.id) {
             JobState::Scheduled
         } else {
-            state_of(&head, turn.now, turn.wall)
+            state_of(&head, step.now, step.wall)
         };
         Ok(Seen { head, state, body })
     }
 
-    /// A job of a queue, resident or not. One whose time to live has ended unnoticed, as that of a successor may, is gone.
+    /// A job of a queue, resident or not. One whose time to live has ended unnoticed, as that of a
+    /// successor may, is gone.
     fn find(
         &mut self,
         queue: QueueKey,
         job: &JobRef,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
-        let found = self.find_as_it_was(queue, job, turn)?;
+        let found = self.find_as_it_was(queue, job, step)?;
         let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
-        let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= turn.now));
+        let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= step.now));
         let Some(alias) = ended.and_then(|head| head.alias) else { return Ok(found) };
-        self.settle_alias(queue, alias, turn)?;
-        self.find_as_it_was(queue, job, turn)
+        self.settle_alias(queue, alias, step)?;
+        self.find_as_it_was(queue, job, step)
     }
 
     fn find_as_it_was(
         &mut self,
         queue: QueueKey,
         job: &JobRef,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let head = match job {
             JobRef::Id(id) => match self.jobs.get(*id) {
                 Some(head) => Some(head),
                 None => {
-                    let parked = self.parked_job(*id, turn)?;
-                    self.parked_now(parked, turn)?
+                    let parked = self.parked_job(*id, step)?;
+                    self.parked_now(parked, step)?
                 }
             },
             JobRef::Alias(alias) => {
@@ -97,8 +98,8 @@ impl QueuePartition {
                 match self.jobs.by_alias(queue, alias) {
                     Some(head) => Some(head),
                     None => {
-                        let parked = self.parked_under(queue, alias, turn)?;
-                        self.parked_now(parked, turn)?
+                        let parked = self.parked_under(queue, alias, step)?;
+                        self.parked_now(parked, step)?
                     }
                 }
             }
@@ -112,18 +113,18 @@ impl QueuePartition {
         job: &JobRef,
         payload: Option<Payload>,
         due: Option<Due>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Seen, Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
-        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
+        let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
         if matches!(head.state, records::JobState::Reserved { .. }) {
             let detail = "a consumer has the job; it can be changed when it is waiting again";
             return Err(Problem::conflict("job_reserved", detail).into());
         }
-        self.read_in_job(head.id, turn)?;
+        self.read_in_job(head.id, step)?;
         if let Some(due) = due {
-            let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
-            let due_on_engine = turn.now.after(delay);
+            let (clock, run_at, delay) = due_at(due, step.now, step.wall)?;
+            let due_on_engine = step.now.after(delay);
             // A run that was not begun takes its ttl along.
             let takes_along = head.terms.recurrence.is_some() && head.attempt == 0;
             let expires_at = head.terms.expires_at.filter(|_| !takes_along);
@@ -132,32 +133,32 @@ impl QueuePartition {
                 return Err(Problem::not_allowed("invalid_time", detail).into());
             }
             let moved =
-                self.jobs.reschedule(turn.now, head.id, clock, run_at, &mut turn.batch, &mut turn.wakes);
+                self.jobs.reschedule(step.now, head.id, clock, run_at, &mut step.batch, &mut step.wakes);
             debug_assert!(moved.is_ok(), "it waits, as was just seen");
         }
         if let Some(payload) = payload {
-            let mut body = body::read(&self.body(head.id, turn)?)?;
+            let mut body = body::read(&self.body(head.id, step)?)?;
             body.payload = payload;
-            self.put_body(head.id, Arc::from(body.write()), turn);
+            self.put_body(head.id, Arc::from(body.write()), step);
         }
-        turn.own.touched.push(key);
+        step.own.touched.push(key);
         // It may be parked again, until its new time.
-        let head = self.find(key, &JobRef::Id(head.id), turn)?.unwrap_or(head);
-        Ok(self.seen(head, turn)?)
+        let head = self.find(key, &JobRef::Id(head.id), step)?.unwrap_or(head);
+        Ok(self.seen(head, step)?)
     }
 
     pub(super) fn cancel(
         &mut self,
         queue: &QueueName,
         job: &JobRef,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
-        let head = self.find(key, job, turn)?.ok_or_else(|| unknown_job(queue))?;
-        self.read_in_job(head.id, turn)?;
-        self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut turn.wakes);
-        turn.own.counted.cancelled += 1;
-        turn.own.touched.push(key);
+        let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
+        self.read_in_job(head.id, step)?;
+        self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+        step.own.counted.cancelled += 1;
+        step.own.touched.push(key);
         Ok(())
     }
 

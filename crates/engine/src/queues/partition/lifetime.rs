@@ -1,4 +1,5 @@
-//! Queues come with their first job or setting, stay a little longer than their last, and are deleted at once but swept in steps.
+//! Queues come with their first job or setting, stay a little longer than their last, and are
+//! deleted at once but swept in steps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const SCANNED_MAX: usize = 10_000;
 /// How far the sweep of a deleted queue has come.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    /// Jobs were put into the queue up to this batch: it starts when that is durable, and seen by views.
+    /// Jobs were put into the queue up to this batch: it starts when that is durable, and seen by
+    /// views.
     from: u64,
     /// Jobs up to this one are gone.
     after: Option<JobId>,
@@ -45,7 +47,7 @@ impl Sweep {
 }
 
 impl QueuePartition {
-    pub(super) fn create(&mut self, name: &QueueName, turn: &mut QueueStep<'_>) -> QueueKey {
+    pub(super) fn create(&mut self, name: &QueueName, step: &mut QueueStep<'_>) -> QueueKey {
         let key = QueueKey(self.head.next_incarnation);
         self.head.next_incarnation += 1;
         let queue = Queue {
@@ -57,7 +59,7 @@ impl QueuePartition {
             ages_at: None,
             dead_gone: None,
         };
-        turn.push(put_queue(&queue, key, false));
+        step.push(put_queue(&queue, key, false));
         self.names.insert(name.clone(), key);
         self.queues.insert(key, queue);
         key
@@ -67,48 +69,48 @@ impl QueuePartition {
         &mut self,
         name: &QueueName,
         settings: QueueSettings,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
-        let key = self.configure(name, turn, |queue| queue.settings = settings);
-        self.drop_surplus(key, turn)
+        let key = self.configure(name, step, |queue| queue.settings = settings);
+        self.drop_surplus(key, step)
     }
 
-    pub(super) fn pause(&mut self, name: &QueueName, paused: bool, turn: &mut QueueStep<'_>) {
-        self.configure(name, turn, |queue| queue.paused = paused);
+    pub(super) fn pause(&mut self, name: &QueueName, paused: bool, step: &mut QueueStep<'_>) {
+        self.configure(name, step, |queue| queue.paused = paused);
     }
 
     fn configure(
         &mut self,
         name: &QueueName,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
         change: impl FnOnce(&mut Queue),
     ) -> QueueKey {
-        let key = self.key_of(name).unwrap_or_else(|| self.create(name, turn));
+        let key = self.key_of(name).unwrap_or_else(|| self.create(name, step));
         if let Some(queue) = self.queues.get_mut(&key) {
             change(queue);
-            turn.push(put_queue(queue, key, false));
+            step.push(put_queue(queue, key, false));
         }
-        self.set_rules(key, turn);
-        self.watch_age(key, turn.now);
-        turn.own.touched.push(key);
+        self.set_rules(key, step);
+        self.watch_age(key, step.now);
+        step.own.touched.push(key);
         key
     }
 
-    fn set_rules(&mut self, key: QueueKey, turn: &mut QueueStep<'_>) {
+    fn set_rules(&mut self, key: QueueKey, step: &mut QueueStep<'_>) {
         if let Some(rules) = self.queues.get(&key).map(rules) {
-            self.jobs.set_rules(key, rules, turn.now, &mut turn.wakes);
+            self.jobs.set_rules(key, rules, step.now, &mut step.wakes);
         }
     }
 
     /// The queue's name is free at once; what it holds is swept.
-    pub(super) fn delete(&mut self, name: &QueueName, turn: &mut QueueStep<'_>) {
+    pub(super) fn delete(&mut self, name: &QueueName, step: &mut QueueStep<'_>) {
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
         self.dead_total -= queue.dead;
         self.oldest_dead.forget(key);
-        turn.push(put_queue(&queue, key, true));
+        step.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
-        self.sweeps.insert(key, Sweep::from(turn.seq, queue.dead));
+        self.sweeps.insert(key, Sweep::from(step.seq, queue.dead));
     }
 
     /// Whether there is nothing that keeps a queue.
@@ -129,22 +131,22 @@ impl QueuePartition {
     }
 
     /// Queues that this step has touched and that are empty are looked at again later.
-    pub(super) fn note_touched(&mut self, turn: &mut QueueStep<'_>) {
-        for key in std::mem::take(&mut turn.own.touched) {
+    pub(super) fn note_touched(&mut self, step: &mut QueueStep<'_>) {
+        for key in std::mem::take(&mut step.own.touched) {
             if !self.is_empty(key) {
                 continue;
             }
             if let Some(queue) = self.queues.get_mut(&key).filter(|queue| !queue.lingers) {
                 queue.lingers = true;
-                self.lingering.push_back((turn.now.after(LINGERS_FOR), key));
+                self.lingering.push_back((step.now.after(LINGERS_FOR), key));
             }
         }
     }
 
     /// Queues that have been empty for long leave nothing behind.
-    pub(super) fn let_empty_go(&mut self, turn: &mut QueueStep<'_>) {
+    pub(super) fn let_empty_go(&mut self, step: &mut QueueStep<'_>) {
         for _ in 0..RECORDS_MAX {
-            let Some((_, key)) = self.lingering.pop_front_if(|(at, _)| *at <= turn.now) else { return };
+            let Some((_, key)) = self.lingering.pop_front_if(|(at, _)| *at <= step.now) else { return };
             let is_empty = self.is_empty(key);
             let Some(queue) = self.queues.get_mut(&key) else { continue };
             queue.lingers = false;
@@ -152,22 +154,23 @@ impl QueuePartition {
                 self.names.remove(&queue.name);
                 self.queues.remove(&key);
                 self.jobs.forget_rules(key);
-                turn.push(Op::DeleteQueue(key));
+                step.push(Op::DeleteQueue(key));
             }
         }
     }
 
     /// Takes a step of what is left of deleted queues. Whether there is more to do at once.
-    pub(super) fn sweep(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    pub(super) fn sweep(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let ready = self.sweeps.iter().find(|(_, sweep)| sweep.may_go_on(self.settled));
         let Some(key) = ready.map(|(key, _)| *key) else { return Ok(false) };
         let Some(mut sweep) = self.sweeps.remove(&key) else { return Ok(false) };
-        let changes = turn.batch.ops.len();
-        if self.sweep_step(key, &mut sweep, turn)? {
-            turn.push(Op::DeleteQueue(key));
+        let changes = step.batch.ops.len();
+        if self.sweep_step(key, &mut sweep, step)? {
+            step.push(Op::DeleteQueue(key));
         } else {
-            // Views show what is durable: the next look is after this one, if it has changed anything.
-            sweep.from = if turn.batch.ops.len() > changes { turn.seq } else { self.head.seq };
+            // Views show what is durable: the next look is after this one, if it has changed
+            // anything.
+            sweep.from = if step.batch.ops.len() > changes { step.seq } else { self.head.seq };
             self.sweeps.insert(key, sweep);
         }
         Ok(self.sweeps.values().any(|sweep| sweep.may_go_on(self.settled)))
@@ -178,22 +181,22 @@ impl QueuePartition {
         &mut self,
         key: QueueKey,
         sweep: &mut Sweep,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
-        let fetch = turn.fetch;
+        let fetch = step.fetch;
         let view = fetch.view()?;
         if !sweep.jobs_gone {
             let (heads, next) = view.jobs_of(key, sweep.after, SCANNED_MAX, RECORDS_MAX, &|_| true)?;
             for head in heads {
-                turn.own.counted.cancelled += 1;
+                step.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.
                 sweep.found = true;
-                if self.jobs.cancel(turn.now, head.id, &mut turn.batch, &mut Vec::new()).is_some() {
+                if self.jobs.cancel(step.now, head.id, &mut step.batch, &mut Vec::new()).is_some() {
                     continue;
                 }
                 // It may have been read in, and have gone, since the view's moment.
-                if let Some(parked) = self.parked_job(head.id, turn)? {
-                    self.jobs.drop_parked(&parked, &mut turn.batch);
+                if let Some(parked) = self.parked_job(head.id, step)? {
+                    self.jobs.drop_parked(&parked, &mut step.batch);
                 }
             }
             sweep.jobs_gone = next.is_none() && !sweep.found;
@@ -203,30 +206,32 @@ impl QueuePartition {
         }
         let dead = view.dead(key, sweep.dead_after, true, RECORDS_MAX)?;
         for dead in &dead {
-            turn.push(Op::DeleteDead(key, dead.number, dead.id));
-            turn.push(Op::DeleteJobBody(dead.id));
+            step.push(Op::DeleteDead(key, dead.number, dead.id));
+            step.push(Op::DeleteJobBody(dead.id));
             sweep.dead_after = Some(dead.number);
         }
         sweep.dead = sweep.dead.saturating_sub(dead.len() as u64);
-        turn.own.recounted.insert(key);
+        step.own.recounted.insert(key);
         Ok(dead.len() < RECORDS_MAX)
     }
 
-    /// Writes how many dead letters there are, and jobs that are not resident, where that has changed.
-    pub(super) fn put_counts(&mut self, turn: &mut QueueStep<'_>) {
+    /// Writes how many dead letters there are, and jobs that are not resident, where that has
+    /// changed.
+    pub(super) fn put_counts(&mut self, step: &mut QueueStep<'_>) {
         let mut changed = Vec::new();
         self.jobs.take_changed_counts(&mut changed);
         let changed: BTreeMap<_, _> =
             changed.into_iter().map(|(key, scheduled, ready)| (key, (scheduled, ready))).collect();
-        turn.own.recounted.extend(changed.keys());
-        for key in std::mem::take(&mut turn.own.recounted) {
+        step.own.recounted.extend(changed.keys());
+        for key in std::mem::take(&mut step.own.recounted) {
             let swept = || self.sweeps.get(&key).map(|sweep| sweep.dead);
             let Some(dead) = self.queues.get(&key).map(|queue| queue.dead).or_else(swept) else { continue };
-            // Taken as they changed, not asked for: a count that has become nothing is not there to be asked for.
+            // Taken as they changed, not asked for: a count that has become nothing is not there to
+            // be asked for.
             let (parked_scheduled, parked_ready) =
                 changed.get(&key).copied().unwrap_or_else(|| self.jobs.parked(key));
             let counts = QueueCounts { parked_scheduled, parked_ready, dead };
-            turn.push(Op::PutQueueCounts(key, counts));
+            step.push(Op::PutQueueCounts(key, counts));
         }
     }
 }

@@ -7,13 +7,13 @@ use jobs::{Jobs, Numbers};
 use records::{Batch, JobHead, Process, QueueCounts};
 use store::{Resident, Store, StoreError};
 
-use super::budget::{Limits, Spent};
+use super::budget::{Spent, StepLimits};
 use super::dropping::Dropping;
 use super::lifetime::{Sweep, rules};
 use super::oldest_dead::OldestDead;
 use super::paging::ParkedClocks;
 use super::recently_parked::RecentlyParked;
-use super::waiting::Waiting;
+use super::waiting::WaitingConsumers;
 use super::{Queue, QueuePartition};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
@@ -23,8 +23,8 @@ use crate::queues::QueueName;
 use crate::queues::queue_metrics::NamedPlaces;
 use crate::queues::stats::PartitionStats;
 
-/// Leases may have been answered whose batches did not survive, where the disk is synced late: what was shown for them must not hold
-/// another's. More than any interval between two syncs sees.
+/// Leases may have been answered whose batches did not survive, where the disk is synced late: what
+/// was shown for them must not hold another's. More than any interval between two syncs sees.
 const LEASES_SKIPPED: u64 = 1 << 24;
 
 impl QueuePartition {
@@ -50,11 +50,11 @@ impl QueuePartition {
             id,
             lineage: store.lineage(),
             jobs: rules_of_jobs,
-            limits: Limits::of(resident_max),
+            limits: StepLimits::of(resident_max),
             clocks: ParkedClocks::new(resident_max),
             names: BTreeMap::new(),
             queues: HashMap::default(),
-            waiting: Waiting::default(),
+            waiting: WaitingConsumers::default(),
             sweeps: BTreeMap::new(),
             dropping: Dropping::default(),
             lingering: VecDeque::new(),

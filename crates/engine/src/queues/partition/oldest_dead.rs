@@ -1,7 +1,8 @@
-//! The oldest dead letters of queues that have as many as they may keep: each burial there drops one, and the store is not read
-//! for every one of them.
+//! The oldest dead letters of queues that have as many as they may keep: each burial there drops
+//! one, and the store is not read for every one of them.
 //!
-//! What is remembered of a queue is where its dead letters begin, in order and without a gap; it may be less than there are.
+//! What is remembered of a queue is where its dead letters begin, in order and without a gap; it
+//! may be less than there are.
 
 use std::collections::VecDeque;
 
@@ -9,8 +10,8 @@ use records::{DeadJob, JobId, QueueKey};
 
 use crate::kernel::hashed::HashMap;
 
-/// Dead letters that are remembered of all queues together; at 24 bytes each, a megabyte and a half. At the limit all are forgotten,
-/// and read again where they are needed.
+/// Dead letters that are remembered of all queues together; at 24 bytes each, a megabyte and a
+/// half. At the limit all are forgotten, and read again where they are needed.
 const REMEMBERED_MAX: usize = 1 << 16;
 
 /// A dead letter's place in its queue, and its job.

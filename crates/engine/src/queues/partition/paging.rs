@@ -37,75 +37,78 @@ impl ParkedClocks {
 }
 
 impl QueuePartition {
-    /// Reads in what the rules want, `left` jobs at most. Whether there was anything, be it left for the next step.
+    /// Reads in what the rules want, `left` jobs at most. Whether there was anything, be it left
+    /// for the next step.
     pub(super) fn read_in(
         &mut self,
         left: impl Fn(&QueueStep<'_>) -> usize,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
-        let mut any = self.read_at_once(turn)?;
-        while let Some(want) = self.jobs.wanted(turn.now) {
+        let mut any = self.read_at_once(step)?;
+        while let Some(want) = self.jobs.wanted(step.now) {
             any = true;
-            let left = left(turn);
-            if left == 0 || !self.read_one(want, left, turn)? {
+            let left = left(step);
+            if left == 0 || !self.read_one(want, left, step)? {
                 break;
             }
-            self.read_at_once(turn)?;
+            self.read_at_once(step)?;
         }
         Ok(any)
     }
 
-    /// Reads what is before the next job that can be leased of a queue, as far as the step goes: beyond that, those that wait are
-    /// served in the next. Whether there was anything.
+    /// Reads what is before the next job that can be leased of a queue, as far as the step goes:
+    /// beyond that, those that wait are served in the next. Whether there was anything.
     pub(super) fn read_in_of(
         &mut self,
         queue: QueueKey,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
         let Some(want) = self.jobs.wanted_of(queue) else { return Ok(false) };
-        match turn.own.budget.left_to_read() {
+        match step.own.budget.left_to_read() {
             0 => {
                 self.waiting.set_unread(queue);
                 Ok(false)
             }
-            left => self.read_one(want, left, turn),
+            left => self.read_one(want, left, step),
         }
     }
 
-    /// Reads what is before the first job of a queue for somebody who looks at that, and is answered in this step: one job at a time
-    /// where the step has read all it may. Whether there was anything.
+    /// Reads what is before the first job of a queue for somebody who looks at that, and is
+    /// answered in this step: one job at a time where the step has read all it may. Whether there
+    /// was anything.
     pub(super) fn read_first_of(
         &mut self,
         queue: QueueKey,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
-        if turn.own.budget.left_to_read() > 0 {
-            return self.read_in_of(queue, turn);
+        if step.own.budget.left_to_read() > 0 {
+            return self.read_in_of(queue, step);
         }
-        let want = self.jobs.wanted_of(queue).filter(|_| turn.own.budget.may_read_at_once());
+        let want = self.jobs.wanted_of(queue).filter(|_| step.own.budget.may_read_at_once());
         let Some(want) = want else { return Ok(false) };
-        let read = self.read_page(want, 1, turn)?;
-        turn.own.budget.read_at_once(read.unwrap_or_default().max(1));
+        let read = self.read_page(want, 1, step)?;
+        step.own.budget.read_at_once(read.unwrap_or_default().max(1));
         Ok(read.is_some())
     }
 
-    /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether there was any.
-    pub(super) fn read_at_once(&mut self, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    /// Reads one job of each group that nothing else leads to, whatever the step has done. Whether
+    /// there was any.
+    pub(super) fn read_at_once(&mut self, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let mut any = false;
         while let Some(want) = self.jobs.wanted_at_once() {
             any = true;
-            let read = self.read_page(want, 1, turn)?;
-            turn.own.budget.read_at_once(read.unwrap_or_default());
+            let read = self.read_page(want, 1, step)?;
+            step.own.budget.read_at_once(read.unwrap_or_default());
         }
         Ok(any)
     }
 
     /// One page. Whether it could be read.
-    fn read_one(&mut self, want: Want, left: usize, turn: &mut QueueStep<'_>) -> Result<bool, StoreError> {
+    fn read_one(&mut self, want: Want, left: usize, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
         let page_max = self.jobs.page_max(want).min(left);
-        let Some(read) = self.read_page(want, page_max, turn)? else { return Ok(false) };
+        let Some(read) = self.read_page(want, page_max, step)? else { return Ok(false) };
         // A page without jobs is work too.
-        turn.own.budget.read(read.max(1));
+        step.own.budget.read(read.max(1));
         Ok(true)
     }
 
@@ -114,53 +117,55 @@ impl QueuePartition {
         &mut self,
         want: Want,
         page_max: usize,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<usize>, StoreError> {
-        self.note_parked(turn);
+        self.note_parked(step);
         let (jobs, to) = match want {
-            Want::Time { clock, .. } => match self.soonest(clock, page_max, turn)? {
+            Want::Time { clock, .. } => match self.soonest(clock, page_max, step)? {
                 Some(page) => page,
                 None => return Ok(None),
             },
-            Want::Line { queue, group } => self.first_of_line(queue, group, page_max, turn)?,
+            Want::Line { queue, group } => self.first_of_line(queue, group, page_max, step)?,
         };
         for parked in &jobs {
-            self.jobs.take_in(turn.now, parked, &mut turn.batch, &mut turn.wakes);
+            self.jobs.take_in(step.now, parked, &mut step.batch, &mut step.wakes);
         }
-        self.jobs.read_to(turn.now, want, to, &mut turn.batch, &mut turn.wakes);
+        self.jobs.read_to(step.now, want, to, &mut step.batch, &mut step.wakes);
         Ok(Some(jobs.len()))
     }
 
-    /// The soonest parked jobs of a clock, and up to where these are all; `None` if the store has to be looked through further.
+    /// The soonest parked jobs of a clock, and up to where these are all; `None` if the store has
+    /// to be looked through further.
     fn soonest(
         &mut self,
         clock: JobClock,
         page_max: usize,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<PageOfParked>, StoreError> {
-        self.look_through(clock, turn)?;
+        self.look_through(clock, step)?;
         let Page::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
-        let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, turn));
+        let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, step));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-        // Of the jobs of the last moment those are there whose id, and so whose number, is not above the last one's.
+        // Of the jobs of the last moment those are there whose id, and so whose number, is not
+        // above the last one's.
         let next = self.jobs.numbers().next_job;
         let number = |id| if id == LAST_ID { u64::MAX } else { id::number_before(id, next) };
         Ok(Some((jobs, to.map(|(at, id)| Horizon { at, number: number(id) }))))
     }
 
     /// Goes on looking through the store for the soonest jobs, if few are known.
-    fn look_through(&mut self, clock: JobClock, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    fn look_through(&mut self, clock: JobClock, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let Self { clocks, parked, .. } = self;
         let soonest = clocks.of(clock);
         loop {
             let lately = parked.parked().filter_map(|parked| moment_of(parked, clock));
             let Some(after) = soonest.wants(lately) else { return Ok(()) };
-            let scan_max = turn.own.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
+            let scan_max = step.own.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
             if scan_max == 0 {
                 return Ok(());
             }
-            let times = turn.fetch.view()?.parked_times(clock, after, scan_max)?;
-            turn.own.budget.scanned(scan_max);
+            let times = step.fetch.view()?.parked_times(clock, after, scan_max)?;
+            step.own.budget.scanned(scan_max);
             soonest.scanned(times, |id| parked.get(id).is_none());
             // While some are known, a little of it at a time is enough.
             if matches!(soonest.page(1), Page::Jobs(..)) {
@@ -170,10 +175,10 @@ impl QueuePartition {
     }
 
     /// A job that is known to be parked.
-    fn parked_as_known(&self, id: JobId, turn: &QueueStep<'_>) -> Result<ParkedJob, StoreError> {
+    fn parked_as_known(&self, id: JobId, step: &QueueStep<'_>) -> Result<ParkedJob, StoreError> {
         let found = match self.parked.get(id) {
             Some(recent) => recent.cloned(),
-            None => match turn.fetch.view()?.job(id)? {
+            None => match step.fetch.view()?.job(id)? {
                 Some(StoredJob::Parked(parked)) => Some(parked),
                 Some(StoredJob::Resident(_)) | None => None,
             },
@@ -191,13 +196,13 @@ impl QueuePartition {
         queue: QueueKey,
         group: Option<GroupKey>,
         page_max: usize,
-        turn: &QueueStep<'_>,
+        step: &QueueStep<'_>,
     ) -> Result<(Vec<ParkedJob>, Option<Horizon>), StoreError> {
         let order = self.queues.get(&queue).map_or(QueueOrder::Fifo, |queue| queue.settings.order);
         let from_back = group.is_none() && order == QueueOrder::Lifo;
         let after = self.jobs.line_horizon(queue, group).map(|horizon| (horizon.at, horizon.number));
         let asked = page_max + if self.parked.is_empty() { 1 } else { GONE_EXPECTED };
-        let stored = turn.fetch.view()?.parked_line(queue, group, after, from_back, asked)?;
+        let stored = step.fetch.view()?.parked_line(queue, group, after, from_back, asked)?;
         let end = stored.last().filter(|_| stored.len() == asked).map(place_of);
         let is_within =
             |place: Place| end.is_none_or(|end| if from_back { place >= end } else { place <= end });

@@ -1,4 +1,5 @@
-//! Jobs that are not resident: what a step has parked and taken out, and those that a call is about.
+//! Jobs that are not resident: what a step has parked and taken out, and those that a call is
+//! about.
 
 use records::{AliasKey, JobHead, JobId, Op, ParkedJob, QueueKey};
 use store::{StoreError, StoredJob, parked_time};
@@ -7,17 +8,17 @@ use super::{QueuePartition, QueueStep};
 
 impl QueuePartition {
     /// Notes what this step has parked and taken out so far: a view does not show it yet.
-    pub(super) fn note_parked(&mut self, turn: &mut QueueStep<'_>) {
-        for op in &turn.batch.ops[turn.own.noted..] {
+    pub(super) fn note_parked(&mut self, step: &mut QueueStep<'_>) {
+        for op in &step.batch.ops[step.own.noted..] {
             match op {
                 Op::ParkJob(parked) => {
-                    self.parked.park(turn.seq, parked);
+                    self.parked.park(step.seq, parked);
                     if let Some((clock, at)) = parked_time(&parked.key()) {
                         self.clocks.of(clock).insert((at, parked.head.id));
                     }
                 }
                 Op::UnparkJob(key) => {
-                    self.parked.unpark(turn.seq, key);
+                    self.parked.unpark(step.seq, key);
                     if let Some((clock, at)) = parked_time(key) {
                         self.clocks.of(clock).remove((at, key.id));
                     }
@@ -25,44 +26,45 @@ impl QueuePartition {
                 _ => {}
             }
         }
-        turn.own.noted = turn.batch.ops.len();
+        step.own.noted = step.batch.ops.len();
     }
 
     /// A job that is parked.
     pub(super) fn parked_job(
         &mut self,
         id: JobId,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<ParkedJob>, StoreError> {
         if !self.jobs.has_parked() {
             return Ok(None);
         }
-        self.note_parked(turn);
+        self.note_parked(step);
         match self.parked.get(id) {
             Some(recent) => Ok(recent.cloned()),
-            None => match turn.fetch.view()?.job(id)? {
+            None => match step.fetch.view()?.job(id)? {
                 Some(StoredJob::Parked(parked)) => Ok(Some(parked)),
                 Some(StoredJob::Resident(_)) | None => Ok(None),
             },
         }
     }
 
-    /// A parked job for whoever asks for it: one that has expired is gone, or makes its next run, before anybody sees it.
+    /// A parked job for whoever asks for it: one that has expired is gone, or makes its next run,
+    /// before anybody sees it.
     pub(super) fn parked_now(
         &mut self,
         parked: Option<ParkedJob>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let Some(parked) = parked else { return Ok(None) };
         let id = parked.head.id;
-        if parked.head.terms.expires_at.is_none_or(|at| at > turn.now) {
+        if parked.head.terms.expires_at.is_none_or(|at| at > step.now) {
             return Ok(Some(parked.head));
         }
-        self.unpark(&parked, turn);
-        self.expire_now(id, turn)?;
+        self.unpark(&parked, step);
+        self.expire_now(id, step)?;
         match self.jobs.get(id) {
             Some(head) => Ok(Some(head)),
-            None => Ok(self.parked_job(id, turn)?.map(|parked| parked.head)),
+            None => Ok(self.parked_job(id, step)?.map(|parked| parked.head)),
         }
     }
 
@@ -71,17 +73,17 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Option<ParkedJob>, StoreError> {
         if !self.jobs.has_parked() {
             return Ok(None);
         }
-        self.note_parked(turn);
+        self.note_parked(step);
         match self.parked.holder(queue, alias) {
-            Some(Some(id)) => self.parked_job(id, turn),
+            Some(Some(id)) => self.parked_job(id, step),
             Some(None) => Ok(None),
-            None => match turn.fetch.view()?.parked_alias(queue, alias)? {
-                Some(parked) => self.parked_job(parked.head.id, turn),
+            None => match step.fetch.view()?.parked_alias(queue, alias)? {
+                Some(parked) => self.parked_job(parked.head.id, step),
                 None => Ok(None),
             },
         }
@@ -92,25 +94,25 @@ impl QueuePartition {
         &mut self,
         queue: QueueKey,
         alias: AliasKey,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         if self.jobs.has_parked() && self.jobs.by_alias(queue, alias).is_none() {
-            let parked = self.parked_under(queue, alias, turn)?;
-            parked.iter().for_each(|parked| self.unpark(parked, turn));
+            let parked = self.parked_under(queue, alias, step)?;
+            parked.iter().for_each(|parked| self.unpark(parked, step));
         }
         Ok(())
     }
 
     /// Makes a job resident: the rules see it then.
-    pub(super) fn read_in_job(&mut self, id: JobId, turn: &mut QueueStep<'_>) -> Result<(), StoreError> {
+    pub(super) fn read_in_job(&mut self, id: JobId, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         if self.jobs.has_parked() && self.jobs.get(id).is_none() {
-            let parked = self.parked_job(id, turn)?;
-            parked.iter().for_each(|parked| self.unpark(parked, turn));
+            let parked = self.parked_job(id, step)?;
+            parked.iter().for_each(|parked| self.unpark(parked, step));
         }
         Ok(())
     }
 
-    fn unpark(&mut self, parked: &ParkedJob, turn: &mut QueueStep<'_>) {
-        self.jobs.unpark(turn.now, parked, &mut turn.batch, &mut turn.wakes);
+    fn unpark(&mut self, parked: &ParkedJob, step: &mut QueueStep<'_>) {
+        self.jobs.unpark(step.now, parked, &mut step.batch, &mut step.wakes);
     }
 }

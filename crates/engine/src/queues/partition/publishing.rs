@@ -21,24 +21,24 @@ impl QueuePartition {
         queue: &QueueName,
         jobs: Vec<ToPublish>,
         once: Option<IdempotencyKey>,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<Vec<PublishedJob>, Stop> {
         if let Some(once) = once
-            && let Some(kept) = self.answers.recall(once, turn)?
+            && let Some(kept) = self.answers.recall(once, step)?
         {
             return Ok(answers::read(&kept));
         }
         let known = self.key_of(queue);
-        self.check(queue, known, &jobs, turn)?;
-        let times = jobs.iter().map(|job| times(job, turn)).collect::<Result<Vec<_>, _>>()?;
-        let key = known.unwrap_or_else(|| self.create(queue, turn));
+        self.check(queue, known, &jobs, step)?;
+        let times = jobs.iter().map(|job| times(job, step)).collect::<Result<Vec<_>, _>>()?;
+        let key = known.unwrap_or_else(|| self.create(queue, step));
         let mut published = Vec::with_capacity(jobs.len());
         for (job, (run_at, terms)) in jobs.into_iter().zip(times) {
-            published.push(self.publish_one(key, job, run_at, terms, turn)?);
+            published.push(self.publish_one(key, job, run_at, terms, step)?);
         }
-        turn.own.touched.push(key);
+        step.own.touched.push(key);
         if let Some(once) = once {
-            self.answers.remember(once, answers::write(&published).into(), turn);
+            self.answers.remember(once, answers::write(&published).into(), step);
         }
         Ok(published)
     }
@@ -49,7 +49,7 @@ impl QueuePartition {
         queue: &QueueName,
         key: Option<QueueKey>,
         jobs: &[ToPublish],
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<(), Stop> {
         let mut aliases = HashSet::new();
         let repeated = jobs.iter().position(|job| job.alias.is_some_and(|alias| !aliases.insert(alias)));
@@ -59,10 +59,11 @@ impl QueuePartition {
         }
         let Some(key) = key else { return Ok(()) };
         for alias in jobs.iter().filter_map(|job| job.alias) {
-            self.settle_alias(key, alias, turn)?;
+            self.settle_alias(key, alias, step)?;
         }
         let holder_of = |job: &ToPublish| self.jobs.by_alias(key, job.alias?);
-        // Where its alias is held, a job takes its holder's place, waits for its end, or is not stored.
+        // Where its alias is held, a job takes its holder's place, waits for its end, or is not
+        // stored.
         let added = jobs.iter().filter(|job| holder_of(job).is_none()).count();
         self.check_room(queue, key, added)?;
         for (place, job) in jobs.iter().enumerate() {
@@ -106,12 +107,12 @@ impl QueuePartition {
         job: ToPublish,
         run_at: Timestamp,
         terms: Terms,
-        turn: &mut QueueStep<'_>,
+        step: &mut QueueStep<'_>,
     ) -> Result<PublishedJob, Stop> {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
-        let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, turn.now);
+        let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, step.now);
         let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
-        let published = self.jobs.publish(turn.now, new, &mut turn.batch, &mut turn.wakes);
+        let published = self.jobs.publish(step.now, new, &mut step.batch, &mut step.wakes);
         let id = match published {
             Published::New | Published::Succeeds { .. } => new_id,
             Published::Replaced { job, .. } => job,
@@ -124,28 +125,28 @@ impl QueuePartition {
                 return Err(Problem::conflict("alias_taken", "the alias is held").into());
             }
         };
-        turn.own.counted.published += 1;
-        self.put_body(id, body, turn);
+        step.own.counted.published += 1;
+        self.put_body(id, body, step);
         Ok(PublishedJob { id, run_at })
     }
 }
 
 /// When a job is due, and what else holds of it.
-pub(super) fn times(job: &ToPublish, turn: &QueueStep<'_>) -> Result<(Timestamp, Terms), Problem> {
+pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp, Terms), Problem> {
     let every = job.recurs.and_then(|(rule, _)| match rule {
         Rule::Every(ms) => Some(Duration::from_millis(ms)),
         Rule::Calendar => None,
     });
     let due = job.due.unwrap_or(Due::After(every.unwrap_or_default()));
-    let (clock, run_at, delay) = due_at(due, turn.now, turn.wall)?;
-    let due_on_engine = turn.now.after(delay);
+    let (clock, run_at, delay) = due_at(due, step.now, step.wall)?;
+    let due_on_engine = step.now.after(delay);
     let recurrence = job.recurs.map(|(rule, left)| Recurrence {
         rule,
         left,
         run: 1,
         ttl_ms: job.ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
     });
-    let worth_from = if recurrence.is_some() { due_on_engine } else { turn.now };
+    let worth_from = if recurrence.is_some() { due_on_engine } else { step.now };
     let expires_at = job.ttl.map(|ttl| worth_from.after(ttl));
     if expires_at.is_some_and(|expires_at| expires_at <= due_on_engine) {
         let detail = "ttl must be longer than the time until the job is due: it would never run";

@@ -15,20 +15,21 @@ use store::{PARKED_SPAN_MS, ParkedTimes, parked_span};
 /// A place in the order of time.
 pub(super) type Moment = (Timestamp, JobId);
 
-/// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes each, 2.6 MB.
+/// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes
+/// each, 2.6 MB.
 const KEPT_MAX: usize = 1 << 16;
 /// Behind every other id.
 pub(super) const LAST_ID: JobId = JobId([u8::MAX; 16]);
 
 /// How far all parked jobs are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum KnownReach {
     Nothing,
     To(Moment),
     All,
 }
 
-impl Reach {
+impl KnownReach {
     fn covers(self, moment: Moment) -> bool {
         match self {
             Self::Nothing => false,
@@ -42,14 +43,14 @@ impl Reach {
 #[derive(Debug)]
 pub(super) struct Soonest {
     known: BTreeSet<Moment>,
-    reach: Reach,
-    pass: Option<Pass>,
+    reach: KnownReach,
+    pass: Option<ScanPass>,
     kept_max: usize,
 }
 
 /// A pass through the store's keys, behind what is known.
 #[derive(Debug)]
-struct Pass {
+struct ScanPass {
     found: BTreeSet<Moment>,
     /// What comes behind this is not kept: there was too much of it.
     cut: Option<Moment>,
@@ -69,7 +70,7 @@ impl Soonest {
     /// Of a partition that keeps so many jobs in memory.
     pub(super) fn new(resident_max: usize) -> Self {
         let kept_max = resident_max.clamp(16, KEPT_MAX);
-        Self { known: BTreeSet::new(), reach: Reach::Nothing, pass: None, kept_max }
+        Self { known: BTreeSet::new(), reach: KnownReach::Nothing, pass: None, kept_max }
     }
 
     /// A job was parked.
@@ -85,9 +86,10 @@ impl Soonest {
         }
     }
 
-    /// The last one was dropped: all up to the one before it are known. A pass from further on says nothing any more.
+    /// The last one was dropped: all up to the one before it are known. A pass from further on says
+    /// nothing any more.
     fn draw_in(&mut self) {
-        self.reach = self.known.last().map_or(Reach::Nothing, |last| Reach::To(*last));
+        self.reach = self.known.last().map_or(KnownReach::Nothing, |last| KnownReach::To(*last));
         self.pass = None;
     }
 
@@ -99,21 +101,21 @@ impl Soonest {
         }
     }
 
-    /// Where the store should be looked through, if that is worth it now: little is known. `parked` are jobs that the store does
-    /// not show yet.
+    /// Where the store should be looked through, if that is worth it now: little is known. `parked`
+    /// are jobs that the store does not show yet.
     pub(super) fn wants(&mut self, parked: impl Iterator<Item = Moment>) -> Option<Moment> {
-        if self.reach == Reach::All || self.known.len() > self.kept_max / 2 {
+        if self.reach == KnownReach::All || self.known.len() > self.kept_max / 2 {
             return None;
         }
         if self.pass.is_none() {
             let from = match self.reach {
                 // The end of a span: it is known to its end.
-                Reach::To((at, LAST_ID)) => Timestamp(at.0.saturating_add(1)),
-                Reach::To((at, _)) => Timestamp(parked_span(at).saturating_mul(PARKED_SPAN_MS)),
-                Reach::Nothing | Reach::All => Timestamp(i64::MIN),
+                KnownReach::To((at, LAST_ID)) => Timestamp(at.0.saturating_add(1)),
+                KnownReach::To((at, _)) => Timestamp(parked_span(at).saturating_mul(PARKED_SPAN_MS)),
+                KnownReach::Nothing | KnownReach::All => Timestamp(i64::MIN),
             };
             let next = (Timestamp(from.0.saturating_sub(1)), LAST_ID);
-            let mut pass = Pass { found: BTreeSet::new(), cut: None, next };
+            let mut pass = ScanPass { found: BTreeSet::new(), cut: None, next };
             for moment in parked.filter(|moment| !self.reach.covers(*moment)) {
                 pass.insert(moment, self.kept_max);
             }
@@ -131,7 +133,7 @@ impl Soonest {
             }
         }
         let Some(next) = times.next else {
-            self.end(pass.found, pass.cut.map_or(Reach::All, Reach::To));
+            self.end(pass.found, pass.cut.map_or(KnownReach::All, KnownReach::To));
             return;
         };
         // All of the spans before this one were seen.
@@ -139,16 +141,16 @@ impl Soonest {
         let to = (Timestamp(begins.0.saturating_sub(1)), LAST_ID);
         pass.next = next;
         match pass.cut {
-            Some(cut) if cut <= to => self.end(pass.found, Reach::To(cut)),
+            Some(cut) if cut <= to => self.end(pass.found, KnownReach::To(cut)),
             _ if pass.found.first().is_some_and(|first| *first <= to) => {
                 drop(pass.found.split_off(&(begins, JobId([0; 16]))));
-                self.end(pass.found, Reach::To(to));
+                self.end(pass.found, KnownReach::To(to));
             }
             _ => self.pass = Some(pass),
         }
     }
 
-    fn end(&mut self, mut found: BTreeSet<Moment>, reach: Reach) {
+    fn end(&mut self, mut found: BTreeSet<Moment>, reach: KnownReach) {
         self.known.append(&mut found);
         self.reach = reach;
     }
@@ -158,16 +160,16 @@ impl Soonest {
         let page: Vec<Moment> = self.known.iter().take(page_max).copied().collect();
         let to = match self.reach {
             _ if self.known.len() > page.len() => page.last().copied(),
-            Reach::Nothing => return Page::NotYet,
-            Reach::To(_) if page.is_empty() => return Page::NotYet,
-            Reach::To(to) => Some(to),
-            Reach::All => None,
+            KnownReach::Nothing => return Page::NotYet,
+            KnownReach::To(_) if page.is_empty() => return Page::NotYet,
+            KnownReach::To(to) => Some(to),
+            KnownReach::All => None,
         };
         Page::Jobs(page, to)
     }
 }
 
-impl Pass {
+impl ScanPass {
     fn insert(&mut self, moment: Moment, kept_max: usize) {
         if self.cut.is_some_and(|cut| moment > cut) {
             return;
@@ -208,8 +210,8 @@ mod tests {
             let mut soonest = Soonest::new(16);
             let (mut number, mut given) = (0, (Timestamp(i64::MIN), id(0)));
             let spread = if seed % 2 == 0 { 3 * PARKED_SPAN_MS } else { 1_000 };
-            for turn in 0..2_000 {
-                if turn < 1_500 && random.chance(1, 2) {
+            for step in 0..2_000 {
+                if step < 1_500 && random.chance(1, 2) {
                     let at = Timestamp(given.0.0.max(0) + random.below(spread as u64) as i64);
                     number += 1;
                     parked.insert((parked_span(at), id(number), at));

@@ -1,4 +1,5 @@
-//! A partition of queues on a bench, step by step: what one step may carry, and how often it reads the store.
+//! A partition of queues on a bench, step by step: what one step may carry, and how often it reads
+//! the store.
 
 mod flood;
 
@@ -72,7 +73,8 @@ impl Rig {
         Self { partition, store, inbox, _back: back, views: 0, now: NOW, heaviest: 0, most_unparked: 0 }
     }
 
-    /// One step, durable at once: what it tells, whether there is more to do, and how many inputs it took.
+    /// One step, durable at once: what it tells, whether there is more to do, and how many inputs
+    /// it took.
     fn step(&mut self, inputs: &mut Vec<QueueInput>) -> (Vec<QueueEffect>, bool, usize) {
         let fetch = Counting(FromStore::new(&self.store, partition()), Cell::new(0));
         let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
@@ -284,7 +286,8 @@ fn what_is_deleted_or_respawned_is_not_remembered_as_dead() {
     assert_eq!((numbers, rig.dead()), (vec![10, 11, 12, 13], 4), "the latest");
 }
 
-/// Drops what is ready of a queue: after how many steps that is answered, and how many of these looked into the store.
+/// Drops what is ready of a queue: after how many steps that is answered, and how many of these
+/// looked into the store.
 fn drop_ready(rig: &mut Rig, queue: QueueName) -> (usize, usize) {
     let mut inputs = vec![QueueInput::Queue(QueueCall::DropReady(queue, Reply::new().0))];
     rig.views = 0;

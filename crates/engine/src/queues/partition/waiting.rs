@@ -1,5 +1,5 @@
-//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have waited enough. One that goes
-//! away leaves its place to others at once.
+//! Consumers that wait for something to lease: in order of arrival by queue, and by when they have
+//! waited enough. One that goes away leaves its place to others at once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,8 +16,8 @@ const WAITING_MAX: usize = 1 << 18;
 
 /// The consumers.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    queues: HashMap<QueueName, Line>,
+pub(super) struct WaitingConsumers {
+    queues: HashMap<QueueName, ConsumerLine>,
     ends: BTreeMap<(Timestamp, u64), QueueName>,
     next: u64,
     /// Queues that have something for those that wait, and had it when a step was full.
@@ -26,15 +26,16 @@ pub(super) struct Waiting {
     unread: BTreeSet<QueueKey>,
 }
 
-/// Those that wait for a queue, by number: in order of arrival, but for what was put back, which was the first.
+/// Those that wait for a queue, by number: in order of arrival, but for what was put back, which
+/// was the first.
 #[derive(Debug, Default)]
-struct Line {
+struct ConsumerLine {
     places: VecDeque<(u64, Option<Waiter>)>,
     /// Places whose waiter has left.
     left: usize,
 }
 
-impl Line {
+impl ConsumerLine {
     fn is_empty(&self) -> bool {
         self.places.len() == self.left
     }
@@ -54,7 +55,8 @@ impl Line {
         None
     }
 
-    /// Takes one out from the middle. Its place is cleared away when most are empty, so that a crowd leaves in linear time.
+    /// Takes one out from the middle. Its place is cleared away when most are empty, so that a
+    /// crowd leaves in linear time.
     fn take(&mut self, number: u64) -> Option<Waiter> {
         let place = self.places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         let waiter = self.places[place].1.take()?;
@@ -73,12 +75,12 @@ pub(super) struct Waiter {
     /// Counts them all.
     number: u64,
     until: Timestamp,
-    pub(super) wants: Wants,
+    pub(super) wants: WaiterWants,
 }
 
 /// What it waits for.
 #[derive(Debug)]
-pub(super) enum Wants {
+pub(super) enum WaiterWants {
     /// Jobs of this queue.
     Jobs(Asking),
     /// To be told that there is something.
@@ -89,13 +91,13 @@ impl Waiter {
     /// Whether it has gone away.
     pub(super) fn has_gone(&self) -> bool {
         match &self.wants {
-            Wants::Jobs(asking) => asking.reply.is_closed(),
-            Wants::Signal(signal) => signal.is_closed(),
+            WaiterWants::Jobs(asking) => asking.reply.is_closed(),
+            WaiterWants::Signal(signal) => signal.is_closed(),
         }
     }
 }
 
-impl Waiting {
+impl WaitingConsumers {
     pub(super) fn has_room(&self) -> bool {
         self.ends.len() < WAITING_MAX
     }
@@ -104,7 +106,7 @@ impl Waiting {
         self.ends.len()
     }
 
-    pub(super) fn add(&mut self, queue: QueueName, until: Timestamp, wants: Wants) {
+    pub(super) fn add(&mut self, queue: QueueName, until: Timestamp, wants: WaiterWants) {
         let number = self.next;
         self.next += 1;
         self.ends.insert((until, number), queue.clone());
@@ -198,13 +200,13 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn signal() -> Wants {
-        Wants::Signal(oneshot::channel().0)
+    fn signal() -> WaiterWants {
+        WaiterWants::Signal(oneshot::channel().0)
     }
 
     #[test]
     fn they_are_served_in_order_and_sent_home_in_time() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingConsumers::default();
         let queue = QueueName::unchecked("a", "b");
         for until in [30, 10, 20] {
             waiting.add(queue.clone(), Timestamp(until), signal());
@@ -222,16 +224,16 @@ mod tests {
 
     #[test]
     fn whoever_has_gone_leaves_its_place_and_nobody_elses() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingConsumers::default();
         let (queue, other) = (QueueName::unchecked("a", "b"), QueueName::unchecked("a", "c"));
         let mut receivers = Vec::new();
         for number in 0..10 {
             let (signal, receiver) = oneshot::channel::<()>();
             let queue = if number == 9 { &other } else { &queue };
-            waiting.add(queue.clone(), Timestamp(number / 5), Wants::Signal(signal));
+            waiting.add(queue.clone(), Timestamp(number / 5), WaiterWants::Signal(signal));
             receivers.push(Some(receiver));
         }
-        let left = |waiting: &Waiting, queue| {
+        let left = |waiting: &WaitingConsumers, queue| {
             let line = &waiting.queues[queue];
             (waiting.len(), line.places.len(), line.left)
         };

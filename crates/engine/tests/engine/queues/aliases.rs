@@ -1,4 +1,5 @@
-//! Aliases: who holds one, what counts against a queue's limit, and what a job shows that waits for another's end.
+//! Aliases: who holds one, what counts against a queue's limit, and what a job shows that waits for
+//! another's end.
 
 use base::Timestamp;
 use engine::queues::{Due, JobRef, JobState, NewJob, OnConflict};

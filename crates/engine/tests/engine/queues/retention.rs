@@ -1,4 +1,5 @@
-//! What is kept, and for how long: answers for repeats, dead letters, and what is left of deleted queues.
+//! What is kept, and for how long: answers for repeats, dead letters, and what is left of deleted
+//! queues.
 
 use std::sync::Arc;
 use std::time::Duration;

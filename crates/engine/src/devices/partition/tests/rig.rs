@@ -1,4 +1,5 @@
-//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read from the effects.
+//! A partition on a bench: a store in memory, a clock that only the test moves, and answers read
+//! from the effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use base::{
 };
 use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    Attempt, AttemptError, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
-    DeliveryStatus, EventKind, Metric, Op, Process, Quarantined,
+    Attempt, AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, Delivery, DeliveryKey,
+    DeliveryStatus, EventKind, JobHead, Metric, Op, Process, Quarantined, QueueKey, Terms,
 };
 use store::{MemoryStore, Page, Store, Whose};
 
@@ -280,6 +281,20 @@ impl Rig {
             .expect("a runtime")
             .block_on(pending.durable());
         outcome.expect("durable").rejected.first().map(|rejection| rejection.problem.code)
+    }
+
+    /// Another process loads the waiting notifications, which may wait for this long only.
+    pub(super) fn restart_with_time_to_live(&mut self, ttl: Duration) {
+        let view = self.view();
+        let (jobs, _) = view.jobs_of(QueueKey(CLIENT.0), None, 100, 100, &|_| true).expect("readable");
+        let expires_at = Some(self.now.after(ttl));
+        let shortened = |head: JobHead| JobHead { terms: Terms { expires_at, ..head.terms }, ..head };
+        let mut batch = Batch::new(PARTITION);
+        batch.head = view.head().clone();
+        batch.head.seq += 1;
+        batch.ops = jobs.into_iter().map(|head| Op::PutJob(Box::new(shortened(head)))).collect();
+        self.store.commit(batch, Box::new(|_| {}));
+        self.restart();
     }
 
     /// Leases all that is due, if the lane was named.

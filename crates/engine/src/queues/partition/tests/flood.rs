@@ -1,5 +1,5 @@
-//! Floods: many jobs that are due at one moment, many groups with many jobs, many leases that a start cuts off. What a step does
-//! is counted, not timed.
+//! Floods: many jobs that are due at one moment, many groups with many jobs, many leases that a
+//! start cuts off. What a step does is counted, not timed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use records::JobId;
 use super::*;
 
 const RESIDENT_MAX: usize = 1_024;
-/// Jobs that a step reads in at most, and besides those that lead to groups: one for each job that ended.
+/// Jobs that a step reads in at most, and besides those that lead to groups: one for each job that
+/// ended.
 const READ_MAX: usize = RESIDENT_MAX / 4;
 const HOUR: Duration = Duration::from_secs(3_600);
 /// What a step's batch may weigh where nothing in it is large.

@@ -16,13 +16,13 @@ type Place = (DeviceSlot, Incarnation);
 
 /// The pairs of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(super) struct NotificationStates {
     by_place: HashMap<Place, Pair>,
     pending: u64,
 }
 
 /// A pair that is being changed.
-pub(super) struct PairMut<'a> {
+pub(super) struct NotificationStateMut<'a> {
     pair: &'a mut Pair,
     all_pending: &'a mut u64,
     /// Of this pair, when it was taken.
@@ -34,14 +34,14 @@ fn pending(pair: &Pair) -> u64 {
     u64::from(pair.pending.is_some()) + u64::from(pair.in_flight.is_some())
 }
 
-impl Pairs {
+impl NotificationStates {
     pub(super) fn get(&self, place: &Place) -> Option<&Pair> {
         self.by_place.get(place)
     }
 
-    pub(super) fn get_mut(&mut self, place: &Place) -> Option<PairMut<'_>> {
+    pub(super) fn get_mut(&mut self, place: &Place) -> Option<NotificationStateMut<'_>> {
         let pair = self.by_place.get_mut(place)?;
-        Some(PairMut { pending: pending(pair), pair, all_pending: &mut self.pending })
+        Some(NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending })
     }
 
     pub(super) fn insert(&mut self, place: Place, pair: Pair) {
@@ -76,7 +76,7 @@ impl Pairs {
     }
 }
 
-impl Deref for PairMut<'_> {
+impl Deref for NotificationStateMut<'_> {
     type Target = Pair;
 
     fn deref(&self) -> &Pair {
@@ -84,19 +84,19 @@ impl Deref for PairMut<'_> {
     }
 }
 
-impl DerefMut for PairMut<'_> {
+impl DerefMut for NotificationStateMut<'_> {
     fn deref_mut(&mut self) -> &mut Pair {
         self.pair
     }
 }
 
-impl Drop for PairMut<'_> {
+impl Drop for NotificationStateMut<'_> {
     fn drop(&mut self) {
         *self.all_pending = *self.all_pending + pending(self.pair) - self.pending;
     }
 }
 
-impl FromIterator<Pair> for Pairs {
+impl FromIterator<Pair> for NotificationStates {
     fn from_iter<I: IntoIterator<Item = Pair>>(pairs: I) -> Self {
         let mut all = Self::default();
         pairs.into_iter().for_each(|pair| all.insert((pair.slot, pair.client), pair));

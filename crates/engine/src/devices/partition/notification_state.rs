@@ -1,4 +1,5 @@
-//! What a client has not been told of a device: how events gather, what a notification tells, what is left afterwards.
+//! What a client has not been told of a device: how events gather, what a notification tells, what
+//! is left afterwards.
 //!
 //! Pure functions over [`Pair`]; when to send and what becomes of a delivery is decided elsewhere.
 
@@ -6,8 +7,8 @@ use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{Incarnation, Timestamp, Value};
 use records::{DeviceSlot, EventKind, Flight, Pair, Waiting};
 
-/// A pair of which everything has been told.
-pub(super) fn told(slot: DeviceSlot, client: Incarnation) -> Pair {
+/// The state of a device and client of which the client was told everything.
+pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> Pair {
     Pair {
         slot,
         client,
@@ -21,7 +22,7 @@ pub(super) fn told(slot: DeviceSlot, client: Incarnation) -> Pair {
 }
 
 /// An event happened; `previous` is the value before it.
-pub(super) fn gather(pair: &mut Pair, kind: EventKind, previous: Option<&Value>) {
+pub(super) fn add_event(pair: &mut Pair, kind: EventKind, previous: Option<&Value>) {
     if pair.untold.is_empty() {
         pair.previous = previous.cloned();
     }
@@ -34,8 +35,9 @@ pub(super) fn gather(pair: &mut Pair, kind: EventKind, previous: Option<&Value>)
     pair.untold.push(kind);
 }
 
-/// The pending notification takes off: it tells everything untold. Nothing happens without one.
-pub(super) fn take_off(pair: &mut Pair, now: Timestamp, value: Option<&Value>) -> Option<Waiting> {
+/// The pending notification is about to be sent: it tells everything untold. Nothing happens
+/// without one.
+pub(super) fn start_attempt(pair: &mut Pair, now: Timestamp, value: Option<&Value>) -> Option<Waiting> {
     let waiting = pair.pending.take()?;
     pair.in_flight = Some(Flight {
         delivery: waiting.delivery,
@@ -49,7 +51,7 @@ pub(super) fn take_off(pair: &mut Pair, now: Timestamp, value: Option<&Value>) -
 }
 
 /// The notification in flight was delivered: what it told is told. Whether anything is left untold.
-pub(super) fn landed(pair: &mut Pair, flight: Flight) -> bool {
+pub(super) fn delivered(pair: &mut Pair, flight: Flight) -> bool {
     pair.untold.drain(..usize::from(flight.tells).min(pair.untold.len()));
     pair.previous = flight.value;
     pair.skipped = pair.skipped.saturating_sub(flight.skipped);
@@ -70,58 +72,58 @@ mod tests {
         Some(Waiting { delivery: EntityId { routing: 0, at: Timestamp(0), number, tag: 0 }, attempts: 0 })
     }
 
-    fn new() -> Pair {
-        told(DeviceSlot(1), Incarnation(1))
+    fn state() -> Pair {
+        super::new(DeviceSlot(1), Incarnation(1))
     }
 
     #[test]
     fn what_is_delivered_is_told_and_what_came_meanwhile_is_not() {
-        let mut pair = new();
-        gather(&mut pair, Lost, number(1).as_ref());
-        gather(&mut pair, Restored, number(1).as_ref());
+        let mut pair = state();
+        add_event(&mut pair, Lost, number(1).as_ref());
+        add_event(&mut pair, Restored, number(1).as_ref());
         pair.pending = waiting(1);
-        take_off(&mut pair, Timestamp(0), number(1).as_ref());
-        gather(&mut pair, Changed, number(1).as_ref());
+        start_attempt(&mut pair, Timestamp(0), number(1).as_ref());
+        add_event(&mut pair, Changed, number(1).as_ref());
         pair.pending = waiting(2);
         let flight = pair.in_flight.take().expect("in flight");
-        assert!(landed(&mut pair, flight));
+        assert!(delivered(&mut pair, flight));
         assert_eq!((pair.untold, pair.previous), (vec![Changed], number(1)));
     }
 
     #[test]
     fn a_failed_notification_is_told_by_the_next() {
-        let mut pair = new();
-        gather(&mut pair, Changed, None);
+        let mut pair = state();
+        add_event(&mut pair, Changed, None);
         pair.pending = waiting(1);
-        take_off(&mut pair, Timestamp(0), number(0).as_ref());
+        start_attempt(&mut pair, Timestamp(0), number(0).as_ref());
         pair.in_flight = None;
         pair.skipped += 1;
-        gather(&mut pair, Changed, number(0).as_ref());
+        add_event(&mut pair, Changed, number(0).as_ref());
         assert_eq!((&pair.untold[..], &pair.previous, pair.skipped), (&[Changed, Changed][..], &None, 1));
     }
 
     #[test]
     fn superseded_while_in_flight_is_skipped_by_the_next_only() {
-        let mut pair = new();
-        gather(&mut pair, Changed, None);
+        let mut pair = state();
+        add_event(&mut pair, Changed, None);
         pair.skipped = 3;
         pair.pending = waiting(1);
-        take_off(&mut pair, Timestamp(0), None);
-        gather(&mut pair, Lost, None);
+        start_attempt(&mut pair, Timestamp(0), None);
+        add_event(&mut pair, Lost, None);
         pair.skipped += 1;
         let flight = pair.in_flight.take().expect("in flight");
-        landed(&mut pair, flight);
+        delivered(&mut pair, flight);
         assert_eq!(pair.skipped, 1);
     }
 
     #[test]
     fn only_the_newest_kinds_are_kept() {
-        let mut pair = new();
-        gather(&mut pair, Changed, number(7).as_ref());
+        let mut pair = state();
+        add_event(&mut pair, Changed, number(7).as_ref());
         pair.pending = waiting(1);
-        take_off(&mut pair, Timestamp(0), None);
+        start_attempt(&mut pair, Timestamp(0), None);
         for _ in 0..NOTIFICATION_TYPES_MAX {
-            gather(&mut pair, Lost, number(8).as_ref());
+            add_event(&mut pair, Lost, number(8).as_ref());
         }
         assert_eq!(pair.untold, [Lost; NOTIFICATION_TYPES_MAX]);
         assert_eq!(pair.previous, number(7));

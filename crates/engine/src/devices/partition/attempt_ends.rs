@@ -1,0 +1,295 @@
+//! Attempts at notifications that ended: by an answer, or because the sender hangs or is gone.
+//!
+//! What follows is decided here: delivered, tried again later, failed for good, or superseded by
+//! what came meanwhile.
+
+use std::time::Duration;
+
+use base::{Incarnation, Timestamp, hash};
+use jobs::{NoCalendar, Released};
+use records::{
+    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Op, Pair,
+    Reservation, Waiting,
+};
+use store::StoreError;
+
+use super::notifications::progress_op;
+use super::purpose::Purpose;
+use super::{DeviceStep, Partition, notification_state};
+use crate::devices::effect::{DeviceEffect, GivenUp};
+use crate::devices::lanes::{Answer, AttemptEnd};
+use crate::kernel::job_purpose::JobEnd;
+use crate::settings::Retry;
+
+/// Jitter is at most one part in this many of the delay.
+const JITTER_DIVISOR: u64 = 10;
+
+/// An attempt that ended, and what it was for.
+struct Tried {
+    slot: DeviceSlot,
+    client: Incarnation,
+    reservation: Reservation,
+    flight: Flight,
+}
+
+impl Partition {
+    pub(super) fn attempt_ended(
+        &mut self,
+        reservation: Reservation,
+        end: &AttemptEnd,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let Some(tried) = self.tried(step.now, reservation) else { return Ok(()) };
+        let (status_code, error) = match end.answer {
+            Answer::Status { code, .. } => (Some(code), None),
+            Answer::Error(error) => (None, Some(error)),
+            Answer::Withheld => return self.withheld(tried, step),
+        };
+        step.push(Op::PutAttempt(Attempt {
+            delivery: DeliveryKey::from(tried.flight.delivery),
+            number: tried.flight.attempts,
+            at: end.at,
+            duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
+            status_code,
+            error,
+        }));
+        let patience = match end.answer {
+            Answer::Status { code: 200..=299, .. } => {
+                self.delivered(tried, step);
+                return Ok(());
+            }
+            // The client is disabled before this arrives; the notification waits until it is
+            // enabled again.
+            Answer::Status { code: 410, .. } => {
+                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step);
+            }
+            Answer::Status { code: 429 | 503, retry_after } => retry_after,
+            Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
+        };
+        let retry = self.retry(&tried, patience);
+        self.failed(&tried, retry, step)
+    }
+
+    /// Nothing was sent, so there was no attempt: the notification waits as before.
+    fn withheld(&mut self, mut tried: Tried, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
+        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step)
+    }
+
+    /// What a reservation stands for, if it still does.
+    fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
+        let head = self.jobs.held(now, reservation)?;
+        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)?;
+        let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
+        Some(Tried { slot, client, reservation, flight })
+    }
+
+    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::Retry {
+        let counted = self.jobs.get(tried.reservation.job).map_or(1, |head| head.attempt);
+        let chance = hash::derived(tried.flight.delivery.tag, &counted.to_le_bytes());
+        jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
+    }
+
+    fn delivered(&mut self, tried: Tried, step: &mut DeviceStep<'_>) {
+        if self
+            .jobs
+            .ack(step.now, tried.reservation, &mut NoCalendar, &mut step.batch, &mut step.wakes)
+            .is_err()
+        {
+            return;
+        }
+        let Tried { slot, client, flight, .. } = tried;
+        step.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        step.emit(DeviceEffect::Reached(client));
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        pair.in_flight = None;
+        let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
+        drop(pair);
+        if let Some(pair) = more {
+            step.push(Op::PutPair(pair));
+        } else {
+            self.pairs.remove(&(slot, client));
+            step.push(Op::DeletePair(slot, client));
+        }
+    }
+
+    fn failed(
+        &mut self,
+        tried: &Tried,
+        retry: jobs::Retry,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let job = tried.reservation.job;
+        let (reservation, calendar) = (tried.reservation, &mut NoCalendar);
+        let released =
+            self.jobs.release(step.now, reservation, retry, calendar, &mut step.batch, &mut step.wakes);
+        let Ok(released) = released else { return Ok(()) };
+        if is_for_good(&released)
+            && let Some(body) = self.stored_body(job, step)?
+        {
+            self.put_body(Pair::body_of_failed(tried.flight.delivery), body, step);
+        }
+        self.not_delivered((tried.slot, tried.client), waiting_again(&tried.flight), &released, step);
+        Ok(())
+    }
+
+    /// What becomes of a notification whose attempt came to nothing.
+    fn not_delivered(
+        &mut self,
+        (slot, client): (DeviceSlot, Incarnation),
+        waiting: Waiting,
+        released: &Released,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Waiting { delivery, attempts } = waiting;
+        pair.in_flight.take_if(|flight| flight.delivery == delivery);
+        let progress = match released {
+            Released::Waiting { until } | Released::Recurs { next_run: until, .. } => {
+                pair.pending = Some(waiting);
+                DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
+            }
+            Released::Dead | Released::Expired => {
+                pair.failed = Some(waiting);
+                pair.skipped = pair.skipped.saturating_add(1);
+                DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
+            }
+            Released::Superseded { .. } => {
+                pair.skipped = pair.skipped.saturating_add(1);
+                DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
+            }
+        };
+        step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
+        step.push(Op::PutPair(Box::new(pair.clone())));
+        drop(pair);
+        if is_for_good(released) {
+            let device = self.devices.get(slot).map(|device| device.id.clone());
+            let given_up = GivenUp { delivery, client, device, attempts };
+            step.emit(DeviceEffect::GivenUp(Box::new(given_up)));
+            self.becomes_stale(slot, client, step);
+        }
+    }
+
+    /// A notification's job ended without a word of the sender.
+    pub(super) fn notification_ended(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        end: JobEnd,
+        step: &mut DeviceStep<'_>,
+    ) {
+        match end {
+            // The sender hangs.
+            JobEnd::Lapsed(released) => {
+                self.attempt_cut(slot, client, &released, AttemptError::TimedOut, step);
+            }
+            JobEnd::Cut(released) => {
+                self.attempt_cut(slot, client, &released, AttemptError::Interrupted, step);
+            }
+            JobEnd::Expired(next_run) => self.notification_expired(slot, client, next_run, step),
+        }
+    }
+
+    /// No notification is made with a time to live. A stored one that has one, and waited for too
+    /// long, failed for good.
+    fn notification_expired(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        next_run: Option<Timestamp>,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
+        let Some(waiting) = waiting else { return };
+        let released =
+            next_run.map_or(Released::Expired, |next_run| Released::Recurs { died: false, next_run });
+        self.not_delivered((slot, client), waiting, &released, step);
+    }
+
+    /// An attempt ended without an answer and without its sender.
+    fn attempt_cut(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        released: &Released,
+        error: AttemptError,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
+            return;
+        };
+        step.push(Op::PutAttempt(Attempt {
+            delivery: DeliveryKey::from(flight.delivery),
+            number: flight.attempts,
+            at: flight.since,
+            duration_ms: match error {
+                // How long it went on in the process that ended is not known.
+                AttemptError::Interrupted => 0,
+                _ => u32::try_from(step.now.since(flight.since).as_millis()).unwrap_or(u32::MAX),
+            },
+            status_code: None,
+            error: Some(error),
+        }));
+        self.not_delivered((slot, client), waiting_again(&flight), released, step);
+    }
+}
+
+/// What was in flight, as it waits for its next attempt.
+fn waiting_again(flight: &Flight) -> Waiting {
+    Waiting { delivery: flight.delivery, attempts: flight.attempts }
+}
+
+/// Whether there is no attempt after this one.
+fn is_for_good(released: &Released) -> bool {
+    matches!(released, Released::Dead | Released::Expired)
+}
+
+/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
+/// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
+/// than the maximum.
+fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+    let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
+    let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
+    let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;
+    Duration::from_millis(ms.saturating_add(jitter)).max(patience.unwrap_or_default().min(retry.max))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_grows_with_the_logarithm_up_to_a_cap() {
+        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
+        let secs = |n, patience: Option<u64>| {
+            delay_after(&retry, n, patience.map(Duration::from_secs), 0).as_secs_f64()
+        };
+        for (n, patience, expect) in [
+            (1, None, 30.0),
+            (2, None, 60.0),
+            (4, None, 90.0),
+            (8, None, 100.0),
+            (1, Some(45), 45.0),
+            (2, Some(45), 60.0),
+            (1, Some(3_600), 100.0),
+        ] {
+            assert!((secs(n, patience) - expect).abs() < 0.001, "attempt {n}: {}", secs(n, patience));
+        }
+    }
+
+    #[test]
+    fn jitter_adds_at_most_a_tenth() {
+        let retry = Retry { base: Duration::from_secs(30), max: Duration::from_secs(100), attempts_max: 10 };
+        assert_eq!(delay_after(&retry, 1, None, 0), Duration::from_secs(30));
+        let most = delay_after(&retry, 1, None, u64::MAX);
+        assert!(most > Duration::from_millis(32_990) && most <= Duration::from_secs(33), "{most:?}");
+    }
+
+    #[test]
+    fn ten_attempts_by_the_default_formula_span_fourteen_minutes() {
+        let retry =
+            Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 };
+        let total: Duration = (1..10).map(|n| delay_after(&retry, n, None, 0)).sum();
+        assert_eq!(total.as_secs() / 60, 13);
+    }
+}
