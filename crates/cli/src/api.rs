@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use super::failure::Failure;
-use super::reach::Reach;
+use super::server::ServerFlags;
 use super::tls;
 
 /// Until the answer begins, and as long again until it ends. A list that has to look at much takes its time.
@@ -93,11 +93,11 @@ impl Path {
 
 impl Api {
     /// Nothing is sent yet.
-    pub(super) fn new(reach: &Reach) -> Result<Self, Failure> {
+    pub(super) fn new(server: &ServerFlags) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::Incomplete(format!("no thread can be started: {error}")))?;
-        Ok(Self { client: reach.client()?, runtime, server: reach.server() })
+        Ok(Self { client: server.client()?, runtime, server: server.name() })
     }
 
     /// The client that speaks to the server, for a command that uses more of it than single requests.
@@ -235,7 +235,7 @@ fn reason(error: &Error) -> String {
         Some(ConnectionFault::ClosedBeforeTls) => {
             "TLS failed: it closed the connection where TLS was to begin: does it speak TLS?".to_owned()
         }
-        Some(ConnectionFault::Tls(fault)) => tls::told(fault, cause),
+        Some(ConnectionFault::Tls(fault)) => tls::describe(fault, cause),
         Some(ConnectionFault::NotHttp) => format!("it does not speak HTTP as expected ({cause})"),
         Some(_) if matches!(error, Error::Broken { .. }) => format!("the connection broke ({cause})"),
         None if matches!(error, Error::TimedOut { .. }) => "it took too long (receive response)".to_owned(),

@@ -3,7 +3,7 @@
 mod change;
 mod export;
 mod follower;
-mod shown;
+mod view;
 mod watch;
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::import::{self, Count};
 use super::list::{self, Extent};
 use super::screen::Screen;
 use super::table::plain;
-use shown::{Device, Event, Reading};
+use view::{Device, Event, Reading};
 
 /// What can be done with devices.
 #[derive(Debug, Subcommand)]

@@ -4,7 +4,7 @@
 
 mod consume;
 mod publish;
-mod shown;
+mod view;
 mod work;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -14,11 +14,11 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, Extent};
 use super::queue::Place;
-use super::reach::Reach;
 use super::screen::Screen;
+use super::server::ServerFlags;
 use super::table::{grouped, plain};
-use shown::{Acked, Job};
-pub(super) use shown::{attempt, carried};
+use view::{Acked, Job};
+pub(super) use view::{attempt, carried};
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
@@ -135,11 +135,11 @@ impl State {
 }
 
 impl Command {
-    pub(super) fn run(&self, reach: &Reach, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Publish(publish) => publish.run(api, screen),
             Self::Consume(consume) => consume.run(api, screen),
-            Self::Work(work) => work.run(reach, api, screen),
+            Self::Work(work) => work.run(server, api, screen),
             Self::Ack(Ack { place, reservations }) => ack(place, reservations, api, screen),
             Self::Extend(Extend { held, ttr }) => {
                 let body = json!({ "reservation": held.reservation, "ttr": ttr });

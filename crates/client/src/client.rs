@@ -9,14 +9,14 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::call::{self, Answered, Failed, Repeat};
+use crate::connection::Connection;
 use crate::consumer::Consumer;
 use crate::error::{Error, SetupError};
-use crate::figures::{Cursor, Figures, Page};
-use crate::line::Line;
 use crate::path::Path;
 use crate::queue::Queue;
+use crate::queue_stats::{Cursor, Figures, Page};
 use crate::request::{Answer, Download, Request};
+use crate::retry::{self, Answered, Failed, Repeat};
 use crate::transport::Transport;
 use crate::trust::Trust;
 
@@ -191,11 +191,11 @@ impl Client {
         repeat: Repeat,
         until: Instant,
     ) -> Result<Answered, Failed> {
-        call::ask(&self.inner.transport, request, repeat, until).await
+        retry::ask(&self.inner.transport, request, repeat, until).await
     }
 
     /// Asks once, on a connection of one's own.
-    pub(crate) async fn ask_on(&self, line: &mut Line, request: &Request) -> Result<Bytes, Error> {
+    pub(crate) async fn ask_on(&self, line: &mut Connection, request: &Request) -> Result<Bytes, Error> {
         line.exchange(&self.inner.transport, request).await
     }
 

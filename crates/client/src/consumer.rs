@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::call::{Answered, Failed, Repeat};
 use crate::client::Client;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::job::{Held, Job};
-use crate::line::Line;
 use crate::path::Path;
 use crate::request::Request;
+use crate::retry::{Answered, Failed, Repeat};
 use crate::span::Span;
 use crate::worker::Worker;
 
@@ -136,7 +136,7 @@ impl Consumer {
     }
 
     /// The same on a connection of one's own.
-    pub(crate) async fn consume_on(&self, line: &mut Line, want: Want) -> Result<Vec<Job>, Error> {
+    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<Vec<Job>, Error> {
         let body = self.client.ask_on(line, &self.consuming(want)?).await?;
         self.jobs(&body)
     }

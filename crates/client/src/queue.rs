@@ -9,15 +9,15 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::call::Repeat;
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
 use crate::error::Error;
-use crate::figures::{Cursor, Figures, Page, Settings};
 use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
+use crate::queue_stats::{Cursor, Figures, Page, Settings};
 use crate::request::Request;
+use crate::retry::Repeat;
 use crate::worker::Worker;
 
 /// The status of a thing that is not there.

@@ -1,6 +1,6 @@
 //! One request, one answer: connections, TLS, time limits, and what an answer's status means.
 //!
-//! What is asked again when it fails is not decided here but in [`crate::call`].
+//! What is asked again when it fails is not decided here but in [`crate::retry`].
 
 use std::sync::Arc;
 use std::time::Duration;

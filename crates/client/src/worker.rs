@@ -3,12 +3,12 @@
 //! A job's life here: taken, with its handler, settled. It takes up one of the worker's slots from the first to the last,
 //! and its reservation is kept for all of that time. What is told of it on the way are [`Event`]s.
 
+mod acks;
 mod event;
 mod failure;
+mod job_runner;
 mod polling;
-mod settling;
-mod shift;
-mod tending;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::call::chance;
 use crate::consumer::Consumer;
 use crate::error::Error;
 use crate::job::{Job, Payload};
+use crate::retry::chance;
 pub use event::Event;
 pub use failure::Failure;
-use shift::Shift;
+use run::WorkerRun;
 
 /// How many handlers run at the same time, unless it is said otherwise.
 const CONCURRENCY: u16 = 8;
@@ -151,7 +151,7 @@ impl<T: Send + Sync + 'static> Worker<T> {
         H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Shift::new(self, handler).run(stop).await
+        WorkerRun::new(self, handler).run(stop).await
     }
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::shown::{self, Consumed, Taken};
+use super::view::{self, Consumed, Taken};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::Row;
@@ -72,10 +72,10 @@ impl Consume {
 
     fn acknowledge(&self, api: &Api, jobs: &[Consumed]) -> Result<(), Failure> {
         let mut stale = 0;
-        for (queue, reservations) in shown::by_queue(jobs) {
+        for (queue, reservations) in view::by_queue(jobs) {
             let path = Path::of(&["queues", &self.namespace, queue, "ack"]);
             let answer = api.post(&path, &json!({ "reservations": reservations }))?;
-            stale += api.read::<shown::Acked>(&answer)?.stale.len();
+            stale += api.read::<view::Acked>(&answer)?.stale.len();
         }
         match stale {
             0 => Ok(()),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use blocklog::RealDisk;
 use clap::Args;
-use cli::Reach;
+use cli::ServerFlags;
 use store::{BackupSummary, EmbeddedOptions, EmbeddedStore};
 
 use super::files::{BACKUP, PARTIAL, anything_in};
@@ -32,7 +32,7 @@ pub(crate) struct Backup {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
-    reach: Reach,
+    server: ServerFlags,
 }
 
 /// Why there is no backup.
@@ -97,7 +97,7 @@ fn write(flags: &Backup, partial: &Path) -> Result<(), Failed> {
     let mut file = options().map_err(here("making", partial))?;
     match &flags.data_dir {
         Some(data_dir) => write_stopped(data_dir, &mut file, partial)?,
-        None => cli::download(&flags.reach, &["backup"], &mut file).map_err(Failed::Told)?,
+        None => cli::download(&flags.server, &["backup"], &mut file).map_err(Failed::Told)?,
     }
     file.sync_all().map_err(here("syncing", partial))
 }

@@ -21,12 +21,12 @@ use crate::transport::Transport;
 
 /// One connection, opened when it is needed and kept while it is good.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
     hang_up: CancellationToken,
 }
 
-impl Line {
+impl Connection {
     /// A line that is hung up when `hang_up` is cancelled.
     pub(crate) fn new(hang_up: CancellationToken) -> Self {
         Self { sender: None, hang_up }

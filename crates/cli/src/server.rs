@@ -16,7 +16,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// The flags that every command has which asks a server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
-pub struct Reach {
+pub struct ServerFlags {
     /// Where the server is.
     #[arg(long, global = true, env = "FIELDPOST_URL", hide_env_values = true, value_name = "URL", default_value = DEFAULT_URL, value_parser = server_url)]
     pub(super) url: Url,
@@ -31,7 +31,7 @@ pub struct Reach {
     pub(super) json: bool,
 }
 
-impl Reach {
+impl ServerFlags {
     /// A client of the server. Nothing is sent yet.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         // Not where the command line is read: what is refused there is repeated on the screen.
@@ -54,7 +54,7 @@ impl Reach {
     }
 
     /// The server as messages name it.
-    pub(super) fn server(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 

@@ -8,11 +8,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
+use super::acks::Acks;
 use super::event::Event;
 use super::failure::Failure;
+use super::job_runner::JobRunner;
 use super::polling::Polling;
-use super::settling::Acks;
-use super::tending::Tending;
 use crate::consumer::Want;
 use crate::error::Error;
 use crate::job::Job;
@@ -21,8 +21,8 @@ use crate::job::Job;
 const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// A worker at work.
-pub(super) struct Shift<T, H> {
-    tending: Arc<Tending<T, H>>,
+pub(super) struct WorkerRun<T, H> {
+    runner: Arc<JobRunner<T, H>>,
     concurrency: usize,
     stop_limit: Duration,
     /// A task for each job, from taken to settled.
@@ -33,7 +33,7 @@ pub(super) struct Shift<T, H> {
     give_up: CancellationToken,
 }
 
-impl<T, H, F> Shift<T, H>
+impl<T, H, F> WorkerRun<T, H>
 where
     T: Send + Sync + 'static,
     H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
@@ -45,19 +45,19 @@ where
         let mut sender = JoinSet::new();
         sender.spawn(sending);
         let give_up = CancellationToken::new();
-        let tending = Arc::new(Tending { worker, handler, acks, give_up: give_up.clone() });
-        Self { tending, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
+        let runner = Arc::new(JobRunner { worker, handler, acks, give_up: give_up.clone() });
+        Self { runner, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
     }
 
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let ended = self.take(stop).await;
-        self.tending.tell(&Event::Stopping { running: self.jobs.len() });
+        self.runner.tell(&Event::Stopping { running: self.jobs.len() });
         if timeout(self.stop_limit, drain(&mut self.jobs)).await.is_err() {
             self.give_up.cancel();
             drain(&mut self.jobs).await;
         }
         // The last of those who hand acknowledgements in.
-        drop(self.tending);
+        drop(self.runner);
         drain(&mut self.acks).await;
         ended
     }
@@ -65,7 +65,7 @@ where
     /// Takes jobs until it is to stop, or can take no more for good.
     async fn take(&mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let mut stop = std::pin::pin!(stop);
-        let worker = &self.tending.worker;
+        let worker = &self.runner.worker;
         let want = Want::one().ttr(worker.ttr).wait(worker.wait);
         let mut idle = Some(Polling::new(worker.consumer.clone(), want));
         let mut asking = None;
@@ -112,7 +112,7 @@ where
             Ok(jobs) => self.begin(jobs),
             Err(error) if error.may_pass() => {
                 let again_in = polling.hold_back(&error);
-                self.tending.tell(&Event::Away { error: Arc::new(error), again_in });
+                self.runner.tell(&Event::Away { error: Arc::new(error), again_in });
             }
             Err(error) => return Err(error),
         }
@@ -121,8 +121,8 @@ where
 
     fn begin(&mut self, jobs: Vec<Job>) {
         for job in jobs {
-            let tending = Arc::clone(&self.tending);
-            self.jobs.spawn(async move { tending.tend(job).await });
+            let runner = Arc::clone(&self.runner);
+            self.jobs.spawn(async move { runner.run(job).await });
         }
     }
 }
