@@ -37,11 +37,13 @@ pub enum Command {
     Link(Link),
     /// Tell clients of a device no longer.
     Unlink(Link),
-    /// Register or change devices from a file: one JSON object a line, with id, and what else there is to say.
+    /// Register or change devices from a file: one JSON object a line, with id, and what else there
+    /// is to say.
     Import(Import),
     /// Write devices as lines that `device import` takes.
     Export(export::Export),
-    /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends it.
+    /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends
+    /// it.
     Watch(watch::Watch),
     /// List what a device reported, the newest first.
     Readings(Readings),

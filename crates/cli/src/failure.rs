@@ -1,4 +1,5 @@
-//! Why a command failed, in words that say what to do, and the exit code that tells a script the same.
+//! Why a command failed, in words that say what to do, and the exit code that tells a script the
+//! same.
 //!
 //! The codes are a contract; `docs/cli.md` lists them.
 
@@ -22,7 +23,8 @@ pub(super) enum Failure {
     NotReached { server: String, why: String },
     /// Something answered that is not a Fieldpost server.
     Foreign { server: String, what: String },
-    /// It was done in part, or the receiver that was to be tested did not take it; what came of it has been shown.
+    /// It was done in part, or the receiver that was to be tested did not take it; what came of it
+    /// has been shown.
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
     BrokenOff { after_line: u64, cause: Box<Failure> },

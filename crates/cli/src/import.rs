@@ -1,4 +1,5 @@
-//! Many lines to the server: sent in pieces one after the other, so that everything before a failure is known to be settled.
+//! Many lines to the server: sent in pieces one after the other, so that everything before a
+//! failure is known to be settled.
 //!
 //! The answers are added up to the one that a single request would have got.
 
@@ -81,7 +82,8 @@ impl Tally {
         }
     }
 
-    /// Tells people the rejected lines from this one of the list on, while they are few. Programs have them in the sum.
+    /// Tells people the rejected lines from this one of the list on, while they are few. Programs
+    /// have them in the sum.
     pub(super) fn tell_rejected(&self, from: usize, screen: &Screen) {
         if screen.is_for_programs() {
             return;

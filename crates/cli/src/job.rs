@@ -1,6 +1,8 @@
-//! `fieldpost job`: jobs go into queues, are taken out and settled, looked at, changed and cancelled.
+//! `fieldpost job`: jobs go into queues, are taken out and settled, looked at, changed and
+//! cancelled.
 //!
-//! Each command asks the API once, like all others here; `job work` runs the worker of the client crate.
+//! Each command asks the API once, like all others here; `job work` runs the worker of the client
+//! crate.
 
 mod consume;
 mod publish;
@@ -27,7 +29,8 @@ pub enum Command {
     Publish(Box<publish::Publish>),
     /// Take jobs; each is reserved for its ttr, until it is acknowledged or released.
     Consume(consume::Consume),
-    /// Run a command for each job, its payload on stdin: exit 0 is done, anything else is tried again. Ctrl-C ends it.
+    /// Run a command for each job, its payload on stdin: exit 0 is done, anything else is tried
+    /// again. Ctrl-C ends it.
     Work(work::Work),
     /// Say that jobs are done.
     Ack(Ack),

@@ -1,8 +1,9 @@
-//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and
+//! `stats`.
 //!
-//! Each thing has a module with its flags and its calls, and in it one with how it is shown to people. They know the
-//! server only by its API, like any other program; nothing here sees an engine or a data directory. `job work` alone runs for
-//! long, and is the client crate's worker.
+//! Each thing has a module with its flags and its calls, and in it one with how it is shown to
+//! people. They know the server only by its API, like any other program; nothing here sees an
+//! engine or a data directory. `job work` alone runs for long, and is the client crate's worker.
 
 mod advice;
 mod api;
@@ -93,7 +94,8 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
     }
 }
 
-/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is told here.
+/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is
+/// told here.
 pub fn download(server: &ServerFlags, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
     let downloaded = Api::new(server).and_then(|api| api.download(&Path::of(path), out));
     downloaded.map_err(|failure| Screen::of_process(server.json).fail(&failure))

@@ -1,4 +1,5 @@
-//! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed for good.
+//! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed
+//! for good.
 
 mod set;
 mod view;

@@ -20,10 +20,12 @@ pub struct ServerFlags {
     /// Where the server is.
     #[arg(long, global = true, env = "FIELDPOST_URL", hide_env_values = true, value_name = "URL", default_value = DEFAULT_URL, value_parser = server_url)]
     pub(super) url: Url,
-    /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of processes shows.
+    /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of
+    /// processes shows.
     #[arg(long, global = true, env = "FIELDPOST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(super) token: Option<Token>,
-    /// A PEM file with the certificates to trust in place of the system's: authorities, or that of the server itself.
+    /// A PEM file with the certificates to trust in place of the system's: authorities, or that of
+    /// the server itself.
     #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
     /// Print the API's JSON: one document, or one line for each item of a list.

@@ -1,7 +1,7 @@
 //! Typed jobs and a worker loop for Fieldpost's delay queues.
 //!
-//! It knows the server only by its REST API, like any other program. The page below is the guide of the docs; its examples are
-//! compiled.
+//! It knows the server only by its REST API, like any other program. The page below is the guide of
+//! the docs; its examples are compiled.
 #![doc = include_str!("../../../docs/client-rust.md")]
 
 mod client;

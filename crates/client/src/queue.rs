@@ -1,4 +1,5 @@
-//! One queue: jobs go in, are looked at, changed and cancelled, and the queue itself is set, paused and emptied.
+//! One queue: jobs go in, are looked at, changed and cancelled, and the queue itself is set, paused
+//! and emptied.
 //!
 //! What takes jobs out is the queue's [`Consumer`]; its calls can be made here too.
 
@@ -70,7 +71,8 @@ impl Queue {
 
     /// Publishes a job. When this returns, the job is durable.
     ///
-    /// Where an answer is lost it is asked again under the same idempotency key, and there is still one job.
+    /// Where an answer is lost it is asked again under the same idempotency key, and there is still
+    /// one job.
     ///
     /// # Errors
     /// 409 `alias_taken` or `queue_full`, 422 for what is not allowed; see [`Error`].
@@ -157,7 +159,8 @@ impl Queue {
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
     }
 
-    /// Has the oldest dead jobs tried again, with all their tries, up to 1,000; how many there were.
+    /// Has the oldest dead jobs tried again, with all their tries, up to 1,000; how many there
+    /// were.
     ///
     /// # Errors
     /// See [`Error`].

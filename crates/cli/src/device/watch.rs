@@ -1,6 +1,8 @@
-//! `fieldpost device watch`: a device live. Its state now, then every event and reading as it comes, until Ctrl-C.
+//! `fieldpost device watch`: a device live. Its state now, then every event and reading as it
+//! comes, until Ctrl-C.
 //!
-//! It asks again and again, from this side; the server keeps nothing for it. A server that goes away is waited for.
+//! It asks again and again, from this side; the server keeps nothing for it. A server that goes
+//! away is waited for.
 
 use std::thread::sleep;
 use std::time::Duration;

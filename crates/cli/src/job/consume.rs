@@ -14,7 +14,8 @@ use crate::list::Row;
 use crate::screen::Screen;
 use crate::table::Table;
 
-/// A long wait is cut into such pieces: what lies between may close a connection that is silent for longer.
+/// A long wait is cut into such pieces: what lies between may close a connection that is silent for
+/// longer.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]

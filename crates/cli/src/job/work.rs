@@ -1,7 +1,8 @@
 //! `fieldpost job work`: a command is run for each job, as a handler of the client crate's worker.
 //!
-//! The payload is the command's input; its exit code says whether the job is done, and what it said last on stderr is the
-//! error that the job keeps. Commands are in process groups of their own: a Ctrl-C stops the worker, which lets them end.
+//! The payload is the command's input; its exit code says whether the job is done, and what it said
+//! last on stderr is the error that the job keeps. Commands are in process groups of their own: a
+//! Ctrl-C stops the worker, which lets them end.
 
 mod child;
 mod log;
@@ -36,10 +37,12 @@ pub struct Work {
     /// So many commands run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: u16,
-    /// How long a job stays with this worker when nothing is heard of it; a command may take longer.
+    /// How long a job stays with this worker when nothing is heard of it; a command may take
+    /// longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttr: Duration,
-    /// When a failed job is tried again; if left out a second later, doubled with each attempt up to ten minutes.
+    /// When a failed job is tried again; if left out a second later, doubled with each attempt up
+    /// to ten minutes.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     retry_after: Option<Duration>,
     /// How long commands are waited for when the worker is to end.
@@ -77,7 +80,8 @@ impl Work {
         if self.drain { log.verdict() } else { Ok(()) }
     }
 
-    /// Works until a signal, until the command cannot be started, or until the server refuses for good.
+    /// Works until a signal, until the command cannot be started, or until the server refuses for
+    /// good.
     async fn work(
         &self,
         client: &Client,

@@ -1,4 +1,5 @@
-//! One job from taken to settled: its handler runs, its reservation is kept, and the server is told how it ended.
+//! One job from taken to settled: its handler runs, its reservation is kept, and the server is told
+//! how it ended.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ enum Loss {
 enum Settled {
     /// So it is.
     Surely(Event),
-    /// The reservation was stale at a second try. It was the first that ended it, if nothing else did.
+    /// The reservation was stale at a second try. It was the first that ended it, if nothing else
+    /// did.
     Probably(Event),
 }
 
@@ -76,7 +78,8 @@ where
         let settled = loop {
             tokio::select! {
                 settled = &mut settling => break settled,
-                // It may be this very settling that ended the reservation: its own answer says more.
+                // It may be this very settling that ended the reservation: its own answer says
+                // more.
                 why = &mut keeping, if loss.is_none() => loss = Some(why),
             }
         };
@@ -136,7 +139,8 @@ where
             match timeout_at(until, extended).await {
                 Ok(Ok(())) => until = Instant::now() + ttr,
                 Ok(Err(error)) if error.is_stale() => return Loss::Refused,
-                // It may be that only the answers do not get through; until then the job is still here.
+                // It may be that only the answers do not get through; until then the job is still
+                // here.
                 Ok(Err(_)) => {
                     sleep_until(until).await;
                     return Loss::Expired;

@@ -1,4 +1,5 @@
-//! The question for jobs: asked on a connection of its own, one at a time, and again after a while when it fails.
+//! The question for jobs: asked on a connection of its own, one at a time, and again after a while
+//! when it fails.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those that run.
+//! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those
+//! that run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +73,8 @@ where
         let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
             let free = self.concurrency.saturating_sub(self.jobs.len());
-            // What runs may publish more, so an empty queue is looked at again when something has ended.
+            // What runs may publish more, so an empty queue is looked at again when something has
+            // ended.
             let waits_for_handlers = found_nothing && !self.jobs.is_empty();
             if free > 0
                 && !waits_for_handlers
@@ -99,7 +101,8 @@ where
         }
         if let Some((hang_up, asking)) = asking {
             hang_up.cancel();
-            // What was on its way is here, or the question was taken back: an error tells no more than that.
+            // What was on its way is here, or the question was taken back: an error tells no more
+            // than that.
             if let Ok((_, Ok(jobs))) = timeout(HANG_UP_LIMIT, asking).await {
                 self.begin(jobs);
             }

@@ -1,7 +1,8 @@
 //! `backup`: everything that is durable, as one file in a directory of its own.
 //!
-//! It comes from a running server over its API, or from the data directory of one that is stopped. The file has its name only once it
-//! is whole, synced and read again: what is found under that name can be restored.
+//! It comes from a running server over its API, or from the data directory of one that is stopped.
+//! The file has its name only once it is whole, synced and read again: what is found under that
+//! name can be restored.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Write};
