@@ -1,4 +1,5 @@
-//! The server's API: requests of the client crate, made once and waited for, and every way in which that can go wrong.
+//! The server's API: requests of the client crate, made once and waited for, and every way in which
+//! that can go wrong.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,12 +11,14 @@ use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
 use super::failure::Failure;
-use super::reach::Reach;
+use super::server::ServerFlags;
 use super::tls;
 
-/// Until the answer begins, and as long again until it ends. A list that has to look at much takes its time.
+/// Until the answer begins, and as long again until it ends. A list that has to look at much takes
+/// its time.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// A request is sent within the same time, however large it is: a line slower than this gets longer.
+/// A request is sent within the same time, however large it is: a line slower than this gets
+/// longer.
 const SENT_BYTES_PER_SECOND: u64 = 8 * 1_024;
 /// The largest backup over the slowest line that anybody waits for.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
@@ -93,14 +96,15 @@ impl Path {
 
 impl Api {
     /// Nothing is sent yet.
-    pub(super) fn new(reach: &Reach) -> Result<Self, Failure> {
+    pub(super) fn new(server: &ServerFlags) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::Incomplete(format!("no thread can be started: {error}")))?;
-        Ok(Self { client: reach.client()?, runtime, server: reach.server() })
+        Ok(Self { client: server.client()?, runtime, server: server.name() })
     }
 
-    /// The client that speaks to the server, for a command that uses more of it than single requests.
+    /// The client that speaks to the server, for a command that uses more of it than single
+    /// requests.
     pub(super) fn client(&self) -> &Client {
         &self.client
     }
@@ -168,7 +172,8 @@ impl Api {
         self.ask(&path.request(Method::DELETE)?).map(drop)
     }
 
-    /// Writes the answer to a GET to `out`, as it comes. An error of `out` is told from one of the connection.
+    /// Writes the answer to a GET to `out`, as it comes. An error of `out` is told from one of the
+    /// connection.
     pub(super) fn download(&self, path: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         let request = path.request(Method::GET)?;
         let download = self.runtime.block_on(self.client.download(&request, DOWNLOAD_TIMEOUT));
@@ -235,7 +240,7 @@ fn reason(error: &Error) -> String {
         Some(ConnectionFault::ClosedBeforeTls) => {
             "TLS failed: it closed the connection where TLS was to begin: does it speak TLS?".to_owned()
         }
-        Some(ConnectionFault::Tls(fault)) => tls::told(fault, cause),
+        Some(ConnectionFault::Tls(fault)) => tls::describe(fault, cause),
         Some(ConnectionFault::NotHttp) => format!("it does not speak HTTP as expected ({cause})"),
         Some(_) if matches!(error, Error::Broken { .. }) => format!("the connection broke ({cause})"),
         None if matches!(error, Error::TimedOut { .. }) => "it took too long (receive response)".to_owned(),

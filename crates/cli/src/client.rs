@@ -1,6 +1,6 @@
 //! `fieldpost client`: the applications that are told, and their secrets.
 
-mod shown;
+mod view;
 
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::lines;
+use super::input;
 use super::list::{self, Extent};
 use super::screen::Screen;
 use super::table::plain;
-use shown::{Attempt, Client, Rotated};
+use view::{Attempt, Client, Rotated};
 
 /// What can be done with clients.
 #[derive(Debug, Subcommand)]
@@ -133,7 +133,7 @@ impl Add {
             body.insert("id".to_owned(), id.clone().into());
         }
         if let Some(file) = &self.secret_file {
-            body.insert("secret".to_owned(), lines::whole(file)?.trim().into());
+            body.insert("secret".to_owned(), input::whole(file)?.trim().into());
         }
         let client = api.post(&Path::of(&["clients"]), &body)?;
         screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))

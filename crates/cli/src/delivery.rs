@@ -1,6 +1,6 @@
 //! `fieldpost delivery`: what clients were told, and how it went.
 
-mod shown;
+mod view;
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -11,7 +11,7 @@ use super::feed::Feed;
 use super::list::Extent;
 use super::screen::Screen;
 use super::table::plain;
-use shown::{Delivery, WithAttempts};
+use view::{Delivery, WithAttempts};
 
 /// What can be done with deliveries.
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 mod change;
 mod export;
 mod follower;
-mod shown;
+mod view;
 mod watch;
 
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::import::{self, Count};
 use super::list::{self, Extent};
 use super::screen::Screen;
 use super::table::plain;
-use shown::{Device, Event, Reading};
+use view::{Device, Event, Reading};
 
 /// What can be done with devices.
 #[derive(Debug, Subcommand)]
@@ -37,11 +37,13 @@ pub enum Command {
     Link(Link),
     /// Tell clients of a device no longer.
     Unlink(Link),
-    /// Register or change devices from a file: one JSON object a line, with id, and what else there is to say.
+    /// Register or change devices from a file: one JSON object a line, with id, and what else there
+    /// is to say.
     Import(Import),
     /// Write devices as lines that `device import` takes.
     Export(export::Export),
-    /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends it.
+    /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends
+    /// it.
     Watch(watch::Watch),
     /// List what a device reported, the newest first.
     Readings(Readings),

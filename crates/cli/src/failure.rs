@@ -1,4 +1,5 @@
-//! Why a command failed, in words that say what to do, and the exit code that tells a script the same.
+//! Why a command failed, in words that say what to do, and the exit code that tells a script the
+//! same.
 //!
 //! The codes are a contract; `docs/cli.md` lists them.
 
@@ -8,7 +9,7 @@ use std::io;
 use fieldpost_client::Refusal;
 use serde_json::json;
 
-use super::problem;
+use super::advice;
 use super::table::plain;
 
 /// A command that did not do what it was asked for.
@@ -22,7 +23,8 @@ pub(super) enum Failure {
     NotReached { server: String, why: String },
     /// Something answered that is not a Fieldpost server.
     Foreign { server: String, what: String },
-    /// It was done in part, or the receiver that was to be tested did not take it; what came of it has been shown.
+    /// It was done in part, or the receiver that was to be tested did not take it; what came of it
+    /// has been shown.
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
     BrokenOff { after_line: u64, cause: Box<Failure> },
@@ -34,7 +36,7 @@ impl Failure {
     /// What the process exits with.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused(refusal) if problem::is_for_now(refusal) => 4,
+            Self::Refused(refusal) if advice::is_temporary(refusal) => 4,
             Self::Refused(_) | Self::Incomplete(_) => 1,
             Self::Usage(_) => 2,
             Self::NotReached { .. } | Self::Foreign { .. } => 3,
@@ -48,7 +50,7 @@ impl Failure {
     /// Whether the same may succeed in a while, without anybody doing anything here.
     pub(super) fn may_pass(&self) -> bool {
         match self {
-            Self::Refused(refusal) => problem::is_for_now(refusal),
+            Self::Refused(refusal) => advice::is_temporary(refusal),
             Self::NotReached { .. } => true,
             _ => false,
         }
@@ -62,7 +64,7 @@ impl Failure {
     /// What to do about it.
     fn advice(&self) -> Option<String> {
         match self {
-            Self::Refused(refusal) => problem::advice(refusal).map(str::to_owned),
+            Self::Refused(refusal) => advice::advice(refusal).map(str::to_owned),
             Self::NotReached { .. } => Some(
                 "is it running? `fieldpost serve` starts one; --url or FIELDPOST_URL names another"
                     .to_owned(),

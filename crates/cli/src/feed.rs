@@ -50,7 +50,8 @@ impl Span {
 }
 
 impl Feed {
-    /// Shows this part of a feed, and follows it if that is asked for. `nothing` is what people are told of an empty one.
+    /// Shows this part of a feed, and follows it if that is asked for. `nothing` is what people are
+    /// told of an empty one.
     pub(super) fn show<R: Timed>(
         &self,
         api: &Api,

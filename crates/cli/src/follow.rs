@@ -1,7 +1,8 @@
 //! A feed that is followed: what is there, then every item as it comes, until Ctrl-C.
 //!
-//! The server keeps nothing for whoever follows. Each answer has a cursor for what comes after it, which outlives the server's
-//! process too, and a look at the end of a feed is answered when there is something. A server that goes away is waited for.
+//! The server keeps nothing for whoever follows. Each answer has a cursor for what comes after it,
+//! which outlives the server's process too, and a look at the end of a feed is answered when there
+//! is something. A server that goes away is waited for.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,11 +16,13 @@ use super::list::{self, Extent, Row};
 use super::screen::Screen;
 use super::table::Table;
 
-/// How long the server is to wait for the first item. It may be up to 60 seconds, which is how long an answer is waited for.
+/// How long the server is to wait for the first item. It may be up to 60 seconds, which is how long
+/// an answer is waited for.
 const WAIT: &str = "30s";
 /// The most that the server puts into a page.
 const PAGE_ITEMS_MAX: u64 = 1_000;
-/// Between two attempts to reach a server that went away, and at least between two looks that find nothing.
+/// Between two attempts to reach a server that went away, and at least between two looks that find
+/// nothing.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// An item of a feed.
@@ -37,8 +40,8 @@ struct Page {
     tail_cursor: Option<String>,
 }
 
-/// Shows the feed of a path. It begins at the cursor of `extent`, at the path's own `from`, or so that the newest items are shown
-/// that `extent` asks for. Ends only by a failure.
+/// Shows the feed of a path. It begins at the cursor of `extent`, at the path's own `from`, or so
+/// that the newest items are shown that `extent` asks for. Ends only by a failure.
 pub(super) fn run<R: Timed>(
     api: &Api,
     screen: &mut Screen,

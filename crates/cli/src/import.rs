@@ -1,4 +1,5 @@
-//! Many lines to the server: sent in pieces one after the other, so that everything before a failure is known to be settled.
+//! Many lines to the server: sent in pieces one after the other, so that everything before a
+//! failure is known to be settled.
 //!
 //! The answers are added up to the one that a single request would have got.
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::lines::{self, Pieces};
+use super::input::{self, Pieces};
 use super::progress;
 use super::screen::Screen;
 use super::table::{grouped, plain};
@@ -81,7 +82,8 @@ impl Tally {
         }
     }
 
-    /// Tells people the rejected lines from this one of the list on, while they are few. Programs have them in the sum.
+    /// Tells people the rejected lines from this one of the list on, while they are few. Programs
+    /// have them in the sum.
     pub(super) fn tell_rejected(&self, from: usize, screen: &Screen) {
         if screen.is_for_programs() {
             return;
@@ -109,8 +111,8 @@ pub(super) fn run(
     file: &File,
     counts: &[Count],
 ) -> Result<(), Failure> {
-    let size = lines::size(file);
-    let mut pieces = Pieces::of(lines::open(file)?);
+    let size = input::size(file);
+    let mut pieces = Pieces::of(input::open(file)?);
     let mut sent_bytes = 0;
     let mut sum = Tally::nothing_yet(counts);
     let mut after_line = 0;
@@ -118,7 +120,7 @@ pub(super) fn run(
         let known = format!("{} lines: {}", grouped(after_line), sum.sentence());
         screen.progress(&progress::line(sent_bytes, size, &known));
         let settled = |cause| Failure::BrokenOff { after_line, cause: Box::new(cause) };
-        let piece = pieces.next().map_err(|error| settled(lines::unreadable(file, &error)))?;
+        let piece = pieces.next().map_err(|error| settled(input::unreadable(file, &error)))?;
         let Some(piece) = piece else { break };
         let bytes = piece.text.len() as u64;
         let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<Tally>(&answer));

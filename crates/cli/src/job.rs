@@ -1,10 +1,12 @@
-//! `fieldpost job`: jobs go into queues, are taken out and settled, looked at, changed and cancelled.
+//! `fieldpost job`: jobs go into queues, are taken out and settled, looked at, changed and
+//! cancelled.
 //!
-//! Each command asks the API once, like all others here; `job work` runs the worker of the client crate.
+//! Each command asks the API once, like all others here; `job work` runs the worker of the client
+//! crate.
 
 mod consume;
 mod publish;
-mod shown;
+mod view;
 mod work;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
@@ -14,11 +16,11 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, Extent};
 use super::queue::Place;
-use super::reach::Reach;
 use super::screen::Screen;
+use super::server::ServerFlags;
 use super::table::{grouped, plain};
-use shown::{Acked, Job};
-pub(super) use shown::{attempt, carried};
+use view::{Acked, Job};
+pub(super) use view::{attempt, carried};
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
@@ -27,7 +29,8 @@ pub enum Command {
     Publish(Box<publish::Publish>),
     /// Take jobs; each is reserved for its ttr, until it is acknowledged or released.
     Consume(consume::Consume),
-    /// Run a command for each job, its payload on stdin: exit 0 is done, anything else is tried again. Ctrl-C ends it.
+    /// Run a command for each job, its payload on stdin: exit 0 is done, anything else is tried
+    /// again. Ctrl-C ends it.
     Work(work::Work),
     /// Say that jobs are done.
     Ack(Ack),
@@ -135,11 +138,11 @@ impl State {
 }
 
 impl Command {
-    pub(super) fn run(&self, reach: &Reach, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Publish(publish) => publish.run(api, screen),
             Self::Consume(consume) => consume.run(api, screen),
-            Self::Work(work) => work.run(reach, api, screen),
+            Self::Work(work) => work.run(server, api, screen),
             Self::Ack(Ack { place, reservations }) => ack(place, reservations, api, screen),
             Self::Extend(Extend { held, ttr }) => {
                 let body = json!({ "reservation": held.reservation, "ttr": ttr });

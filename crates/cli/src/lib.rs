@@ -1,9 +1,11 @@
-//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and `stats`.
+//! The commands that ask a server: `client`, `device`, `report`, `delivery`, `queue`, `job` and
+//! `stats`.
 //!
-//! Each thing has a module with its flags and its calls, and in it one with how it is shown to people. They know the
-//! server only by its API, like any other program; nothing here sees an engine or a data directory. `job work` alone runs for
-//! long, and is the client crate's worker.
+//! Each thing has a module with its flags and its calls, and in it one with how it is shown to
+//! people. They know the server only by its API, like any other program; nothing here sees an
+//! engine or a data directory. `job work` alone runs for long, and is the client crate's worker.
 
+mod advice;
 mod api;
 mod client;
 mod delivery;
@@ -12,15 +14,14 @@ mod failure;
 mod feed;
 mod follow;
 mod import;
+mod input;
 mod job;
-mod lines;
 mod list;
-mod problem;
 mod progress;
 mod queue;
-mod reach;
 mod report;
 mod screen;
+mod server;
 mod stats;
 mod table;
 mod tls;
@@ -34,8 +35,8 @@ use clap::{Args, Subcommand};
 
 use api::{Api, Path};
 use failure::Failure;
-pub use reach::Reach;
 use screen::Screen;
+pub use server::ServerFlags;
 
 /// The commands, by what they are about.
 #[derive(Debug, Subcommand)]
@@ -62,7 +63,7 @@ pub struct Noun<C: Subcommand> {
     #[command(subcommand)]
     command: C,
     #[command(flatten)]
-    reach: Reach,
+    server: ServerFlags,
 }
 
 /// A command that stands for itself.
@@ -71,32 +72,33 @@ pub struct Alone<A: Args> {
     #[command(flatten)]
     command: A,
     #[command(flatten)]
-    reach: Reach,
+    server: ServerFlags,
 }
 
 /// Asks the server, shows what it says, and tells failures on stderr.
 pub fn run(command: &RemoteCommand) -> ExitCode {
-    let reach = match command {
-        RemoteCommand::Client(noun) => &noun.reach,
-        RemoteCommand::Device(noun) => &noun.reach,
-        RemoteCommand::Report(noun) => &noun.reach,
-        RemoteCommand::Delivery(noun) => &noun.reach,
-        RemoteCommand::Queue(noun) => &noun.reach,
-        RemoteCommand::Job(noun) => &noun.reach,
-        RemoteCommand::Stats(alone) => &alone.reach,
+    let server = match command {
+        RemoteCommand::Client(noun) => &noun.server,
+        RemoteCommand::Device(noun) => &noun.server,
+        RemoteCommand::Report(noun) => &noun.server,
+        RemoteCommand::Delivery(noun) => &noun.server,
+        RemoteCommand::Queue(noun) => &noun.server,
+        RemoteCommand::Job(noun) => &noun.server,
+        RemoteCommand::Stats(alone) => &alone.server,
     };
-    let mut screen = Screen::of_process(reach.json);
-    let outcome = Api::new(reach).and_then(|api| carry_out(command, &api, &mut screen));
+    let mut screen = Screen::of_process(server.json);
+    let outcome = Api::new(server).and_then(|api| carry_out(command, &api, &mut screen));
     match outcome.and_then(|()| screen.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => screen.fail(&failure),
     }
 }
 
-/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is told here.
-pub fn download(reach: &Reach, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
-    let downloaded = Api::new(reach).and_then(|api| api.download(&Path::of(path), out));
-    downloaded.map_err(|failure| Screen::of_process(reach.json).fail(&failure))
+/// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is
+/// told here.
+pub fn download(server: &ServerFlags, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
+    let downloaded = Api::new(server).and_then(|api| api.download(&Path::of(path), out));
+    downloaded.map_err(|failure| Screen::of_process(server.json).fail(&failure))
 }
 
 fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
@@ -106,7 +108,7 @@ fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<
         RemoteCommand::Report(noun) => noun.command.run(api, screen),
         RemoteCommand::Delivery(noun) => noun.command.run(api, screen),
         RemoteCommand::Queue(noun) => noun.command.run(api, screen),
-        RemoteCommand::Job(noun) => noun.command.run(&noun.reach, api, screen),
+        RemoteCommand::Job(noun) => noun.command.run(&noun.server, api, screen),
         RemoteCommand::Stats(alone) => alone.command.run(api, screen),
     }
 }

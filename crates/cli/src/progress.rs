@@ -1,4 +1,5 @@
-//! How far an import has come, as a line for a terminal: a bar where the size of the input is known.
+//! How far an import has come, as a line for a terminal: a bar where the size of the input is
+//! known.
 
 /// Characters of the bar.
 const BAR_CHARS: u64 = 20;

@@ -1,7 +1,8 @@
-//! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed for good.
+//! `fieldpost queue`: how queues stand, what is set for them, and what became of jobs that failed
+//! for good.
 
 mod set;
-mod shown;
+mod view;
 
 use clap::{ArgGroup, Args, Subcommand};
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use super::failure::Failure;
 use super::list::{self, Extent};
 use super::screen::Screen;
 use super::table::{grouped, plain};
-use shown::{DeadJob, Figures};
+use view::{DeadJob, Figures};
 
 /// What can be done with queues.
 #[derive(Debug, Subcommand)]

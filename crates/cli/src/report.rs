@@ -19,7 +19,8 @@ use super::when::When;
 pub enum Command {
     /// Report a value for a device; it is durable when this returns.
     Send(Send),
-    /// Send reports from a file: one JSON object a line, with device_id, data, and ts and id if there are any.
+    /// Send reports from a file: one JSON object a line, with device_id, data, and ts and id if
+    /// there are any.
     Import(Import),
     /// The reports that were rejected, as they came.
     #[command(subcommand)]

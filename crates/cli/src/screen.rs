@@ -1,6 +1,8 @@
-//! Where results go: stdout, as the API's JSON or as text for people; notes and failures go to stderr.
+//! Where results go: stdout, as the API's JSON or as text for people; notes and failures go to
+//! stderr.
 //!
-//! Colours are written only to a terminal that wants them (`NO_COLOR`, `CLICOLOR_FORCE` and `TERM` are honoured).
+//! Colours are written only to a terminal that wants them (`NO_COLOR`, `CLICOLOR_FORCE` and `TERM`
+//! are honoured).
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;

@@ -1,7 +1,7 @@
 //! What people see: aligned columns and aligned facts, with a little colour.
 //!
-//! Text comes from devices and from strangers, so nothing in it may steer a terminal. Colours are always in the result;
-//! whoever writes it out takes them away where nobody would see them.
+//! Text comes from devices and from strangers, so nothing in it may steer a terminal. Colours are
+//! always in the result; whoever writes it out takes them away where nobody would see them.
 
 mod layout;
 
@@ -91,8 +91,8 @@ impl Cell {
     }
 }
 
-/// Rows below headings. They may come in parts: the columns never get narrower, and the headings come once, or again where a
-/// narrow terminal has the columns in other lines from then on.
+/// Rows below headings. They may come in parts: the columns never get narrower, and the headings
+/// come once, or again where a narrow terminal has the columns in other lines from then on.
 #[derive(Debug)]
 pub(super) struct Table {
     headings: &'static [&'static str],
@@ -189,7 +189,8 @@ pub(super) fn facts(facts: &[(&str, Cell)]) -> String {
     facts.iter().map(line).collect()
 }
 
-/// Text that cannot steer a terminal: control characters, and those that turn the direction of writing, are spelled out.
+/// Text that cannot steer a terminal: control characters, and those that turn the direction of
+/// writing, are spelled out.
 pub(super) fn plain(text: &str) -> String {
     let steers = |c: char| {
         c.is_control()

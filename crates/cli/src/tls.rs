@@ -8,7 +8,7 @@ use std::path::Path;
 use fieldpost_client::{TlsFault, Trust};
 
 use super::failure::Failure;
-use super::lines;
+use super::input;
 
 /// Most bytes of a file of certificates; that of a whole system has a few hundred thousand.
 const CA_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
@@ -21,12 +21,12 @@ pub(super) fn trust(ca: Option<&Path>) -> Result<Trust, Failure> {
     };
     let mut pem = Vec::new();
     let read = File::open(file).and_then(|opened| opened.take(CA_BYTES_MAX).read_to_end(&mut pem));
-    read.map_err(|error| lines::unreadable(file, &error))?;
+    read.map_err(|error| input::unreadable(file, &error))?;
     Trust::of_pem(&pem).map_err(|error| Failure::Usage(format!("--ca {}: {error}", file.display())))
 }
 
 /// What TLS found wrong with a server, and what to do about it.
-pub(super) fn told(fault: TlsFault, error: &dyn fmt::Display) -> String {
+pub(super) fn describe(fault: TlsFault, error: &dyn fmt::Display) -> String {
     let advice = match fault {
         TlsFault::Untrusted => "; --ca or SSL_CERT_FILE names the certificate or the authority to trust",
         TlsFault::WrongName => "; --url has to name the server as its certificate does",

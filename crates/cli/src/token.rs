@@ -1,4 +1,5 @@
-//! The token that opens a server. It is sent and never shown: not in help, not in errors, not in debugging output.
+//! The token that opens a server. It is sent and never shown: not in help, not in errors, not in
+//! debugging output.
 
 use std::convert::Infallible;
 use std::fmt;

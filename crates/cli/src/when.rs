@@ -40,7 +40,8 @@ pub(super) fn now() -> Timestamp {
     Timestamp(time::millis(since))
 }
 
-/// A time of the API without what only machines need: `2026-11-21 01:02:03Z`. Other text stays as it is.
+/// A time of the API without what only machines need: `2026-11-21 01:02:03Z`. Other text stays as
+/// it is.
 pub(super) fn to_second(text: &str) -> String {
     shown(text, |civil| civil.split('.').next().unwrap_or(civil).to_owned())
 }

@@ -9,14 +9,14 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::call::{self, Answered, Failed, Repeat};
+use crate::connection::Connection;
 use crate::consumer::Consumer;
 use crate::error::{Error, SetupError};
-use crate::figures::{Cursor, Figures, Page};
-use crate::line::Line;
 use crate::path::Path;
 use crate::queue::Queue;
+use crate::queue_stats::{Cursor, Figures, Page};
 use crate::request::{Answer, Download, Request};
+use crate::retry::{self, Answered, Failed, Repeat};
 use crate::transport::Transport;
 use crate::trust::Trust;
 
@@ -68,26 +68,30 @@ impl Builder {
         Self { trust: Some(trust), ..self }
     }
 
-    /// How long an answer is waited for: 10 seconds unless it is said here. A consumer's own wait comes on top.
+    /// How long an answer is waited for: 10 seconds unless it is said here. A consumer's own wait
+    /// comes on top.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// How long a call is tried again that failed and may pass: 30 seconds unless it is said here; zero is not at all.
+    /// How long a call is tried again that failed and may pass: 30 seconds unless it is said here;
+    /// zero is not at all.
     #[must_use]
     pub fn retry_for(self, retry_for: Duration) -> Self {
         Self { retry_for, ..self }
     }
 
-    /// What is sent as `User-Agent`: `fieldpost-client/VERSION` unless it is said here, or if no header can carry it.
+    /// What is sent as `User-Agent`: `fieldpost-client/VERSION` unless it is said here, or if no
+    /// header can carry it.
     #[must_use]
     pub fn user_agent(self, user_agent: &str) -> Self {
         Self { user_agent: HeaderValue::from_str(user_agent).ok(), ..self }
     }
 
-    /// The server is reached through the proxy that `ALL_PROXY`, `HTTPS_PROXY` or `HTTP_PROXY` names, unless `NO_PROXY`
-    /// lists its host or it is on this machine. Without this call it is reached directly.
+    /// The server is reached through the proxy that `ALL_PROXY`, `HTTPS_PROXY` or `HTTP_PROXY`
+    /// names, unless `NO_PROXY` lists its host or it is on this machine. Without this call it is
+    /// reached directly.
     #[must_use]
     pub fn proxy_of_environment(self) -> Self {
         Self { heeds_proxies: true, ..self }
@@ -191,11 +195,11 @@ impl Client {
         repeat: Repeat,
         until: Instant,
     ) -> Result<Answered, Failed> {
-        call::ask(&self.inner.transport, request, repeat, until).await
+        retry::ask(&self.inner.transport, request, repeat, until).await
     }
 
     /// Asks once, on a connection of one's own.
-    pub(crate) async fn ask_on(&self, line: &mut Line, request: &Request) -> Result<Bytes, Error> {
+    pub(crate) async fn ask_on(&self, line: &mut Connection, request: &Request) -> Result<Bytes, Error> {
         line.exchange(&self.inner.transport, request).await
     }
 

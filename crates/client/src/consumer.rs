@@ -1,6 +1,7 @@
 //! Jobs are taken, and settled: done, given back, or kept for longer.
 //!
-//! A consumer has one queue or several of a namespace. What it holds names its queue, so that it is settled in the right one.
+//! A consumer has one queue or several of a namespace. What it holds names its queue, so that it is
+//! settled in the right one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,19 +12,20 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::call::{Answered, Failed, Repeat};
 use crate::client::Client;
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::job::{Held, Job};
-use crate::line::Line;
 use crate::path::Path;
 use crate::request::Request;
+use crate::retry::{Answered, Failed, Repeat};
 use crate::span::Span;
 use crate::worker::Worker;
 
 /// The most reservations that one call acknowledges.
 const ACKS_PER_CALL_MAX: usize = 1_000;
-/// The longest that one job can be in an answer: a payload of 1 MiB as base64, and all that stands beside it.
+/// The longest that one job can be in an answer: a payload of 1 MiB as base64, and all that stands
+/// beside it.
 const JOB_BYTES_MAX: usize = 1_536 * 1_024;
 
 /// Takes jobs from one queue or several, and settles them. Cheap to clone.
@@ -107,7 +109,8 @@ impl Retry {
 pub struct Acked {
     /// How many jobs are done.
     pub acked: usize,
-    /// Reservations that held no longer: what their jobs are for is done, but somebody else may do it again.
+    /// Reservations that held no longer: what their jobs are for is done, but somebody else may do
+    /// it again.
     pub stale: Vec<Held>,
 }
 
@@ -126,7 +129,8 @@ impl Consumer {
 
     /// Takes jobs, of earlier queues first; none when none came in time.
     ///
-    /// It is not asked again where an answer may have been lost: those jobs come back when their ttr is over.
+    /// It is not asked again where an answer may have been lost: those jobs come back when their
+    /// ttr is over.
     ///
     /// # Errors
     /// See [`Error`].
@@ -136,7 +140,7 @@ impl Consumer {
     }
 
     /// The same on a connection of one's own.
-    pub(crate) async fn consume_on(&self, line: &mut Line, want: Want) -> Result<Vec<Job>, Error> {
+    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<Vec<Job>, Error> {
         let body = self.client.ask_on(line, &self.consuming(want)?).await?;
         self.jobs(&body)
     }
@@ -161,8 +165,8 @@ impl Consumer {
     /// A job is done.
     ///
     /// # Errors
-    /// [`Error::is_stale`] when the reservation holds no longer. Where a first answer was lost and the call was made
-    /// again, that may also mean that the first one got through.
+    /// [`Error::is_stale`] when the reservation holds no longer. Where a first answer was lost and
+    /// the call was made again, that may also mean that the first one got through.
     pub async fn ack(&self, held: &Held) -> Result<(), Error> {
         self.settle(held, "ack", &Showing::of(held)).await
     }
@@ -245,7 +249,8 @@ impl Consumer {
         self.settle(held, "release", &Showing { retry: Some(retry), ..Showing::of(held) }).await
     }
 
-    /// The same with no second try after `until`; whether an earlier try may have been the one that counted.
+    /// The same with no second try after `until`; whether an earlier try may have been the one that
+    /// counted.
     pub(crate) async fn release_until(
         &self,
         held: &Held,

@@ -1,7 +1,8 @@
 //! What can go wrong, as far as a caller can do something about it.
 //!
-//! The line that matters is between what was certainly not done and what nobody knows: [`Error::Unreachable`] is the
-//! first, [`Error::Broken`], [`Error::TimedOut`] and a refusal with a 5xx are the second.
+//! The line that matters is between what was certainly not done and what nobody knows:
+//! [`Error::Unreachable`] is the first, [`Error::Broken`], [`Error::TimedOut`] and a refusal with a
+//! 5xx are the second.
 
 use std::fmt;
 use std::time::Duration;
@@ -104,7 +105,8 @@ impl Error {
         self.refusal()?.code.as_deref()
     }
 
-    /// Whether a reservation was refused because it holds no longer: it ran out, or the job was cancelled or is done.
+    /// Whether a reservation was refused because it holds no longer: it ran out, or the job was
+    /// cancelled or is done.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.code() == Some(STALE)
@@ -166,8 +168,8 @@ struct Document {
 }
 
 impl Refusal {
-    /// The refusal that an answer with this status and this body is. A body that is no problem document is its detail,
-    /// cut short.
+    /// The refusal that an answer with this status and this body is. A body that is no problem
+    /// document is its detail, cut short.
     #[must_use]
     pub fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);

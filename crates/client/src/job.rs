@@ -91,7 +91,8 @@ impl Fields {
     }
 }
 
-/// A reservation: what shows that a job is with this consumer. It holds until its ttr is over, and can be kept as text.
+/// A reservation: what shows that a job is with this consumer. It holds until its ttr is over, and
+/// can be kept as text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The job's queue.
@@ -236,7 +237,8 @@ pub struct Seen {
     pub cron: Option<String>,
     /// The time zone of `cron`; UTC where there is none.
     pub tz: Option<String>,
-    /// Runs that are left, the present one included; `None` where there is no end to them, or only one.
+    /// Runs that are left, the present one included; `None` where there is no end to them, or only
+    /// one.
     pub executions_left: Option<u32>,
 }
 

@@ -64,9 +64,11 @@ enum Due {
 pub enum OnConflict {
     /// Refuse with 409 `alias_taken`.
     Reject,
-    /// Give a waiting job the new payload and time; have one successor follow a reserved one, the newest.
+    /// Give a waiting job the new payload and time; have one successor follow a reserved one, the
+    /// newest.
     Replace,
-    /// Leave a waiting job as it is, and answer it; have one successor follow a reserved one, the first.
+    /// Leave a waiting job as it is, and answer it; have one successor follow a reserved one, the
+    /// first.
     Keep,
 }
 
@@ -162,7 +164,8 @@ impl NewJob {
         Self { due: Some(Due::RunAt(Moment(moment))), ..self }
     }
 
-    /// Worth doing for this long; then it is dropped. For a job that comes again: each run, from when it is due.
+    /// Worth doing for this long; then it is dropped. For a job that comes again: each run, from
+    /// when it is due.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(Span(ttl)), ..self }

@@ -1,4 +1,5 @@
-//! One queue: jobs go in, are looked at, changed and cancelled, and the queue itself is set, paused and emptied.
+//! One queue: jobs go in, are looked at, changed and cancelled, and the queue itself is set, paused
+//! and emptied.
 //!
 //! What takes jobs out is the queue's [`Consumer`]; its calls can be made here too.
 
@@ -9,15 +10,15 @@ use hyper::header::HeaderValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::call::Repeat;
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
 use crate::error::Error;
-use crate::figures::{Cursor, Figures, Page, Settings};
 use crate::job::{DeadJob, Held, Job, JobId, Seen, State};
 use crate::path::Path;
 use crate::publish::{Change, NewJob, Published};
+use crate::queue_stats::{Cursor, Figures, Page, Settings};
 use crate::request::Request;
+use crate::retry::Repeat;
 use crate::worker::Worker;
 
 /// The status of a thing that is not there.
@@ -70,7 +71,8 @@ impl Queue {
 
     /// Publishes a job. When this returns, the job is durable.
     ///
-    /// Where an answer is lost it is asked again under the same idempotency key, and there is still one job.
+    /// Where an answer is lost it is asked again under the same idempotency key, and there is still
+    /// one job.
     ///
     /// # Errors
     /// 409 `alias_taken` or `queue_full`, 422 for what is not allowed; see [`Error`].
@@ -157,7 +159,8 @@ impl Queue {
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
     }
 
-    /// Has the oldest dead jobs tried again, with all their tries, up to 1,000; how many there were.
+    /// Has the oldest dead jobs tried again, with all their tries, up to 1,000; how many there
+    /// were.
     ///
     /// # Errors
     /// See [`Error`].

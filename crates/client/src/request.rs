@@ -1,7 +1,7 @@
 //! Calls of the API as they go over the wire, for programs that this crate has no typed call for.
 //!
-//! Each is made once: what is tried again, and how long, is up to the caller. Every status is an [`Answer`]; its
-//! [`Answer::success`] makes an error of the bad ones.
+//! Each is made once: what is tried again, and how long, is up to the caller. Every status is an
+//! [`Answer`]; its [`Answer::success`] makes an error of the bad ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +19,6 @@ use crate::error::{Error, Refusal};
 use crate::path::Path;
 
 /// What a request is made of: method, path, and a body if it has one.
-///
-/// ```
-/// use fieldpost_client::{Client, Method, Path, Request};
-///
-/// # async fn devices(client: &Client) -> Result<(), fieldpost_client::Error> {
-/// let request = Request::new(Method::GET, Path::of(&["devices"]).with("limit", "10"));
-/// let document = client.send(&request).await?.success()?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct Request {
     pub(crate) method: Method,
@@ -44,7 +34,8 @@ pub struct Request {
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// The longest answer, if the request sets no other limit: a list of a thousand jobs with payloads of some kilobytes.
+/// The longest answer, if the request sets no other limit: a list of a thousand jobs with payloads
+/// of some kilobytes.
 const ANSWER_BYTES_MAX: usize = 256 * 1_024 * 1_024;
 
 impl Request {
@@ -79,8 +70,8 @@ impl Request {
         Self { body: lines.into(), content_type: Some(JSON_LINES), ..self }
     }
 
-    /// With a key under which the server carries it out once, however often it is made: 1 to 128 visible ASCII
-    /// characters.
+    /// With a key under which the server carries it out once, however often it is made: 1 to 128
+    /// visible ASCII characters.
     ///
     /// # Errors
     /// When no header can carry the key.
@@ -88,13 +79,15 @@ impl Request {
         Ok(Self { idempotency_key: Some(HeaderValue::from_str(key)?), ..self })
     }
 
-    /// How long to wait until the answer begins, and as long again until it ends: the client's timeout unless set here.
+    /// How long to wait until the answer begins, and as long again until it ends: the client's
+    /// timeout unless set here.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The most bytes that are read of the answer: 256 MiB unless set here. A longer one is [`Error::Foreign`].
+    /// The most bytes that are read of the answer: 256 MiB unless set here. A longer one is
+    /// [`Error::Foreign`].
     #[must_use]
     pub fn answer_bytes_max(self, bytes: usize) -> Self {
         Self { answer_bytes_max: bytes, ..self }
@@ -134,7 +127,8 @@ impl Answer {
     /// The body of a 2xx.
     ///
     /// # Errors
-    /// [`Error::Refused`], or [`Error::Foreign`] for a redirection: none is followed, so that the token goes nowhere else.
+    /// [`Error::Refused`], or [`Error::Foreign`] for a redirection: none is followed, so that the
+    /// token goes nowhere else.
     pub fn success(self) -> Result<Bytes, Error> {
         let Self { status, body, retry_after, location, server } = self;
         if let Some(to) = location {

@@ -1,6 +1,7 @@
 //! Spans and moments as the API writes them: `"1h30m"`, and RFC 3339 in UTC with milliseconds.
 //!
-//! Outside they are [`Duration`] and [`SystemTime`]; nobody has to learn a library of dates for a delay.
+//! Outside they are [`Duration`] and [`SystemTime`]; nobody has to learn a library of dates for a
+//! delay.
 
 use std::time::{Duration, SystemTime};
 

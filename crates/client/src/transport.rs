@@ -1,6 +1,6 @@
 //! One request, one answer: connections, TLS, time limits, and what an answer's status means.
 //!
-//! What is asked again when it fails is not decided here but in [`crate::call`].
+//! What is asked again when it fails is not decided here but in [`crate::retry`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::trust::Trust;
 
 /// A machine that is there answers sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that was not used for so long is closed; shorter than servers and what is between wait for.
+/// A connection that was not used for so long is closed; shorter than servers and what is between
+/// wait for.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("fieldpost-client/", env!("CARGO_PKG_VERSION")));
@@ -99,8 +100,8 @@ impl Transport {
         request.timeout.unwrap_or(self.timeout)
     }
 
-    /// Asks once, over any connection; the body of a good answer, within the timeout from the first byte sent to the
-    /// last one read.
+    /// Asks once, over any connection; the body of a good answer, within the timeout from the first
+    /// byte sent to the last one read.
     pub(crate) async fn exchange(&self, request: &Request) -> Result<Bytes, Error> {
         let exchange = async {
             let response = self.begin(request).await?;
@@ -109,7 +110,8 @@ impl Transport {
         self.in_time(self.timeout_of(request), exchange).await
     }
 
-    /// Asks once, over any connection; any answer, within the timeout until it begins and again until it ends.
+    /// Asks once, over any connection; any answer, within the timeout until it begins and again
+    /// until it ends.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, Error> {
         let limit = self.timeout_of(request);
         let response = self.in_time(limit, self.begin(request)).await?;
@@ -212,7 +214,8 @@ fn bearer(token: &str) -> Result<HeaderValue, SetupError> {
     Ok(value)
 }
 
-/// Opens connections. The certificate authorities of the system are read only where they are needed.
+/// Opens connections. The certificate authorities of the system are read only where they are
+/// needed.
 fn connector(server: &Uri, trust: Option<Trust>, heeds_proxies: bool) -> Result<Connector, SetupError> {
     let trust = match trust {
         Some(trust) => Some(trust),

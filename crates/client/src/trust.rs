@@ -1,8 +1,9 @@
 //! Which servers are believed over TLS, and what was wrong with one that is not.
 //!
-//! Authorities are those of the system, or those of a file. A certificate of that file is believed also when a server shows
-//! it as its own: `openssl req -x509` makes one that is an authority and a server at once, which the rules for the public
-//! web refuse. Its name and its dates hold all the same, and so does the proof that the server has its key.
+//! Authorities are those of the system, or those of a file. A certificate of that file is believed
+//! also when a server shows it as its own: `openssl req -x509` makes one that is an authority and a
+//! server at once, which the rules for the public web refuse. Its name and its dates hold all the
+//! same, and so does the proof that the server has its key.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -49,7 +50,8 @@ impl Trust {
         Ok(Self { roots, pinned: Vec::new() })
     }
 
-    /// The certificates of a PEM text and nothing else, each as an authority and as that of a server.
+    /// The certificates of a PEM text and nothing else, each as an authority and as that of a
+    /// server.
     ///
     /// # Errors
     /// When there is none, or one cannot be read.
@@ -150,8 +152,8 @@ fn check_dates_and_name(
     if is_named { Ok(()) } else { Err(CertificateError::NotValidForName) }
 }
 
-/// Whether a certificate without alternative names has this one as its common name, where `openssl req -subj /CN=host`
-/// puts it.
+/// Whether a certificate without alternative names has this one as its common name, where `openssl
+/// req -subj /CN=host` puts it.
 fn is_common_name(certificate: &Certificate, name: &ServerName<'_>) -> bool {
     let extensions = certificate.tbs_certificate.extensions.as_deref().unwrap_or_default();
     if extensions.iter().any(|extension| extension.extn_id == SubjectAltName::OID) {
@@ -177,6 +179,10 @@ fn is_name(text: &str, name: &ServerName<'_>) -> bool {
 }
 
 /// What was wrong with a server that was asked over TLS.
+///
+/// The sender of webhooks tells the same faults apart for the attempts that it records. The two
+/// mappings stay two: one crate below both would have to know TLS, `base` knows none, and nothing
+/// of the server is compiled into programs that use this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {

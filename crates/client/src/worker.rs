@@ -1,14 +1,15 @@
 //! A worker: takes jobs as long as it has room, runs a handler for each, and settles them.
 //!
-//! A job's life here: taken, with its handler, settled. It takes up one of the worker's slots from the first to the last,
-//! and its reservation is kept for all of that time. What is told of it on the way are [`Event`]s.
+//! A job's life here: taken, with its handler, settled. It takes up one of the worker's slots from
+//! the first to the last, and its reservation is kept for all of that time. What is told of it on
+//! the way are [`Event`]s.
 
+mod acks;
 mod event;
 mod failure;
+mod job_runner;
 mod polling;
-mod settling;
-mod shift;
-mod tending;
+mod run;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::call::chance;
 use crate::consumer::Consumer;
 use crate::error::Error;
 use crate::job::{Job, Payload};
+use crate::retry::chance;
 pub use event::Event;
 pub use failure::Failure;
-use shift::Shift;
+use run::WorkerRun;
 
 /// How many handlers run at the same time, unless it is said otherwise.
 const CONCURRENCY: u16 = 8;
@@ -30,7 +31,8 @@ const CONCURRENCY: u16 = 8;
 const TTR: Duration = Duration::from_secs(30);
 /// How long handlers are waited for at the end, unless it is said otherwise.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// How long one question for jobs waits for an answer. What lies between may close what is silent for longer.
+/// How long one question for jobs waits for an answer. What lies between may close what is silent
+/// for longer.
 const WAIT: Duration = Duration::from_secs(30);
 /// The delay after a first attempt that failed, and the longest one.
 const RETRY_BASE: Duration = Duration::from_secs(1);
@@ -79,34 +81,37 @@ impl<T> Worker<T> {
         }
     }
 
-    /// So many handlers run at the same time, at least one: 8 unless it is said here. No more jobs than that are taken.
+    /// So many handlers run at the same time, at least one: 8 unless it is said here. No more jobs
+    /// than that are taken.
     #[must_use]
     pub fn concurrency(self, handlers: u16) -> Self {
         Self { concurrency: usize::from(handlers.max(1)), ..self }
     }
 
-    /// How long a job stays with a worker that is not heard of again: 30 seconds unless it is said here. A worker that
-    /// lives keeps it for as long as its handler runs.
+    /// How long a job stays with a worker that is not heard of again: 30 seconds unless it is said
+    /// here. A worker that lives keeps it for as long as its handler runs.
     #[must_use]
     pub fn ttr(self, ttr: Duration) -> Self {
         Self { ttr, ..self }
     }
 
-    /// How long handlers are waited for once the worker is to stop: 30 seconds unless it is said here.
+    /// How long handlers are waited for once the worker is to stop: 30 seconds unless it is said
+    /// here.
     #[must_use]
     pub fn stop_limit(self, limit: Duration) -> Self {
         Self { stop_limit: limit, ..self }
     }
 
-    /// Works only as long as there is something to do: ends when no job is ready and no handler runs. Jobs whose time has
-    /// not come, failed ones included, are left for another worker.
+    /// Works only as long as there is something to do: ends when no job is ready and no handler
+    /// runs. Jobs whose time has not come, failed ones included, are left for another worker.
     #[must_use]
     pub fn until_empty(self) -> Self {
         Self { until_empty: true, wait: Duration::ZERO, ..self }
     }
 
-    /// After how long a job is tried again whose attempt with this number failed. Unless it is said here: a second, doubled
-    /// with each attempt up to ten minutes, and up to a tenth more by chance.
+    /// After how long a job is tried again whose attempt with this number failed. Unless it is said
+    /// here: a second, doubled with each attempt up to ten minutes, and up to a tenth more by
+    /// chance.
     #[must_use]
     pub fn retry_delay(self, delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         Self { retry_delay: Arc::new(delay), ..self }
@@ -134,24 +139,25 @@ impl<T: Send + Sync + 'static> Worker<T> {
 
     /// Works until `stop` comes, or, with [`Worker::until_empty`], until there is nothing to do.
     ///
-    /// A job whose handler ends well is acknowledged. One whose handler fails or panics, or whose payload cannot be read,
-    /// is given back with the error, to be tried again after a delay. The token that a handler gets is cancelled when its
-    /// job is lost: the reservation could not be kept, or somebody cancelled the job. What the handler then says does not
-    /// count.
+    /// A job whose handler ends well is acknowledged. One whose handler fails or panics, or whose
+    /// payload cannot be read, is given back with the error, to be tried again after a delay. The
+    /// token that a handler gets is cancelled when its job is lost: the reservation could not be
+    /// kept, or somebody cancelled the job. What the handler then says does not count.
     ///
-    /// When `stop` comes, no more jobs are taken. Handlers that run are waited for up to the stop limit; then they are
-    /// dropped, and their jobs given back, which uses up their try. If the future itself is dropped, so are its handlers, and
-    /// their jobs come back when their ttr is over.
+    /// When `stop` comes, no more jobs are taken. Handlers that run are waited for up to the stop
+    /// limit; then they are dropped, and their jobs given back, which uses up their try. If the
+    /// future itself is dropped, so are its handlers, and their jobs come back when their ttr is
+    /// over.
     ///
     /// # Errors
-    /// A refusal that does not pass by itself, such as a wrong token or a wrong name. Handlers that run then end as above.
-    /// A server that is away is waited for, however long.
+    /// A refusal that does not pass by itself, such as a wrong token or a wrong name. Handlers that
+    /// run then end as above. A server that is away is waited for, however long.
     pub async fn run_until<H, F>(self, stop: impl Future<Output = ()>, handler: H) -> Result<(), Error>
     where
         H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        Shift::new(self, handler).run(stop).await
+        WorkerRun::new(self, handler).run(stop).await
     }
 }
 

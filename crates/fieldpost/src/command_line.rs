@@ -1,7 +1,7 @@
 //! The command line: which commands and flags there are, and what `--help` says of them.
 //!
-//! It does nothing itself. A module below runs each command that needs no server; the crate `cli` has the commands that ask
-//! one over its API.
+//! It does nothing itself. A module below runs each command that needs no server; the crate `cli`
+//! has the commands that ask one over its API.
 
 pub(crate) mod backup;
 pub(crate) mod check;
@@ -31,7 +31,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT, then drain and exit.
     Serve(Serve),
-    /// Watch the main job for half a minute on this machine: locks, receivers, a SIGKILL in the middle.
+    /// Watch the main job for half a minute on this machine: locks, receivers, a SIGKILL in the
+    /// middle.
     Demo,
     /// Let a fleet of simulated devices report to any server, with progress and a latency summary.
     Simulate(Box<crate::simulate::Flags>),
@@ -43,7 +44,8 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Make a data directory of a backup.
     Restore(restore::Restore),
-    /// Print the completions of the command line for a shell, for instance into ~/.local/share/bash-completion/completions/fieldpost.
+    /// Print the completions of the command line for a shell, for instance into
+    /// ~/.local/share/bash-completion/completions/fieldpost.
     Completions(completions::Completions),
     /// Print the manual page of the program or of a command: fieldpost man device ls | man -l -
     Man(completions::Manual),

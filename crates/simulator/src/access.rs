@@ -1,4 +1,5 @@
-//! What a server asks of whoever comes in: a login, a token, TLS; and which queue of a broker is meant.
+//! What a server asks of whoever comes in: a login, a token, TLS; and which queue of a broker is
+//! meant.
 //!
 //! Secrets are never shown: what holds one prints `***`.
 
@@ -80,7 +81,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// TLS to a server that proves to be `host` by the certificates in `ca`, or by those that this machine trusts.
+    /// TLS to a server that proves to be `host` by the certificates in `ca`, or by those that this
+    /// machine trusts.
     ///
     /// # Errors
     /// When `host` is no name, the file cannot be read, or holds no certificate.

@@ -1,7 +1,8 @@
-//! A server as somebody names it on a command line: `mqtt://gate:secret@host:1883`, `https://host`, `amqp://host/vhost`.
+//! A server as somebody names it on a command line: `mqtt://gate:secret@host:1883`, `https://host`,
+//! `amqp://host/vhost`.
 //!
-//! Read strictly and shown without its password. [`Address::reach`] finds out whether anybody listens there, so that a
-//! wrong address is told at once and not as a thousand broken connections.
+//! Read strictly and shown without its password. [`Address::reach`] finds out whether anybody
+//! listens there, so that a wrong address is told at once and not as a thousand broken connections.
 
 use std::fmt;
 use std::io;
@@ -118,8 +119,8 @@ impl Address {
         self.protocol
     }
 
-    /// Looks the host up, sees whether anybody listens there, and adds to `access` what the address says of it.
-    /// Certificates are trusted that `ca` holds, or this machine.
+    /// Looks the host up, sees whether anybody listens there, and adds to `access` what the address
+    /// says of it. Certificates are trusted that `ca` holds, or this machine.
     ///
     /// # Errors
     /// When the host is not known, nobody listens, or `ca` cannot be used.

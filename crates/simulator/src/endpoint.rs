@@ -1,10 +1,11 @@
 //! Where a server can be reached, also while it is restarted.
 //!
-//! A server that listens on `:0` has another port after each start. Devices and API callers hold an [`Endpoint`];
-//! whoever starts and kills the server moves it. While the server is known to be down the address is unknown and
-//! everyone waits for the next one instead of knocking.
+//! A server that listens on `:0` has another port after each start. Devices and API callers hold an
+//! [`Endpoint`]; whoever starts and kills the server moves it. While the server is known to be down
+//! the address is unknown and everyone waits for the next one instead of knocking.
 //!
-//! With the address goes what the server asks of whoever comes in ([`Access`]); where it asks nothing, nothing is said.
+//! With the address goes what the server asks of whoever comes in ([`Access`]); where it asks
+//! nothing, nothing is said.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Repeatable randomness: the same seed gives the same run.
 //!
-//! SplitMix64, a few lines that never change, so that a printed seed still means the same run years later. Not for
-//! anything that must be hard to guess.
+//! SplitMix64, a few lines that never change, so that a printed seed still means the same run years
+//! later. Not for anything that must be hard to guess.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Putting a run's devices and clients into the registry, through the public API: one by one, or any number by import.
+//! Putting a run's devices and clients into the registry, through the public API: one by one, or
+//! any number by import.
 
 use std::io;
 use std::ops::Range;
@@ -17,7 +18,8 @@ use crate::traffic::DeviceIds;
 /// Devices registered at the same time.
 const AT_ONCE: usize = 8;
 
-/// Devices in one request of an import: enough that requests cost little, few enough to fit in memory and patience.
+/// Devices in one request of an import: enough that requests cost little, few enough to fit in
+/// memory and patience.
 const IMPORT_LINES: u32 = 5_000;
 
 const IMPORT: &str = "/v1/devices/import";
@@ -28,10 +30,12 @@ struct NewClient {
     secret: String,
 }
 
-/// Registers client `id`, whose application is `receiver`; from then on that trusts only the client's secret.
+/// Registers client `id`, whose application is `receiver`; from then on that trusts only the
+/// client's secret.
 ///
 /// # Errors
-/// What the API refuses or cannot answer in time; a secret that is not in the standard's form is refused too.
+/// What the API refuses or cannot answer in time; a secret that is not in the standard's form is
+/// refused too.
 pub async fn register_client(api: &Api, id: &str, receiver: &Receiver) -> Result<(), ApiError> {
     let client = json!({"id": id, "name": format!("Client {id}"), "url": receiver.url()});
     let NewClient { secret } = api.post("/v1/clients", &client).await?;
@@ -41,8 +45,8 @@ pub async fn register_client(api: &Api, id: &str, receiver: &Receiver) -> Result
     })
 }
 
-/// Registers the locks `range` of `devices`, each linked to every one of `client_ids`; `report_interval` as the
-/// server's default when it is not given.
+/// Registers the locks `range` of `devices`, each linked to every one of `client_ids`;
+/// `report_interval` as the server's default when it is not given.
 ///
 /// # Errors
 /// What the API refuses or cannot answer in time.
@@ -107,10 +111,12 @@ pub struct Imported {
     pub first_rejection: Option<String>,
 }
 
-/// Imports all `devices`, some thousands at a time; `advanced` is told how many have been answered for, and may call it off.
+/// Imports all `devices`, some thousands at a time; `advanced` is told how many have been answered
+/// for, and may call it off.
 ///
 /// # Errors
-/// When the server cannot be reached or does not take the request at all. What was imported before is there.
+/// When the server cannot be reached or does not take the request at all. What was imported before
+/// is there.
 pub async fn import_devices(
     endpoint: &Endpoint,
     devices: &DeviceIds,

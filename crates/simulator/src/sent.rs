@@ -1,8 +1,8 @@
 //! What devices have sent, and what of it was acknowledged.
 //!
-//! This is the devices' side of every account: it is kept by the senders themselves, in the order of sending, and
-//! owes nothing to the server. A report that was acknowledged is a promise made by the server; one that was sent but
-//! not acknowledged may or may not have arrived.
+//! This is the devices' side of every account: it is kept by the senders themselves, in the order
+//! of sending, and owes nothing to the server. A report that was acknowledged is a promise made by
+//! the server; one that was sent but not acknowledged may or may not have arrived.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -76,8 +76,8 @@ impl Sent {
         reports.binary_search_by_key(&ts_ms, |report| report.ts_ms).ok().map(|position| &reports[position])
     }
 
-    /// Notes that `report` goes out for the first time at `now`; the result names it for [`Sent::sent_again`] and
-    /// [`Sent::answered`].
+    /// Notes that `report` goes out for the first time at `now`; the result names it for
+    /// [`Sent::sent_again`] and [`Sent::answered`].
     pub fn add(&mut self, report: Report, now: Instant) -> usize {
         let reports = self.reports.entry(report.device).or_default();
         let Report { ts_ms, value, .. } = report;

@@ -1,8 +1,8 @@
 //! The server as a child process, seen only from outside: its ready file, its ports, its death.
 //!
-//! Used by the demo and by black-box tests: start it on a data directory, kill it with SIGKILL in the middle of
-//! things, start it again. Its log goes to a file beside the data, so that whoever finds something missing can read
-//! it. Dropping a [`Server`] kills it.
+//! Used by the demo and by black-box tests: start it on a data directory, kill it with SIGKILL in
+//! the middle of things, start it again. Its log goes to a file beside the data, so that whoever
+//! finds something missing can read it. Dropping a [`Server`] kills it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -57,8 +57,8 @@ struct ReadyFile {
     mqtt: SocketAddr,
 }
 
-/// A data directory and the program that serves it. Everything is removed when it is dropped, unless it is kept or a
-/// test fails.
+/// A data directory and the program that serves it. Everything is removed when it is dropped,
+/// unless it is kept or a test fails.
 #[derive(Debug)]
 pub struct Site {
     binary: PathBuf,
@@ -73,8 +73,9 @@ pub struct Site {
 }
 
 impl Site {
-    /// An empty data directory for `binary`, whose listeners take any free loopback port. `settings` are further
-    /// environment variables, such as `("FIELDPOST_NOTIFY__RETRY_BASE", "500ms")`.
+    /// An empty data directory for `binary`, whose listeners take any free loopback port.
+    /// `settings` are further environment variables, such as `("FIELDPOST_NOTIFY__RETRY_BASE",
+    /// "500ms")`.
     ///
     /// # Errors
     /// When no temporary directory can be made.
@@ -88,8 +89,9 @@ impl Site {
         Ok(Self { binary: binary.to_owned(), launcher: Vec::new(), settings, directory, http, mqtt })
     }
 
-    /// From the next start on `launcher` starts the program, which it gets with its arguments behind its own. It must
-    /// become the program: a server is signalled by the id of the process that was started.
+    /// From the next start on `launcher` starts the program, which it gets with its arguments
+    /// behind its own. It must become the program: a server is signalled by the id of the process
+    /// that was started.
     pub fn start_through<I: IntoIterator<Item: Into<OsString>>>(&mut self, launcher: I) {
         self.launcher = launcher.into_iter().map(Into::into).collect();
     }
@@ -130,7 +132,8 @@ impl Site {
         Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
     }
 
-    /// Starts the server and waits until it says `line` in its log, ready or not; the endpoints lead nowhere.
+    /// Starts the server and waits until it says `line` in its log, ready or not; the endpoints
+    /// lead nowhere.
     ///
     /// # Errors
     /// When it ends, or has not said so within `patience`.
@@ -315,7 +318,8 @@ mod tests {
         r#"printf '{"http":"127.0.0.1:1","mqtt":"127.0.0.1:2"}' > "$4.tmp"; mv "$4.tmp" "$4""#;
     const FOR_EVER: &str = "exec tail -f /dev/null";
 
-    /// A site whose program is this shell script: the shell runs the file `serve`, which it takes for its argument.
+    /// A site whose program is this shell script: the shell runs the file `serve`, which it takes
+    /// for its argument.
     fn site(script: &str) -> Site {
         let site = Site::new(Path::new("/bin/sh"), &[("FIELDPOST_A__B", "set")]).unwrap();
         fs::write(site.directory.path().join("serve"), script).unwrap();

@@ -1,12 +1,13 @@
 //! What simulated devices say, and when.
 //!
-//! A [`Traffic`] is asked for the next report of one lane (one connection, which speaks for a part of the devices)
-//! and answers at once; it knows no socket. [`Flood`] reports as fast as it is asked, for load; [`Locks`] are paced,
-//! can fall silent and return, and choose their values at random by seed; a [`Crowd`] keeps a [`Timetable`] whatever
-//! the server does, and each of its devices repeats itself exactly with the same seed.
+//! A [`Traffic`] is asked for the next report of one lane (one connection, which speaks for a part
+//! of the devices) and answers at once; it knows no socket. [`Flood`] reports as fast as it is
+//! asked, for load; [`Locks`] are paced, can fall silent and return, and choose their values at
+//! random by seed; a [`Crowd`] keeps a [`Timetable`] whatever the server does, and each of its
+//! devices repeats itself exactly with the same seed.
 //!
-//! Every report carries a `ts` that grows per device; that of floods and locks grows strictly, so that each report can be
-//! found again in the history.
+//! Every report carries a `ts` that grows per device; that of floods and locks grows strictly, so
+//! that each report can be found again in the history.
 
 mod crowd;
 mod timetable;
@@ -193,8 +194,8 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// `total` reports of `devices`, in which a device's value changes with every `change_every`th of its own
-    /// reports (1: with each; 0: never).
+    /// `total` reports of `devices`, in which a device's value changes with every `change_every`th
+    /// of its own reports (1: with each; 0: never).
     #[must_use]
     pub fn new(devices: Range<u32>, total: u64, change_every: u64) -> Self {
         let clocks = DeviceClocks::new(devices.len());
@@ -238,7 +239,8 @@ impl Dial {
         }
     }
 
-    /// Lets the lanes end: nothing new is said, what was said is still brought to its acknowledgement.
+    /// Lets the lanes end: nothing new is said, what was said is still brought to its
+    /// acknowledgement.
     pub fn finish(&self) {
         self.finishing.store(true, Ordering::Relaxed);
     }

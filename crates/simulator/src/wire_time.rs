@@ -1,7 +1,7 @@
 //! Times as the outside sees them: RFC 3339, UTC, with milliseconds.
 //!
-//! Inside the simulator a wall-clock time is a whole number of milliseconds since 1970. Reading is strict: a server
-//! that writes any other form than the one it promises is found out here.
+//! Inside the simulator a wall-clock time is a whole number of milliseconds since 1970. Reading is
+//! strict: a server that writes any other form than the one it promises is found out here.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

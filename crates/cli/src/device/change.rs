@@ -3,7 +3,7 @@
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 
-use super::shown::Device;
+use super::view::Device;
 use super::{Label, clients_of, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;

@@ -1,4 +1,5 @@
-//! `fieldpost device export`: the registry as lines that an import takes, here or on another server.
+//! `fieldpost device export`: the registry as lines that an import takes, here or on another
+//! server.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

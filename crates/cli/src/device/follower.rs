@@ -1,8 +1,9 @@
 //! Following a feed from where it ends now: which items of the next look are new.
 //!
-//! A feed is ordered by time, and items may still come in shortly before the newest one: a device's clock may be behind
-//! that of the server, or ahead of it. So every look begins a little before the end, and what was there is counted by time:
-//! items of one time keep their order, so those beyond the count are the new ones.
+//! A feed is ordered by time, and items may still come in shortly before the newest one: a device's
+//! clock may be behind that of the server, or ahead of it. So every look begins a little before the
+//! end, and what was there is counted by time: items of one time keep their order, so those beyond
+//! the count are the new ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use base::{Timestamp, time};
 
 /// How far before its end a feed is looked at again.
 const LOOK_BACK: Duration = Duration::from_secs(10);
-/// So many different times are remembered; of a device with more in [`LOOK_BACK`], late items may be missed.
+/// So many different times are remembered; of a device with more in [`LOOK_BACK`], late items may
+/// be missed.
 const TIMES_MAX: usize = 10_000;
 
 /// A place in a feed.
@@ -44,7 +46,8 @@ impl Follower {
         Look { follower: self, at: None }
     }
 
-    /// After a look: goes on behind what it gave, but not past `present`, before which new items may still appear.
+    /// After a look: goes on behind what it gave, but not past `present`, before which new items
+    /// may still appear.
     pub(super) fn go_on(&mut self, present: Option<Timestamp>) {
         let newest = self.counts.last_key_value().map(|(time, _)| *time);
         let end = newest.map(|newest| present.map_or(newest, |present| newest.min(present)));

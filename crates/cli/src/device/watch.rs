@@ -1,6 +1,8 @@
-//! `fieldpost device watch`: a device live. Its state now, then every event and reading as it comes, until Ctrl-C.
+//! `fieldpost device watch`: a device live. Its state now, then every event and reading as it
+//! comes, until Ctrl-C.
 //!
-//! It asks again and again, from this side; the server keeps nothing for it. A server that goes away is waited for.
+//! It asks again and again, from this side; the server keeps nothing for it. A server that goes
+//! away is waited for.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::follower::Follower;
-use super::shown::{Device, Event, Reading};
+use super::view::{Device, Event, Reading};
 use super::{below, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -50,14 +52,14 @@ struct News {
 }
 
 /// An item of a feed that can be watched.
-trait Told: DeserializeOwned {
+trait Watched: DeserializeOwned {
     const WHAT: &'static str;
 
     fn ts(&self) -> &str;
     fn cells(&self) -> Vec<Cell>;
 }
 
-impl Told for Event {
+impl Watched for Event {
     const WHAT: &'static str = "event";
 
     fn ts(&self) -> &str {
@@ -69,7 +71,7 @@ impl Told for Event {
     }
 }
 
-impl Told for Reading {
+impl Watched for Reading {
     const WHAT: &'static str = "reading";
 
     fn ts(&self) -> &str {
@@ -139,7 +141,7 @@ impl Feeds {
     }
 }
 
-fn look<T: Told>(
+fn look<T: Watched>(
     (path, follower): &mut (Path, Follower),
     present: Option<Timestamp>,
     api: &Api,
@@ -149,10 +151,10 @@ fn look<T: Told>(
     let mut look = follower.look();
     list::each_page(api, &path, &Extent::ALL, |items| {
         for item in items {
-            let told: T = api.read(item)?;
-            let ts = moment(told.ts(), api)?;
+            let watched: T = api.read(item)?;
+            let ts = moment(watched.ts(), api)?;
             if look.is_new(ts) {
-                news.push(News { ts, what: T::WHAT, item: item.clone(), cells: told.cells() });
+                news.push(News { ts, what: T::WHAT, item: item.clone(), cells: watched.cells() });
             }
         }
         Ok(())
@@ -162,7 +164,7 @@ fn look<T: Told>(
 }
 
 /// The time of a feed's newest item.
-fn newest<T: Told>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failure> {
+fn newest<T: Watched>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failure> {
     let mut newest = None;
     list::each_page(api, &path.clone().with("order", "desc"), &Extent::up_to(1), |items| {
         for item in items {

@@ -7,14 +7,15 @@ use clap::Args;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::shown::{self, Consumed, Taken};
+use super::view::{self, Consumed, Taken};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::Row;
 use crate::screen::Screen;
 use crate::table::Table;
 
-/// A long wait is cut into such pieces: what lies between may close a connection that is silent for longer.
+/// A long wait is cut into such pieces: what lies between may close a connection that is silent for
+/// longer.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]
@@ -72,10 +73,10 @@ impl Consume {
 
     fn acknowledge(&self, api: &Api, jobs: &[Consumed]) -> Result<(), Failure> {
         let mut stale = 0;
-        for (queue, reservations) in shown::by_queue(jobs) {
+        for (queue, reservations) in view::by_queue(jobs) {
             let path = Path::of(&["queues", &self.namespace, queue, "ack"]);
             let answer = api.post(&path, &json!({ "reservations": reservations }))?;
-            stale += api.read::<shown::Acked>(&answer)?.stale.len();
+            stale += api.read::<view::Acked>(&answer)?.stale.len();
         }
         match stale {
             0 => Ok(()),

@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::One;
-use super::shown::{Job, Published};
+use super::view::{Job, Published};
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::lines;
+use crate::input;
 use crate::queue::Place;
 use crate::screen::Screen;
 
@@ -151,8 +151,8 @@ impl Payload {
     fn read(&self) -> Result<(Option<Box<RawValue>>, Option<String>), Failure> {
         let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
         let mut content = Vec::new();
-        let read = lines::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
-        read.map_err(|error| lines::unreadable(file, &error))?;
+        let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+        read.map_err(|error| input::unreadable(file, &error))?;
         if content.len() as u64 > FILE_BYTES_MAX {
             return Err(Failure::Usage(format!("{} is too long for a job", file.display())));
         }

@@ -1,11 +1,12 @@
 //! `fieldpost job work`: a command is run for each job, as a handler of the client crate's worker.
 //!
-//! The payload is the command's input; its exit code says whether the job is done, and what it said last on stderr is the
-//! error that the job keeps. Commands are in process groups of their own: a Ctrl-C stops the worker, which lets them end.
+//! The payload is the command's input; its exit code says whether the job is done, and what it said
+//! last on stderr is the error that the job keeps. Commands are in process groups of their own: a
+//! Ctrl-C stops the worker, which lets them end.
 
 mod child;
+mod log;
 mod program;
-mod told;
 
 use std::ffi::OsString;
 use std::io;
@@ -19,11 +20,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::reach::Reach;
 use crate::screen::Screen;
+use crate::server::ServerFlags;
 use crate::tls;
+use log::WorkLog;
 use program::Program;
-use told::Told;
 
 #[derive(Args, Debug)]
 pub struct Work {
@@ -36,10 +37,12 @@ pub struct Work {
     /// So many commands run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: u16,
-    /// How long a job stays with this worker when nothing is heard of it; a command may take longer.
+    /// How long a job stays with this worker when nothing is heard of it; a command may take
+    /// longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttr: Duration,
-    /// When a failed job is tried again; if left out a second later, doubled with each attempt up to ten minutes.
+    /// When a failed job is tried again; if left out a second later, doubled with each attempt up
+    /// to ten minutes.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     retry_after: Option<Duration>,
     /// How long commands are waited for when the worker is to end.
@@ -54,35 +57,36 @@ pub struct Work {
 }
 
 impl Work {
-    pub(super) fn run(&self, reach: &Reach, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         // Before any job is taken: a slip of the pen must not use up the tries of a whole queue.
         let program = Program::new(&self.command).map_err(Failure::Usage)?;
         let client = api.client();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unstartable(&error))?;
         screen.flush()?;
-        let told = Arc::new(Told::new(reach.json));
+        let log = Arc::new(WorkLog::new(server.json));
         let worked = runtime.block_on(async {
-            let worked = self.work(client, &program, Arc::clone(&told)).await?;
+            let worked = self.work(client, &program, Arc::clone(&log)).await?;
             Ok::<_, Failure>((worked, program.verdict(client, &self.namespace).await))
         });
         // What a command does that was given up is not waited for.
         runtime.shutdown_background();
         let (worked, broken) = worked?;
-        if let Some(why) = broken.map_err(|error| refused(reach, &error))? {
+        if let Some(why) = broken.map_err(|error| refused(server, &error))? {
             return Err(Failure::Incomplete(format!("{why}; its jobs were given back")));
         }
-        worked.map_err(|error| refused(reach, &error))?;
+        worked.map_err(|error| refused(server, &error))?;
         // A worker that runs for long has failures; a queue that was to be emptied should not.
-        if self.drain { told.verdict() } else { Ok(()) }
+        if self.drain { log.verdict() } else { Ok(()) }
     }
 
-    /// Works until a signal, until the command cannot be started, or until the server refuses for good.
+    /// Works until a signal, until the command cannot be started, or until the server refuses for
+    /// good.
     async fn work(
         &self,
         client: &Client,
         program: &Program,
-        told: Arc<Told>,
+        log: Arc<WorkLog>,
     ) -> Result<Result<(), Error>, Failure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| unstartable(&error))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| unstartable(&error))?;
@@ -100,7 +104,7 @@ impl Work {
             .concurrency(self.concurrency)
             .ttr(self.ttr)
             .stop_limit(self.stop_limit)
-            .observe(move |event| told.tell(event));
+            .observe(move |event| log.record(event));
         if let Some(delay) = self.retry_after {
             worker = worker.retry_delay(move |_| delay);
         }
@@ -116,8 +120,8 @@ fn unstartable(error: &io::Error) -> Failure {
 }
 
 /// Why the worker ended, as the other commands say it.
-fn refused(reach: &Reach, error: &Error) -> Failure {
-    let server = reach.server();
+fn refused(server: &ServerFlags, error: &Error) -> Failure {
+    let server = server.name();
     match error {
         Error::Refused(refusal) => {
             let mut refusal = refusal.clone();
@@ -126,7 +130,7 @@ fn refused(reach: &Reach, error: &Error) -> Failure {
         }
         Error::Foreign { what, .. } => Failure::Foreign { server, what: what.clone() },
         other => {
-            let of_tls = other.tls_fault().map(|fault| tls::told(fault, other));
+            let of_tls = other.tls_fault().map(|fault| tls::describe(fault, other));
             Failure::NotReached { server, why: of_tls.unwrap_or_else(|| other.to_string()) }
         }
     }

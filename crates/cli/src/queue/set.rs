@@ -1,6 +1,7 @@
 //! Changing what is set for a queue.
 //!
-//! The API sets all at once. Here a change leaves what it does not name as it is: that is asked for before.
+//! The API sets all at once. Here a change leaves what it does not name as it is: that is asked for
+//! before.
 
 use clap::{ArgGroup, Args, ValueEnum};
 use serde::Deserialize;

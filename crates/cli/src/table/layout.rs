@@ -1,5 +1,5 @@
-//! Where the columns of a table stand when a terminal is narrow: long values are shortened first; where that is not enough,
-//! each row takes several lines, so that no id is lost.
+//! Where the columns of a table stand when a terminal is narrow: long values are shortened first;
+//! where that is not enough, each row takes several lines, so that no id is lost.
 
 use std::ops::Range;
 
@@ -37,7 +37,8 @@ fn total(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
-/// The widths with long values made shorter, the widest first, until all fits or none can give more.
+/// The widths with long values made shorter, the widest first, until all fits or none can give
+/// more.
 fn shortened(widths: &[usize], shortens: &[bool], room: usize) -> Vec<usize> {
     let mut widths = widths.to_vec();
     while total(&widths) > room {

@@ -31,7 +31,8 @@ pub enum Event {
         /// When it is tried again; `None` if that was its last try, and it is dead.
         again_in: Option<Duration>,
     },
-    /// Its reservation holds no longer: it could not be kept, or the job was cancelled. What its handler does is in vain.
+    /// Its reservation holds no longer: it could not be kept, or the job was cancelled. What its
+    /// handler does is in vain.
     Lost {
         /// The job.
         job: Held,

@@ -1,15 +1,16 @@
-//! The question for jobs: asked on a connection of its own, one at a time, and again after a while when it fails.
+//! The question for jobs: asked on a connection of its own, one at a time, and again after a while
+//! when it fails.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::Waits;
+use crate::connection::Connection;
 use crate::consumer::{Consumer, Want};
 use crate::error::Error;
 use crate::job::Job;
-use crate::line::Line;
+use crate::retry::Waits;
 
 /// The most jobs that one answer brings.
 const JOBS_PER_CALL_MAX: usize = 1_000;
@@ -18,7 +19,7 @@ const JOBS_PER_CALL_MAX: usize = 1_000;
 pub(super) struct Polling {
     consumer: Consumer,
     want: Want,
-    line: Line,
+    line: Connection,
     hang_up: CancellationToken,
     waits: Waits,
     /// Before the next question.
@@ -28,7 +29,7 @@ pub(super) struct Polling {
 impl Polling {
     pub(super) fn new(consumer: Consumer, want: Want) -> Self {
         let hang_up = CancellationToken::new();
-        let line = Line::new(hang_up.clone());
+        let line = Connection::new(hang_up.clone());
         Self { consumer, want, line, hang_up, waits: Waits::new(), pause: Duration::ZERO }
     }
 

@@ -17,7 +17,8 @@ const TTR: Duration = Duration::from_millis(1_500);
 /// Soon over.
 const SHORT_TTR: Duration = Duration::from_millis(60);
 
-/// What a server does that has these jobs and then no more; `other` is what it says to anything but a question for jobs.
+/// What a server does that has these jobs and then no more; `other` is what it says to anything but
+/// a question for jobs.
 fn having(
     all: &'static [&str],
     other: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
@@ -240,7 +241,8 @@ async fn acknowledgements_that_come_while_one_is_under_way_go_together() {
     stage.until("ack", 1).await;
     begin.notify_waiters();
     all.notified().await;
-    // All handlers have ended; their acknowledgements are handed in before anything else runs on this one thread.
+    // All handlers have ended; their acknowledgements are handed in before anything else runs on
+    // this one thread.
     tokio::task::yield_now().await;
     tokio::task::yield_now().await;
     gate.notify_one();

@@ -1,7 +1,8 @@
 //! `backup`: everything that is durable, as one file in a directory of its own.
 //!
-//! It comes from a running server over its API, or from the data directory of one that is stopped. The file has its name only once it
-//! is whole, synced and read again: what is found under that name can be restored.
+//! It comes from a running server over its API, or from the data directory of one that is stopped.
+//! The file has its name only once it is whole, synced and read again: what is found under that
+//! name can be restored.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, Write};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use blocklog::RealDisk;
 use clap::Args;
-use cli::Reach;
+use cli::ServerFlags;
 use store::{BackupSummary, EmbeddedOptions, EmbeddedStore};
 
 use super::files::{BACKUP, PARTIAL, anything_in};
@@ -32,7 +33,7 @@ pub(crate) struct Backup {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
-    reach: Reach,
+    server: ServerFlags,
 }
 
 /// Why there is no backup.
@@ -97,7 +98,7 @@ fn write(flags: &Backup, partial: &Path) -> Result<(), Failed> {
     let mut file = options().map_err(here("making", partial))?;
     match &flags.data_dir {
         Some(data_dir) => write_stopped(data_dir, &mut file, partial)?,
-        None => cli::download(&flags.reach, &["backup"], &mut file).map_err(Failed::Told)?,
+        None => cli::download(&flags.server, &["backup"], &mut file).map_err(Failed::Told)?,
     }
     file.sync_all().map_err(here("syncing", partial))
 }

@@ -1,4 +1,5 @@
-//! `check`: looks at every checksum and every reference of a data directory or a backup, and changes neither.
+//! `check`: looks at every checksum and every reference of a data directory or a backup, and
+//! changes neither.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -14,10 +15,12 @@ use crate::EXIT_WRONG;
 /// The flags of `check`.
 #[derive(Args, Debug)]
 pub(crate) struct Check {
-    /// A data directory of a server that is stopped; or what `backup` made, the directory or the file in it.
+    /// A data directory of a server that is stopped; or what `backup` made, the directory or the
+    /// file in it.
     #[arg(value_name = "DIR")]
     path: PathBuf,
-    /// Where a backup is unpacked to be looked at: a directory with room for it. That of temporary files otherwise.
+    /// Where a backup is unpacked to be looked at: a directory with room for it. That of temporary
+    /// files otherwise.
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
 }

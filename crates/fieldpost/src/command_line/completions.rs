@@ -1,5 +1,5 @@
-//! `fieldpost completions SHELL` and `fieldpost man`: what a shell and `man` want to know of the command line, made from its
-//! definition.
+//! `fieldpost completions SHELL` and `fieldpost man`: what a shell and `man` want to know of the
+//! command line, made from its definition.
 
 use std::fs;
 use std::io::{self, Write};
@@ -30,7 +30,8 @@ pub(crate) struct Manual {
     /// The page of a command, such as `device ls`; that of the program if left out.
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
-    /// Write the pages of all commands as files into this directory, which is made if it is not there.
+    /// Write the pages of all commands as files into this directory, which is made if it is not
+    /// there.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! `restore`: a data directory from a backup.
 //!
-//! The whole backup is read before anything is written, so that one that is damaged is refused with nothing done.
+//! The whole backup is read before anything is written, so that one that is damaged is refused with
+//! nothing done.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};

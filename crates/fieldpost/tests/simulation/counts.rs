@@ -1,31 +1,10 @@
 //! What a run saw of each kind. The seeds of CI must see everything once, or they prove less than they seem to.
 
-macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a run saw.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub(crate) struct Counts {
-            $($(#[$doc])* pub(crate) $name: u64,)*
-        }
-
-        impl Counts {
-            /// Adds what another run, or another part of this one, saw.
-            pub(crate) fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)*
-            }
-
-            /// What was never seen.
-            pub(crate) fn unseen(&self) -> Vec<&'static str> {
-                let all = [$((stringify!($name), self.$name)),*];
-                all.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
-            }
-        }
-    };
-}
-
-pub(crate) use counts;
+use crate::harness::counts::counts;
 
 counts! {
+    /// What a run saw.
+    Counts:
     batches,
     /// Batches that were answered and not synced when the power failed.
     taken_by_power,
@@ -34,18 +13,7 @@ counts! {
     losses,
     attempts,
     delivered,
-    crashes,
-    kills,
-    /// Ends in the middle of a step of the store,
-    ends_in_a_step,
-    /// and of the opening of a data directory.
-    ends_in_a_start,
-    stops,
     reloads,
-    refused_opens,
-    audits,
-    /// Checks of all rows.
-    row_checks,
     /// Notifications that failed for good.
     given_up,
     /// Notifications of stale devices, queued after a success or an enabling.

@@ -10,16 +10,9 @@ use base::random::Random;
 use engine::Settings;
 use engine::settings::{Keep, Retry, UnknownDevice};
 
+pub(crate) use crate::harness::machine::StorageKind as Storage;
+use crate::harness::machine::{MachinePlan, MachineWeights};
 use crate::sabotage::Sabotage;
-
-/// Which store a run is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
-    /// In memory: every outcome of a commit.
-    Memory,
-    /// The embedded store on a simulated disk.
-    Embedded,
-}
 
 /// How often the scheduler picks each kind of step, relative to each other.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +107,19 @@ impl Plan {
         }
     }
 
-    /// Whether the rows that a life leaves are checked.
-    pub(crate) fn checks_rows(&self) -> bool {
-        self.sabotage.is_none_or(Sabotage::is_left_in_rows)
+    /// What it decides of the machine.
+    pub(crate) fn machine(&self) -> MachinePlan {
+        let Weights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit, .. } =
+            self.weights;
+        MachinePlan {
+            seed: self.seed,
+            storage: self.storage,
+            partitions: self.partitions,
+            weights: MachineWeights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit },
+            has_large_batches: self.has_large_batches(),
+            sync_interval: self.sync_interval(),
+            sabotage: self.sabotage,
+        }
     }
 
     fn with_long_reports(self) -> Self {
@@ -205,7 +208,7 @@ impl Plan {
         self.syncs_later.filter(|_| self.storage == Storage::Embedded && !self.has_large_batches())
     }
 
-    pub(crate) fn has_large_batches(&self) -> bool {
+    fn has_large_batches(&self) -> bool {
         self.long_reports || self.has_a_crowd()
     }
 

@@ -17,16 +17,16 @@ mod workload;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::random::Random;
-use base::{Clock, Incarnation, PartitionId, Timestamp, WayIn};
+use base::{Incarnation, PartitionId, Timestamp, WayIn};
 use engine::devices::input::Input;
 use engine::registry::RegistryInput;
 use engine::{Report, Settings};
 
 use crate::checkers::contents;
 use crate::counts::Counts;
-use crate::harness::clock::VirtualClock;
-use crate::harness::storage::{Storage, check_rows};
+use crate::harness::lives::Life;
+use crate::harness::machine::{Machine, MachineCounts};
+use crate::harness::schedule::Scheduled;
 use crate::harness::trace::Trace;
 use crate::meant::{CallId, Meant, MeantClient};
 use crate::model::breaker::Breakers;
@@ -40,14 +40,15 @@ use calls::{Call, Expectations};
 use sender::Sending;
 use server::Server;
 
+/// What a run saw: of the machine, and of what ran on it.
+pub(crate) type Seen = (MachineCounts, Counts);
+
 /// A run under way.
 pub(crate) struct World {
     plan: Plan,
     /// In force in this life of the process.
     settings: Arc<Settings>,
-    random: Random,
-    clock: Arc<VirtualClock>,
-    storage: Box<dyn Storage>,
+    machine: Machine,
     server: Option<Server>,
     /// By partition.
     model: Vec<Track<Partition>>,
@@ -59,27 +60,20 @@ pub(crate) struct World {
     receivers: Receivers,
     clients_seen: BTreeSet<Incarnation>,
     last_call: CallId,
-    processes: u64,
-    /// Since when something is committed and, with syncs at intervals, not synced.
-    unsynced_since: Option<Timestamp>,
     /// Slices that nobody answered.
     repeats: Vec<(WayIn, Vec<Report>)>,
     /// Since when everything is well and nothing new is asked.
     quiet_since: Option<Timestamp>,
-    pub(crate) trace: Trace,
-    pub(crate) counts: Counts,
+    counts: Counts,
 }
 
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let settings = &plan.settings;
-        let clock = Arc::new(VirtualClock::new());
         let syncs_later = plan.sync_interval().is_some();
         let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions), syncs_later);
         Self {
-            random: Random::new(plan.seed),
-            storage: crate::harness::storage::of(&plan, &clock),
-            clock,
+            machine: Machine::new(plan.machine()),
             server: None,
             model: (0..plan.partitions).map(|_| partition()).collect(),
             registry: Track::new(Registry::new(), syncs_later),
@@ -90,12 +84,9 @@ impl World {
             receivers: Receivers::new(settings.attempt_timeout),
             clients_seen: BTreeSet::new(),
             last_call: 0,
-            processes: 0,
             quiet_since: None,
-            unsynced_since: None,
             repeats: Vec::new(),
             settings: Arc::clone(settings),
-            trace: Trace::new(),
             counts: Counts::default(),
             plan,
         }
@@ -112,7 +103,7 @@ impl World {
             self.step()?;
         }
         self.become_quiet()?;
-        self.check_rows()?;
+        self.machine.check_rows()?;
         self.counts.attempts = self.sending.begun;
         self.counts.delivered = self.sending.delivered;
         self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
@@ -159,48 +150,25 @@ impl World {
 
     /// Compares all that a reader sees of a partition with what the model has at the same batch.
     fn audit(&mut self, partition: PartitionId) -> Checked {
-        let Some(store) = self.storage.reader() else { return Ok(()) };
-        self.counts.audits += 1;
+        let Some(store) = self.machine.storage.reader() else { return Ok(()) };
+        self.machine.counts.audits += 1;
         let checked = if partition == PartitionId::REGISTRY {
             contents::check_registry(&*store, &self.registry, Past::Life)
         } else {
             let track = &self.model[usize::from(partition.0)];
             contents::check_partition(&*store, partition, track, Past::Life)
         };
-        let failed = self.storage.is_faulty() && store.failure().is_some();
+        let failed = self.machine.storage.is_faulty() && store.failure().is_some();
         let seq = match checked {
             Err(_) if failed => {
-                self.trace.note(format_args!("the audit of {partition} met a fault of the storage"));
+                self.machine.trace.note(format_args!("the audit of {partition} met a fault of the storage"));
                 return Ok(());
             }
             checked => checked?,
         };
-        self.trace.note(format_args!("audit of {partition} at batch {seq}"));
+        self.machine.trace.note(format_args!("audit of {partition} at batch {seq}"));
         // It was read: from now on it must stay.
         self.shown(partition, seq);
-        Ok(())
-    }
-
-    /// Checks the rows that are there, when a life has ended, and at the end of all.
-    fn check_rows(&mut self) -> Checked {
-        if !self.plan.checks_rows() {
-            return Ok(());
-        }
-        self.counts.row_checks += 1;
-        check_rows(&mut *self.storage)
-    }
-
-    /// Compares what a crash at this moment would leave, were it to lose all that is not durable.
-    fn audit_after_a_crash(&mut self) -> Checked {
-        let store = self.storage.after_a_crash().map_err(|error| {
-            let detail = format!("after a crash at this moment the store refuses to open: {error}");
-            crate::violation::Invariant::DurableBeforeAcknowledged.broken(detail)
-        })?;
-        self.counts.audits += 1;
-        for (id, track) in (0..).zip(&self.model) {
-            contents::check_partition(&*store, PartitionId(id), track, Past::LossOfPower)?;
-        }
-        contents::check_registry(&*store, &self.registry, Past::LossOfPower)?;
         Ok(())
     }
 
@@ -219,17 +187,17 @@ impl World {
     }
 
     fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.machine.now()
     }
 
     fn random_partition(&mut self) -> PartitionId {
-        PartitionId(self.random.below(u64::from(self.plan.partitions)) as u16)
+        PartitionId(self.machine.random.below(u64::from(self.plan.partitions)) as u16)
     }
 }
 
 /// Runs a plan from beginning to end.
-pub(crate) fn run(plan: Plan) -> (Result<Counts, Violation>, Trace) {
+pub(crate) fn run(plan: Plan) -> (Result<Seen, Violation>, Trace) {
     let mut world = World::new(plan);
-    let result = world.run().map(|()| world.counts);
-    (result, world.trace)
+    let result = world.run().map(|()| (world.machine.counts, world.counts));
+    (result, world.machine.trace)
 }

@@ -16,11 +16,13 @@ struct Pending {
     items: Vec<Value>,
 }
 
-/// Waits until no notification is pending, then holds `sent` and what `clients` were told against the API.
-/// `clients` are ids and receivers; every device of the run is linked to each, from before its first report.
+/// Waits until no notification is pending, then holds `sent` and what `clients` were told against
+/// the API. `clients` are ids and receivers; every device of the run is linked to each, from before
+/// its first report.
 ///
 /// # Errors
-/// What the API refuses or cannot answer in time, also when notifications are still pending after `patience`.
+/// What the API refuses or cannot answer in time, also when notifications are still pending after
+/// `patience`.
 pub async fn close(
     api: &Api,
     sent: &Sent,

@@ -78,7 +78,8 @@ struct PairAccount<'a> {
 }
 
 impl PairAccount<'_> {
-    /// One notification per event, each delivered or superseded, and what is called delivered was taken.
+    /// One notification per event, each delivered or superseded, and what is called delivered was
+    /// taken.
     fn check_deliveries(&self, audit: &mut Audit) {
         let (due, booked) = (self.device.events.len(), self.deliveries.len());
         audit.notifications_due += due as u64;
@@ -98,7 +99,8 @@ impl PairAccount<'_> {
             if is_delivered && taken == 0 {
                 self.wrong(audit, format!("{} is called delivered, but was never taken", delivery.id));
             }
-            // What a receiver took before the server knew of it is in the books as an attempt without an answer.
+            // What a receiver took before the server knew of it is in the books as an attempt
+            // without an answer.
             let explained = u64::from(is_delivered) + delivery.attempts_cut;
             if taken > explained {
                 let Delivery { id, status, attempts_cut, .. } = delivery;
@@ -140,7 +142,8 @@ impl PairAccount<'_> {
         }
     }
 
-    /// Each notification says what its event says, and accounts for what was not told since the last delivered one.
+    /// Each notification says what its event says, and accounts for what was not told since the
+    /// last delivered one.
     fn check_contents(&self, audit: &mut Audit) {
         let mut base = 0;
         let mut before: Option<&Arrival> = None;

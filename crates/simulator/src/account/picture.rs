@@ -76,8 +76,9 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Asks the API for everything about `devices`. `taken` says how often a webhook-id was taken by its receiver: where
-    /// that is more often than the server says, the attempts are looked at, too.
+    /// Asks the API for everything about `devices`. `taken` says how often a webhook-id was taken
+    /// by its receiver: where that is more often than the server says, the attempts are looked at,
+    /// too.
     ///
     /// # Errors
     /// What the API refuses or cannot answer in time.

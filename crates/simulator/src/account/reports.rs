@@ -43,7 +43,8 @@ struct DeviceAccount<'a> {
 }
 
 impl DeviceAccount<'_> {
-    /// Each acknowledged report is there; nothing is there that was not sent, nor more often than it was sent.
+    /// Each acknowledged report is there; nothing is there that was not sent, nor more often than
+    /// it was sent.
     fn check_history(&self, repeats_have_no_effect: bool, audit: &mut Audit) {
         let mut found: HashMap<(i64, u64), u32> = HashMap::new();
         let mut foreign = Vec::new();
@@ -91,7 +92,8 @@ impl DeviceAccount<'_> {
         }
     }
 
-    /// Events are numbered without a gap, changes are those of the reports, losses those of the run.
+    /// Events are numbered without a gap, changes are those of the reports, losses those of the
+    /// run.
     fn check_events(&self, losses_expected: u64, audit: &mut Audit) {
         let events = &self.device.events;
         let count = |kind| events.iter().filter(|event| event.kind == kind).count() as u64;
@@ -110,7 +112,8 @@ impl DeviceAccount<'_> {
         self.check_connection(audit);
     }
 
-    /// The values that events speak of are those of the reports, each where it differs from the one before.
+    /// The values that events speak of are those of the reports, each where it differs from the one
+    /// before.
     fn check_changes(&self, audit: &mut Audit) {
         let is_change = |event: &&Event| event.kind == EventKind::Changed;
         let told: Vec<&Event> = self.device.events.iter().filter(is_change).collect();

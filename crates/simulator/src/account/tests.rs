@@ -8,7 +8,8 @@ use crate::receiver::{Arrival, Connection, EventKind, Notification, Reply, Retai
 use crate::sent::Answer;
 use crate::traffic::{DeviceIds, Report};
 
-/// One device and one client: the reports 0, 0, 1 (lost, restored), 1, 0; the second change was superseded.
+/// One device and one client: the reports 0, 0, 1 (lost, restored), 1, 0; the second change was
+/// superseded.
 struct World {
     sent: Sent,
     picture: Picture,

@@ -1,7 +1,8 @@
 //! A session over AMQP 0-9-1: persistent messages to a queue, with publisher confirms.
 //!
-//! What a confirm vouches for is that the broker has the message, not that a server behind it accepts it. A message that
-//! no queue takes comes back and counts as refused. The broker may confirm in any order; the lane settles in its own.
+//! What a confirm vouches for is that the broker has the message, not that a server behind it
+//! accepts it. A message that no queue takes comes back and counts as refused. The broker may
+//! confirm in any order; the lane settles in its own.
 
 use std::io;
 use std::time::Instant;
@@ -43,7 +44,8 @@ pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) ->
             confirms.push_back(publish(&lane.plan, &channel, report).await?);
         }
         if pause == Pause::Cut {
-            // The library has no way to drop a connection without a word; what is unconfirmed is left so.
+            // The library has no way to drop a connection without a word; what is unconfirmed is
+            // left so.
             close(&connection).await?;
             return Ok(Ending::Cut);
         }

@@ -1,6 +1,7 @@
 //! A session over HTTP: one NDJSON body after the other on a connection that is kept.
 //!
-//! The next body goes out when the last one is answered. A body without an answer is repeated as a whole.
+//! The next body goes out when the last one is answered. A body without an answer is repeated as a
+//! whole.
 
 use std::io;
 use std::time::{Duration, Instant};

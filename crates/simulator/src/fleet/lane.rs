@@ -1,7 +1,7 @@
 //! One connection's part of a fleet: the life that all ways in share.
 //!
-//! Connect, carry traffic until it ends, and begin again when the connection breaks. What differs between the ways
-//! in is a single session, in the sibling modules.
+//! Connect, carry traffic until it ends, and begin again when the connection breaks. What differs
+//! between the ways in is a single session, in the sibling modules.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::{MqttDialect, MqttVersion, Plan, Progress, Qos, Way, amqp, http, lean
 use crate::sent::Sent;
 use crate::traffic::{Next, Report, Traffic};
 
-/// Between two attempts to connect; twice as long after each that came to nothing, up to the longest.
+/// Between two attempts to connect; twice as long after each that came to nothing, up to the
+/// longest.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -81,7 +82,8 @@ impl<T: Traffic> Lane<T> {
         Self { number, plan, traffic, outbox }
     }
 
-    /// A client id that no other lane has, nor one of another fleet: a server lets only one connection have it.
+    /// A client id that no other lane has, nor one of another fleet: a server lets only one
+    /// connection have it.
     pub(super) fn client_id(&self) -> String {
         format!("simulator-{}-{}", std::process::id(), self.number)
     }

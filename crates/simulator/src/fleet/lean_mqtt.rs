@@ -1,8 +1,8 @@
 //! A session for load: MQTT with many reports in one write and many acknowledgements in one read.
 //!
-//! Reading never waits for writing: a server that holds back its reader still gets its acknowledgements read. What was
-//! not acknowledged when a connection broke is published anew on the next, at QoS 2 too: sessions do not outlive their
-//! connection here.
+//! Reading never waits for writing: a server that holds back its reader still gets its
+//! acknowledgements read. What was not acknowledged when a connection broke is published anew on
+//! the next, at QoS 2 too: sessions do not outlive their connection here.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,8 +27,8 @@ const READ_BYTES_MIN: usize = 64;
 /// An acknowledgement takes about so much.
 const ACKNOWLEDGEMENT_BYTES: usize = 4;
 
-/// Carries the lane's traffic over one connection. The device says at least a PINGREQ in every `keep_alive`, if it is
-/// not zero and the server does not ask for more.
+/// Carries the lane's traffic over one connection. The device says at least a PINGREQ in every
+/// `keep_alive`, if it is not zero and the server does not ask for more.
 pub(super) async fn session<T: Traffic>(
     lane: &mut Lane<T>,
     dialect: MqttDialect,
@@ -152,7 +152,8 @@ impl Connection {
         }
     }
 
-    /// Hands each answer that has come to the lane. What was read is moved once for all of them, not for each.
+    /// Hands each answer that has come to the lane. What was read is moved once for all of them,
+    /// not for each.
     fn take_answers<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
         let mut input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
@@ -166,7 +167,8 @@ impl Connection {
         taken
     }
 
-    /// Settles what `input` begins with, and leaves in `accepted` how many of the newest are still to be acknowledged.
+    /// Settles what `input` begins with, and leaves in `accepted` how many of the newest are still
+    /// to be acknowledged.
     fn settle_all<T: Traffic>(
         &mut self,
         lane: &mut Lane<T>,
@@ -236,8 +238,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what the socket takes, and is ready when something was read, or when all has been written that had to
-    /// wait.
+    /// Writes what the socket takes, and is ready when something was read, or when all has been
+    /// written that had to wait.
     fn exchange(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let had_output = !self.output.is_empty() || !self.is_flushed;
         self.write_some(context)?;

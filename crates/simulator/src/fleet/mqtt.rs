@@ -1,7 +1,7 @@
 //! A session as a device's firmware would hold it: MQTT at QoS 1 through `rumqttc`.
 //!
-//! The client's own memory of unacknowledged publishes is not used: the server keeps no sessions over a restart, and
-//! the lane repeats them itself, on a new client for each connection.
+//! The client's own memory of unacknowledged publishes is not used: the server keeps no sessions
+//! over a restart, and the lane repeats them itself, on a new client for each connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +25,8 @@ pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: u16) -> i
     let (client, mut events) = open(&lane.client_id(), address, in_flight);
     let mut packet_ids = VecDeque::new();
     loop {
-        // A poll that is dropped half-way may lose what it was writing, so each is carried to its end.
+        // A poll that is dropped half-way may lose what it was writing, so each is carried to its
+        // end.
         let mut poll = std::pin::pin!(events.poll());
         let event = loop {
             let pause = lane.fill(in_flight.into(), Instant::now());

@@ -122,8 +122,9 @@ fn read_reply(step: Step, body: &[u8]) -> Option<Packet> {
     Some(Packet::Reply { step, packet_id: u16::from_be_bytes([*high, *low]), refusal })
 }
 
-/// A refusal in few words: the code that the server's reason string begins with, or what the standard calls it. The
-/// rest of the string speaks of one report, and refusals are counted by reason.
+/// A refusal in few words: the code that the server's reason string begins with, or what the
+/// standard calls it. The rest of the string speaks of one report, and refusals are counted by
+/// reason.
 fn reason(code: u8, string: Option<&str>) -> String {
     let is_word =
         |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -211,7 +212,8 @@ fn be_u16(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().copied().map(u16::from_be_bytes)
 }
 
-/// The remaining length at the start of `input` and the bytes it takes; `None` when it is not all there yet.
+/// The remaining length at the start of `input` and the bytes it takes; `None` when it is not all
+/// there yet.
 fn read_length(input: &[u8]) -> io::Result<Option<(usize, usize)>> {
     let mut length = 0;
     for (position, byte) in input.iter().enumerate().take(LENGTH_BYTES_MAX) {

@@ -1,8 +1,8 @@
 //! Which publishes of a connection are on their way, and how far each has come.
 //!
-//! At QoS 1 an answer settles a publish; at QoS 2 it is received, released and completed. A server answers in the order
-//! of sending at each step, and whatever comes out of turn is an offence. Publishes leave the window in order too, so
-//! that a refused one waits for those before it.
+//! At QoS 1 an answer settles a publish; at QoS 2 it is received, released and completed. A server
+//! answers in the order of sending at each step, and whatever comes out of turn is an offence.
+//! Publishes leave the window in order too, so that a refused one waits for those before it.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,8 @@
 //! The few packets that a publishing device sends, MQTT 3.1.1 and 5.
 //!
-//! Written for load: packets are appended to one buffer and sent together. Not a client: subscriptions and sessions that
-//! outlive a connection are left to `rumqttc`. What comes back is read in the sibling `mqtt_packet`.
+//! Written for load: packets are appended to one buffer and sent together. Not a client:
+//! subscriptions and sessions that outlive a connection are left to `rumqttc`. What comes back is
+//! read in the sibling `mqtt_packet`.
 
 use super::{MqttDialect, MqttVersion, Qos};
 use crate::access::Login;

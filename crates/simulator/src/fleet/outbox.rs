@@ -1,7 +1,8 @@
 //! The reports of one lane between going out and being answered.
 //!
-//! Answers come in the order of sending, so a queue is enough: the front is the oldest unanswered report, the first
-//! `written` of them are on the present connection. When that breaks, all are unwritten again.
+//! Answers come in the order of sending, so a queue is enough: the front is the oldest unanswered
+//! report, the first `written` of them are on the present connection. When that breaks, all are
+//! unwritten again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use super::{Keep, Progress};
 use crate::sent::{Answer, Sent};
 use crate::traffic::{DeviceIds, Report};
 
-/// Timers come up to so much late. A report that goes out no later after its time was not kept waiting by anybody, and
-/// its latency counts from when it went out.
+/// Timers come up to so much late. A report that goes out no later after its time was not kept
+/// waiting by anybody, and its latency counts from when it went out.
 const TIMER_PRECISION: Duration = Duration::from_millis(2);
 
 /// A report without an answer.

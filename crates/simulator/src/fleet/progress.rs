@@ -1,7 +1,8 @@
 //! What a fleet has done so far: counters that lanes move and anybody reads while they run.
 //!
-//! Latencies lie in a few shards, each under a lock of its own that is held for a moment and never waited for across
-//! anything: histograms are too large for one per connection when every device has its own.
+//! Latencies lie in a few shards, each under a lock of its own that is held for a moment and never
+//! waited for across anything: histograms are too large for one per connection when every device
+//! has its own.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use crate::latency::Latency;
 /// Shards of latencies; more than there are cores on the machines where this runs hot.
 const SHARDS: usize = 16;
 
-/// Different reasons that are counted apart. They come from the server, so their number must not be its choice.
+/// Different reasons that are counted apart. They come from the server, so their number must not be
+/// its choice.
 const REASONS_MAX: usize = 64;
 
 /// Bytes of a reason.
@@ -29,8 +31,8 @@ pub type Reasons = BTreeMap<String, u64>;
 pub struct Latencies {
     /// From first going out to the acknowledgement.
     pub since_sent: Latency,
-    /// From the time a report was due to its acknowledgement: what it waited behind others counts. One that went out
-    /// within the precision of the timers counts from then.
+    /// From the time a report was due to its acknowledgement: what it waited behind others counts.
+    /// One that went out within the precision of the timers counts from then.
     pub since_due: Latency,
 }
 

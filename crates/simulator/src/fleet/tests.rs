@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// An MQTT server that takes QoS 1 publishes.
 #[derive(Debug, Default)]
 struct Script {
-    /// Breaks each of the first connections after so many publishes, of which it acknowledges all but one.
+    /// Breaks each of the first connections after so many publishes, of which it acknowledges all
+    /// but one.
     break_after: Mutex<Vec<usize>>,
     /// Acknowledges with an id that nobody used.
     wrong_ids: bool,

@@ -1,7 +1,8 @@
 //! The receiver's port: open or closed, always its own.
 //!
-//! The port is held by a socket that is bound and never listens; beside it (`SO_REUSEPORT`) a listener comes and
-//! goes. So a closed receiver refuses connections and nobody else can be given its port in the meantime.
+//! The port is held by a socket that is bound and never listens; beside it (`SO_REUSEPORT`) a
+//! listener comes and goes. So a closed receiver refuses connections and nobody else can be given
+//! its port in the meantime.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

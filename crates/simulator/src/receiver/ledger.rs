@@ -1,4 +1,5 @@
-//! What a receiver was told: counts, the newest word on each device, and as much more as is asked for.
+//! What a receiver was told: counts, the newest word on each device, and as much more as is asked
+//! for.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,7 +1,7 @@
 //! What a notification says, read strictly.
 //!
-//! Every field that the contract promises must be there, also where it may be null: a receiver that guessed would
-//! hide what the server forgot.
+//! Every field that the contract promises must be there, also where it may be null: a receiver that
+//! guessed would hide what the server forgot.
 
 use std::fmt;
 

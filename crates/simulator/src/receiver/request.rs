@@ -55,7 +55,8 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// Answers as the behaviour in force demands; a hanging answer ends, with its connection, when that changes.
+/// Answers as the behaviour in force demands; a hanging answer ends, with its connection, when that
+/// changes.
 pub(super) async fn answer(
     request: Request<Incoming>,
     mut behaviour: watch::Receiver<Behaviour>,

@@ -1,9 +1,10 @@
 //! Any number of devices that keep a timetable and repeat themselves exactly.
 //!
-//! Devices take turns, round after round. What a device does in its turn - whether its value changes, whether the
-//! report is flawed, whether it then breaks the connection or falls silent for some rounds - depends on the seed, the
-//! device and the round alone: not on the number of lanes, nor on how the server answers. So the same seed gives the
-//! same reports of each device, in the same order; only their times are those of the run. Twelve bytes a device.
+//! Devices take turns, round after round. What a device does in its turn - whether its value
+//! changes, whether the report is flawed, whether it then breaks the connection or falls silent for
+//! some rounds - depends on the seed, the device and the round alone: not on the number of lanes,
+//! nor on how the server answers. So the same seed gives the same reports of each device, in the
+//! same order; only their times are those of the run. Twelve bytes a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -201,7 +202,8 @@ mod tests {
 
     type Said = BTreeMap<u32, Vec<(u8, u32, Option<Flaw>, bool, Duration)>>;
 
-    /// What each device says within a second on so many lanes, each of which looks at its clock so often.
+    /// What each device says within a second on so many lanes, each of which looks at its clock so
+    /// often.
     fn said(ids: &DeviceIds, habits: Habits, lanes: u32, look_every: Duration) -> Said {
         let timetable = Timetable::new(TURNS_PER_SECOND, SECOND, lanes);
         timetable.start();

@@ -1,9 +1,10 @@
 //! When a crowd's reports are due, whatever the server does.
 //!
-//! Time is divided into turns at an even rate, and turn `n` belongs to device `n` modulo the number of devices. A turn's
-//! time depends on nothing but the common start, so a server that answers late does not slow the questions down, and
-//! what waits behind it is measured from when it was due. All lanes of a run share one timetable; it starts when the
-//! last of them is connected, so that connecting is not measured as lateness.
+//! Time is divided into turns at an even rate, and turn `n` belongs to device `n` modulo the number
+//! of devices. A turn's time depends on nothing but the common start, so a server that answers late
+//! does not slow the questions down, and what waits behind it is measured from when it was due. All
+//! lanes of a run share one timetable; it starts when the last of them is connected, so that
+//! connecting is not measured as lateness.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -38,16 +39,18 @@ struct Start {
     wall: WallClock,
 }
 
-/// A lane that waits for the others looks again after so long, and after longer the more lanes there are.
+/// A lane that waits for the others looks again after so long, and after longer the more lanes
+/// there are.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_EVERY_PER_LANE: Duration = Duration::from_micros(20);
 
-/// A lane that keeps up says the last of what was due before the end this much later at most: timers are not exact, and
-/// on a machine that is busy less so.
+/// A lane that keeps up says the last of what was due before the end this much later at most:
+/// timers are not exact, and on a machine that is busy less so.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 impl Timetable {
-    /// A timetable for `lanes` lanes with so many turns a second, at least one in about three years.
+    /// A timetable for `lanes` lanes with so many turns a second, at least one in about three
+    /// years.
     #[must_use]
     pub fn new(turns_per_second: f64, end: End, lanes: u32) -> Self {
         Self {

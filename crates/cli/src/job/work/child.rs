@@ -36,7 +36,8 @@ pub(super) fn command(words: &[OsString], job: &Job) -> Command {
     command
 }
 
-/// Sees a command through to its end, which says whether the job is done; it is killed when the job is lost.
+/// Sees a command through to its end, which says whether the job is done; it is killed when the job
+/// is lost.
 ///
 /// # Errors
 /// When the command cannot be followed.

@@ -1,7 +1,9 @@
-//! The command that works on jobs: looked for before the first job is taken, and noticed when it is there no longer.
+//! The command that works on jobs: looked for before the first job is taken, and noticed when it is
+//! there no longer.
 //!
-//! A job whose command cannot be started is not to blame. The worker takes no more then, and the job goes back at once. Its release
-//! uses up a try, so one that died of that is respawned at the end.
+//! A job whose command cannot be started is not to blame. The worker takes no more then, and the
+//! job goes back at once. Its release uses up a try, so one that died of that is respawned at the
+//! end.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -78,7 +80,8 @@ impl Program {
         self.broken.is_so.cancelled().await;
     }
 
-    /// Why the command could not be started, once all jobs are settled; those that died of it are back in their queues then.
+    /// Why the command could not be started, once all jobs are settled; those that died of it are
+    /// back in their queues then.
     ///
     /// # Errors
     /// When these could not be brought back.
@@ -95,7 +98,8 @@ impl Program {
     }
 }
 
-/// Whether a command cannot be started for any job: for others it may be the job's, or that of the moment.
+/// Whether a command cannot be started for any job: for others it may be the job's, or that of the
+/// moment.
 fn is_of_command(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
         || error.raw_os_error() == Some(libc::ENOEXEC)

@@ -1,7 +1,8 @@
 //! The virtual clocks: they stand still until the scheduler moves them.
 //!
-//! The engine clock follows the rule of the real one: it starts no earlier than what was recorded, runs on while the machine
-//! is up, and is slewed by at most a tenth towards the wall clock, which may be set by an hour either way.
+//! The engine clock follows the rule of the real one: it starts no earlier than what was recorded,
+//! runs on while the machine is up, and is slewed by at most a tenth towards the wall clock, which
+//! may be set by an hour either way.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,7 +27,8 @@ impl VirtualClock {
         Self(Mutex::new(Clocks { engine: BEGINNING, wall: BEGINNING }))
     }
 
-    /// The process starts: like the real clock, at the later of the wall clock and what was recorded.
+    /// The process starts: like the real clock, at the later of the wall clock and what was
+    /// recorded.
     pub(crate) fn start(&self, recorded: Timestamp) {
         let mut clocks = self.locked();
         clocks.engine = clocks.wall.max(recorded.0);

@@ -1,4 +1,5 @@
-//! The two stores that a run may be over, behind one face that can be stepped, crashed and asked for faults.
+//! The two stores that a run may be over, behind one face that can be stepped, crashed and asked
+//! for faults.
 
 mod embedded;
 mod lying_disk;
@@ -11,7 +12,7 @@ use base::random::Random;
 use store::{Store, StoreError};
 
 use crate::harness::clock::VirtualClock;
-use crate::plan::{Plan, Storage as Kind};
+use crate::harness::machine::{MachinePlan, StorageKind};
 use crate::violation::{Checked, Invariant};
 
 /// How a life of the process ends without a word.
@@ -37,7 +38,8 @@ pub(crate) trait Storage {
     /// Work that nobody waits for: checkpoints, idle marks. Whether there was any.
     fn upkeep_step(&mut self, random: &mut Random) -> bool;
 
-    /// Syncs what was committed, where that is not done with every commit. Whether everything was synced so that was committed before.
+    /// Syncs what was committed, where that is not done with every commit. Whether everything was
+    /// synced so that was committed before.
     fn sync_step(&mut self) -> bool;
 
     /// A fault from now on, or at one of the next calls; says which.
@@ -76,14 +78,16 @@ pub(crate) trait Storage {
     /// When it refuses.
     fn after_a_crash(&mut self) -> Result<Arc<dyn Store>, StoreError>;
 
-    /// What a check of all rows finds in what is there now, or would be if the process died at this moment.
+    /// What a check of all rows finds in what is there now, or would be if the process died at this
+    /// moment.
     ///
     /// # Errors
     /// When it does not open.
     fn findings(&mut self) -> Result<Vec<String>, StoreError>;
 }
 
-/// Whether the rows that a life has left name each other, none too many and none too few: no life after it would notice.
+/// Whether the rows that a life has left name each other, none too many and none too few: no life
+/// after it would notice.
 pub(crate) fn check_rows(storage: &mut dyn Storage) -> Checked {
     let findings = storage.findings().map_err(|error| {
         let detail = format!("what a life has left does not open: {error}");
@@ -93,9 +97,9 @@ pub(crate) fn check_rows(storage: &mut dyn Storage) -> Checked {
 }
 
 /// The store of a plan.
-pub(crate) fn of(plan: &Plan, clock: &Arc<VirtualClock>) -> Box<dyn Storage> {
+pub(crate) fn of(plan: &MachinePlan, clock: &Arc<VirtualClock>) -> Box<dyn Storage> {
     match plan.storage {
-        Kind::Memory => Box::new(memory::InMemory::new(plan)),
-        Kind::Embedded => Box::new(embedded::OnDisk::new(plan, Arc::clone(clock))),
+        StorageKind::Memory => Box::new(memory::InMemory::new(plan)),
+        StorageKind::Embedded => Box::new(embedded::OnDisk::new(plan, Arc::clone(clock))),
     }
 }

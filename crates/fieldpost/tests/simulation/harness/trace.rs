@@ -1,4 +1,5 @@
-//! What happened, line by line: hashed, so that two runs can be compared, and printed when somebody looks.
+//! What happened, line by line: hashed, so that two runs can be compared, and printed when somebody
+//! looks.
 
 use std::collections::VecDeque;
 use std::fmt;

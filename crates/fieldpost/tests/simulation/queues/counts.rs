@@ -1,23 +1,14 @@
 //! What a run with queues saw of each kind. The seeds of CI must see everything once, or they prove less than they seem to.
 
-use crate::counts::counts;
+use crate::harness::counts::counts;
 
 counts! {
+    /// What a run saw.
+    Counts:
     batches,
     /// Batches that were answered and not synced when the power failed.
     taken_by_power,
-    crashes,
-    kills,
-    /// Ends in the middle of a step of the store,
-    ends_in_a_step,
-    /// and of the opening of a data directory.
-    ends_in_a_start,
-    stops,
     reloads,
-    refused_opens,
-    audits,
-    /// Checks of all rows.
-    row_checks,
     /// Steps that came to the end of what was due.
     steps_to_the_end,
     published,

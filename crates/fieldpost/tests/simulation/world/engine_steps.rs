@@ -17,7 +17,7 @@ use crate::violation::{Checked, Invariant};
 
 impl World {
     /// One step of a partition over some of its inbox.
-    pub(super) fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked {
+    pub(super) fn step_devices(&mut self, partition: PartitionId, count: usize) -> Checked {
         let now = self.now();
         self.withdraw_what_is_uncertain(partition);
         let Some(server) = &mut self.server else { return Ok(()) };
@@ -35,7 +35,11 @@ impl World {
         };
         let batch = tap.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
-        self.trace.note(format_args!("{partition} steps at {} over {}: {line:?}", now.0, inputs.len()));
+        self.machine.trace.note(format_args!(
+            "{partition} steps at {} over {}: {line:?}",
+            now.0,
+            inputs.len()
+        ));
         let head = batch.as_ref().map(|batch| batch.head.clone());
         let track = &mut self.model[usize::from(partition.0)];
         let mut evidence = Evidence::of(batch);
@@ -80,7 +84,7 @@ impl World {
         };
         let batch = tap.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
-        self.trace.note(format_args!("the registry steps over {}: {line:?}", inputs.len()));
+        self.machine.trace.note(format_args!("the registry steps over {}: {line:?}", inputs.len()));
         let answers = self.registry.present.step(now, &inputs, batch.as_ref())?;
         self.know_clients();
         if let Some(batch) = batch {
@@ -95,7 +99,7 @@ impl World {
     }
 
     fn partition_dies(&mut self, partition: PartitionId, error: &StoreError) {
-        self.trace.note(format_args!("{partition} stops: {error}"));
+        self.machine.trace.note(format_args!("{partition} stops: {error}"));
         let Some(server) = &mut self.server else { return };
         if partition == PartitionId::REGISTRY {
             server.registry.die();
@@ -105,7 +109,7 @@ impl World {
     }
 
     /// Tells a partition the outcome at `index`; those of one partition keep their order.
-    pub(super) fn tell_outcome(&mut self, index: usize) -> Checked {
+    pub(super) fn tell_of_batch(&mut self, index: usize) -> Checked {
         let Some(server) = &mut self.server else { return Ok(()) };
         let mut outcomes = server.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(chosen) = outcomes.get(index).map(|outcome| outcome.partition) else { return Ok(()) };
@@ -118,7 +122,7 @@ impl World {
         } else {
             server.port(partition).runner.outcome(told)
         };
-        self.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
+        self.machine.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
         if let Err(error) = result {
             self.partition_dies(partition, &error);
         } else if ending == Ending::Durable {
@@ -138,13 +142,13 @@ impl World {
         let attended = server.attended_now();
         for (partition, head) in server.tap.take_loaded() {
             self.counts.reloads += 1;
-            self.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
+            self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);
             if partition == PartitionId::REGISTRY {
                 self.registry.back_to(head.seq)?;
             } else {
                 let track = &mut self.model[usize::from(partition.0)];
-                track.load(head.seq, now, (self.processes, &self.settings), attended)?;
+                track.load(head.seq, now, (self.machine.processes, &self.settings), attended)?;
             }
         }
         Ok(())
@@ -177,7 +181,7 @@ impl World {
     }
 
     fn answered(&mut self, call: Call, answer: Answer) -> Checked {
-        self.trace.note(format_args!("call {} is answered", call.id));
+        self.machine.trace.note(format_args!("call {} is answered", call.id));
         let expected = self.expectations.take(&call)?;
         compare(call.id, &answer, &expected)?;
         for (partition, seq, _) in &expected {
@@ -224,7 +228,7 @@ impl World {
         let lost = call.asked.iter().any(|(partition, life)| {
             life.is_none() || server.and_then(|server| server.life(*partition)) != *life
         });
-        self.trace.note(format_args!("call {} is dropped", call.id));
+        self.machine.trace.note(format_args!("call {} is dropped", call.id));
         Invariant::Bounded.check(lost, || format!("call {} was dropped in silence", call.id))?;
         self.expectations.forget(&call);
         match call.then {

@@ -22,7 +22,7 @@ impl World {
     /// Some lines; each partition gets its own.
     pub(super) fn import(&mut self) {
         let mut split: BTreeMap<PartitionId, Vec<(ToImport, ImportLine)>> = BTreeMap::new();
-        for index in 0..=self.random.below(LINES) as u32 {
+        for index in 0..=self.machine.random.below(LINES) as u32 {
             let asked = self.any_line();
             if let Some(line) = self.looked_up(index, asked) {
                 split.entry(self.partition_of(&line.1.id)).or_default().push(line);
@@ -31,7 +31,7 @@ impl World {
         for (partition, lines) in split {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
             let (lines, meant): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
-            self.trace.note(format_args!("call {call}: import {meant:?}"));
+            self.machine.trace.note(format_args!("call {call}: import {meant:?}"));
             let linked = meant.clone();
             if self.hand_in(partition, Input::Import { lines, reply }, Meant::Import { call, lines: meant }) {
                 for line in &linked {
@@ -48,23 +48,31 @@ impl World {
         let other = if kind == "lock" { "meter" } else { "lock" }.to_owned();
         let device = NewDevice {
             id: id.to_string(),
-            kind: match self.random.below(8) {
+            kind: match self.machine.random.below(8) {
                 0 => Some(other),
                 1..=4 => Some(kind),
                 _ => None,
             },
-            address: self.random.chance(1, 3).then(|| format!("yard {}", self.random.below(100))),
-            labels: if self.random.chance(1, 2) { self.any_labels() } else { Vec::new() },
-            report_interval: self.random.chance(1, 4).then(|| Duration::from_secs(1 + self.random.below(60))),
+            address: self
+                .machine
+                .random
+                .chance(1, 3)
+                .then(|| format!("yard {}", self.machine.random.below(100))),
+            labels: if self.machine.random.chance(1, 2) { self.any_labels() } else { Vec::new() },
+            report_interval: self
+                .machine
+                .random
+                .chance(1, 4)
+                .then(|| Duration::from_secs(1 + self.machine.random.below(60))),
         };
-        let clients = self.random.chance(1, 2).then(|| {
-            let count = self.random.below(3);
+        let clients = self.machine.random.chance(1, 2).then(|| {
+            let count = self.machine.random.below(3);
             (0..count).map(|_| self.any_client_id()).collect()
         });
         let now = self.now().0;
-        let expect_from = match self.random.below(4) {
-            0 => Some(Timestamp(now - self.random.below(EXPECTED_AGO_MS_MAX) as i64)),
-            1 => Some(Timestamp(now + self.random.below(EXPECTED_AHEAD_MS_MAX) as i64)),
+        let expect_from = match self.machine.random.below(4) {
+            0 => Some(Timestamp(now - self.machine.random.below(EXPECTED_AGO_MS_MAX) as i64)),
+            1 => Some(Timestamp(now + self.machine.random.below(EXPECTED_AHEAD_MS_MAX) as i64)),
             _ => None,
         };
         ImportDevice { device, clients, expect_from }

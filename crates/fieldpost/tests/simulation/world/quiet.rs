@@ -7,6 +7,8 @@ use records::{Client, DeliveryStatus};
 
 use super::World;
 use crate::checkers::{kept, newest};
+use crate::harness::lives::Life;
+use crate::harness::schedule::Scheduled;
 use crate::harness::storage::End;
 use crate::meant::AttemptRef;
 use crate::model::ExpectedAttempt;
@@ -23,12 +25,12 @@ const STEPS_AT_ONCE_MAX: usize = 100_000;
 impl World {
     /// Lets everything come to rest, and looks at what is there then.
     pub(super) fn become_quiet(&mut self) -> Checked {
-        self.storage.heal();
+        self.machine.storage.heal();
         self.receivers.heal();
         self.revive()?;
         // A clock that is slewed runs away from the timers by a tenth.
-        self.clock.step_wall(-self.clock.wall_ahead());
-        self.trace.note(format_args!("quiet from now on"));
+        self.machine.clock.step_wall(-self.machine.clock.wall_ahead());
+        self.machine.trace.note(format_args!("quiet from now on"));
         self.settle()?;
         let end = Timestamp(self.now().0 + QUIET_MS_MAX);
         while self.owes_anything() {
@@ -58,7 +60,7 @@ impl World {
             if well(self) {
                 return Ok(());
             }
-            self.storage.heal();
+            self.machine.storage.heal();
             if self.server.is_some() {
                 self.end_life(End::Kill);
             }

@@ -35,22 +35,22 @@ impl World {
     /// A message of which nobody can say whose it is.
     pub(super) fn refuse_what_nobody_sent(&mut self) {
         let ways: Vec<WayIn> = self.ways().collect();
-        let way = ways[self.random.below(ways.len() as u64) as usize];
+        let way = ways[self.machine.random.below(ways.len() as u64) as usize];
         let payload = self.any_payload();
         let message = RefusedMessage {
             routing: hash::routing_hash(hash::derived(0, &payload)),
             device: None,
             topic: None,
             problem: Problem::unreadable("this is no report"),
-            cut: self.random.chance(1, 4),
+            cut: self.machine.random.chance(1, 4),
             payload,
         };
         self.quarantine(way, vec![message]);
     }
 
     fn any_payload(&mut self) -> Vec<u8> {
-        let length = self.random.below(PAYLOAD_BYTES_MAX) as usize;
-        vec![self.random.below(256) as u8; length]
+        let length = self.machine.random.below(PAYLOAD_BYTES_MAX) as usize;
+        vec![self.machine.random.below(256) as u8; length]
     }
 
     fn quarantine(&mut self, way: WayIn, messages: Vec<RefusedMessage>) {
@@ -61,7 +61,7 @@ impl World {
         }
         for (partition, messages) in split {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-            self.trace.note(format_args!("call {call}: keep {} refused reports", messages.len()));
+            self.machine.trace.note(format_args!("call {call}: keep {} refused reports", messages.len()));
             let meant = Meant::Quarantine { call, way, messages: messages.clone() };
             if self.hand_in(partition, Input::Quarantine { way, messages, reply }, meant) {
                 self.await_answer(call, Waiting::Kept(receiver), vec![partition], Then::Nothing);
@@ -74,12 +74,12 @@ impl World {
         let partition = self.random_partition();
         let kept = &self.model[usize::from(partition.0)].durable().quarantine.kept;
         let Some(last) = kept.len().checked_sub(1) else { return };
-        let mut id: EntityId = kept[self.random.below(last as u64 + 1) as usize].id;
-        if self.random.chance(1, 8) {
+        let mut id: EntityId = kept[self.machine.random.below(last as u64 + 1) as usize].id;
+        if self.machine.random.chance(1, 8) {
             id.number += 1_000_000;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: discard {id:?}"));
+        self.machine.trace.note(format_args!("call {call}: discard {id:?}"));
         if self.hand_in(partition, Input::Discard { id, reply }, Meant::Discard { call, id }) {
             self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Nothing);
         }

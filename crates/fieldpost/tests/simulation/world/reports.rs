@@ -26,18 +26,18 @@ const REPORT_IDS: u64 = 20;
 impl World {
     /// A way in hands in what it read together.
     pub(super) fn hand_in_reports(&mut self) {
-        if !self.repeats.is_empty() && self.random.chance(1, 3) {
-            let again = self.random.below(self.repeats.len() as u64) as usize;
+        if !self.repeats.is_empty() && self.machine.random.chance(1, 3) {
+            let again = self.machine.random.below(self.repeats.len() as u64) as usize;
             let (way, reports) = self.repeats.swap_remove(again);
             self.counts.slices_again += 1;
             return self.submit(way, reports);
         }
         let ways: Vec<WayIn> = self.ways().collect();
-        let way = ways[self.random.below(ways.len() as u64) as usize];
-        let long = self.plan.long_reports && self.random.chance(1, 8);
-        let count = 1 + self.random.below(if long { LONG_SLICE_REPORTS } else { SLICE_REPORTS });
+        let way = ways[self.machine.random.below(ways.len() as u64) as usize];
+        let long = self.plan.long_reports && self.machine.random.chance(1, 8);
+        let count = 1 + self.machine.random.below(if long { LONG_SLICE_REPORTS } else { SLICE_REPORTS });
         let mut reports: Vec<Report> = (0..count).map(|_| self.any_report()).collect();
-        if self.random.chance(1, 6) {
+        if self.machine.random.chance(1, 6) {
             // Whoever is not sure says the last one twice.
             reports.extend(reports.last().cloned());
         }
@@ -70,15 +70,15 @@ impl World {
             split.entry(partition).or_default().push(Addressed { index, hash, report });
         }
         let call = self.next_call();
-        self.trace.note(format_args!("call {call}: {count} reports by {}", way.as_str()));
+        self.machine.trace.note(format_args!("call {call}: {count} reports by {}", way.as_str()));
         let (pending, parts) = SlicePart::split(count, split.len());
         let asked = split.keys().copied().collect();
         for ((partition, mut reports), part) in split.into_iter().zip(parts) {
             let meant = reports.iter().map(|addressed| (addressed.index, addressed.report.clone())).collect();
-            if self.plan.sabotage == Some(Sabotage::SwappedReports) {
+            if self.machine.plan.sabotage == Some(Sabotage::SwappedReports) {
                 reports.reverse();
             }
-            if self.plan.sabotage == Some(Sabotage::RepeatsTakenForNew) {
+            if self.machine.plan.sabotage == Some(Sabotage::RepeatsTakenForNew) {
                 reports
                     .iter_mut()
                     .for_each(|addressed| self.forget_known_id(partition, &mut addressed.report));
@@ -91,23 +91,23 @@ impl World {
 
     fn any_report(&mut self) -> Report {
         let (device, kind) = self.any_device();
-        let claimed = match self.random.below(12) {
+        let claimed = match self.machine.random.below(12) {
             0 => Kind::new(if kind == "lock" { "meter" } else { "lock" }),
             1..=5 => Kind::new(&kind),
             _ => None,
         };
-        let said = match self.random.below(20) {
+        let said = match self.machine.random.below(20) {
             0..=1 => Said::Alive,
             2 => Said::Refused(Box::new(Problem::not_allowed("ts_ahead", "the ts is too far ahead"))),
             _ => Said::Value { value: self.any_value(&kind), ts: self.any_ts() },
         };
-        let id = self.random.chance(1, 3).then(|| self.any_report_id());
+        let id = self.machine.random.chance(1, 3).then(|| self.any_report_id());
         Report { device, kind: claimed, said, id }
     }
 
     /// One of few, so that some come back while they are known, and some later.
     fn any_report_id(&mut self) -> ReportId {
-        ReportId::of(&format!("r{}", self.random.below(REPORT_IDS)))
+        ReportId::of(&format!("r{}", self.machine.random.below(REPORT_IDS)))
     }
 
     /// A broken way in: what its device said before comes without the id by which that could be known.
@@ -122,13 +122,13 @@ impl World {
     fn any_value(&mut self, kind: &str) -> Value {
         let number = |number: u64| Value::number(number as f64).expect("finite");
         if kind == "lock" {
-            return number(if self.random.chance(1, 30) { 2 } else { self.random.below(2) });
+            return number(if self.machine.random.chance(1, 30) { 2 } else { self.machine.random.below(2) });
         }
         if self.plan.long_reports {
-            let letter = (b'a' + self.random.below(26) as u8) as char;
+            let letter = (b'a' + self.machine.random.below(26) as u8) as char;
             return Value::from_canonical(&format!("\"{}\"", letter.to_string().repeat(LARGE_VALUE_CHARS)));
         }
-        match self.random.below(5) {
+        match self.machine.random.below(5) {
             0 => Value::from_canonical(r#"{"open":true,"why":"\"\u0001"}"#),
             1 => Value::from_canonical("null"),
             n => number(n),
@@ -137,10 +137,10 @@ impl World {
 
     /// Most reports say nothing of the time; those that do may be late, or a little ahead.
     fn any_ts(&mut self) -> Option<Timestamp> {
-        if self.random.chance(2, 3) {
+        if self.machine.random.chance(2, 3) {
             return None;
         }
-        let offset = self.random.below(300_000) as i64 - 240_000;
-        Some(Timestamp(self.clock.wall().0 + offset))
+        let offset = self.machine.random.below(300_000) as i64 - 240_000;
+        Some(Timestamp(self.machine.clock.wall().0 + offset))
     }
 }

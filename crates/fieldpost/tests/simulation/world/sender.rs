@@ -148,7 +148,8 @@ impl World {
         let now = self.now();
         let Some(server) = &self.server else { return };
         for StaleOrder { partition, client, probe } in server.context.devices.stale.take(now) {
-            self.trace
+            self.machine
+                .trace
                 .note(format_args!("{partition} tells stale client {} again, a probe: {probe}", client.0));
             let input = Input::TellStale { client, probe };
             // Where there is no room, the client's next success or probe says it again.
@@ -162,7 +163,7 @@ impl World {
             return;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: tell client {} again in {partition}", client.0));
+        self.machine.trace.note(format_args!("call {call}: tell client {} again in {partition}", client.0));
         let input = Input::Resend { client, after, reply };
         if self.hand_in(partition, input, Meant::Resend { call, client, after }) {
             let then = Then::ResendOn(client, partition);
@@ -184,7 +185,7 @@ impl World {
             .check(named.len() <= most, || format!("{} lanes are named, of {most}", named.len()))?;
         let Some(server) = &mut self.server else { return Ok(()) };
         server.lanes.mark_due(named);
-        if self.random.chance(1, 20) {
+        if self.machine.random.chance(1, 20) {
             let directory = server.context.directory();
             server.lanes.sweep(|client| standing_of(directory.get(client)));
         }
@@ -192,7 +193,7 @@ impl World {
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
             let (directory, breakers) = (server.context.directory(), &self.breakers);
-            let drops = self.plan.sabotage == Some(Sabotage::BreakerDrops);
+            let drops = self.machine.plan.sabotage == Some(Sabotage::BreakerDrops);
             let standing = |client| match directory.get(client) {
                 Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
                 present => standing_of(present),
@@ -223,7 +224,7 @@ impl World {
         let (reply, receiver) = Reply::new();
         let input = Input::Lease { client, max, reply };
         if self.hand_in(partition, input, Meant::Lease { call, client, max }) {
-            self.trace.note(format_args!("call {call}: lease {max} of {} in {partition}", client.0));
+            self.machine.trace.note(format_args!("call {call}: lease {max} of {} in {partition}", client.0));
             self.await_answer(call, Waiting::Leased(receiver), vec![partition], Then::Send(lease));
         } else if let Some(server) = &mut self.server {
             server.lanes.leased(lease, 0);
@@ -251,7 +252,7 @@ impl World {
             )?;
             let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
             Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
-            match self.plan.sabotage {
+            match self.machine.plan.sabotage {
                 Some(Sabotage::AttemptsWait) => self.sending.waiting.push((due, expected, batch)),
                 Some(Sabotage::AttemptTwice) => {
                     self.begin(&due, &expected, batch)?;
@@ -273,7 +274,7 @@ impl World {
 
     fn begin(&mut self, due: &AttemptDue, expected: &ExpectedAttempt, batch: u64) -> Checked {
         let Some(server) = &self.server else { return Ok(()) };
-        let now = self.clock.now();
+        let now = self.machine.clock.now();
         let what = AttemptRef {
             device: expected.device.clone(),
             client: due.client,
@@ -284,7 +285,7 @@ impl World {
         let holds = now.after(self.settings.attempt_timeout) <= due.until;
         let client = server.context.directory().get(due.client).filter(|client| client.enabled && holds);
         let Some(client) = client else {
-            self.trace.note(format_args!("withheld {what:?}"));
+            self.machine.trace.note(format_args!("withheld {what:?}"));
             let end = AttemptEnd { at: now, took: Duration::ZERO, answer: Answer::Withheld };
             let ended = Ended { what, partition: due.partition, reservation: due.reservation, end, to: None };
             self.record(ended);
@@ -304,11 +305,11 @@ impl World {
             body: Arc::clone(&due.body),
             batch: (due.partition, batch),
         };
-        let (took, answer) = self.receivers.receive(client.id.as_str(), post, &mut self.random);
-        self.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
+        let (took, answer) = self.receivers.receive(client.id.as_str(), post, &mut self.machine.random);
+        self.machine.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
         self.sending.begun += 1;
         let (partition, reservation) = (due.partition, due.reservation);
-        if self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) {
+        if self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) {
             let before = self.sending.live.iter_mut().filter(|other| other.what.delivery == what.delivery);
             before.for_each(|other| other.way_back = Duration::ZERO);
         }
@@ -321,9 +322,9 @@ impl World {
 
     /// Mostly none; sometimes a sender that has its answer hangs until the lease is over.
     fn any_way_back(&mut self) -> Duration {
-        let one_in = if self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) { 3 } else { 60 };
-        let hangs = self.quiet_since.is_none() && self.random.chance(1, one_in);
-        if hangs { Duration::from_secs(20 + self.random.below(120)) } else { Duration::ZERO }
+        let one_in = if self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) { 3 } else { 60 };
+        let hangs = self.quiet_since.is_none() && self.machine.random.chance(1, one_in);
+        if hangs { Duration::from_secs(20 + self.machine.random.below(120)) } else { Duration::ZERO }
     }
 
     fn check_begin(
@@ -368,7 +369,7 @@ impl World {
     pub(super) fn end_attempt(&mut self, index: usize) {
         let Attempt { what, partition, reservation, to, begun, took, answer, .. } =
             self.sending.live.swap_remove(index);
-        self.trace.note(format_args!("ends {what:?}"));
+        self.machine.trace.note(format_args!("ends {what:?}"));
         self.sending.delivered += u64::from(matches!(answer, Answer::Status { code: 200..=299, .. }));
         let end = AttemptEnd { at: begun, took, answer };
         let ended = Ended { what, partition, reservation, end, to: Some(to) };
@@ -407,7 +408,7 @@ impl World {
         let is_later =
             |other: &&Attempt| other.what.delivery == attempt.delivery && other.what.number > attempt.number;
         let later = self.sending.live.iter().find(is_later).map(|later| later.reservation);
-        later.filter(|_| self.plan.sabotage == Some(Sabotage::StaleLeaseHonoured))
+        later.filter(|_| self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured))
     }
 
     /// The lanes are told that a place is free, and what was tried; so is the model of the breakers.
@@ -422,14 +423,14 @@ impl World {
         {
             self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
-        let told = tried.filter(|_| self.plan.sabotage != Some(Sabotage::BreakerIgnored));
+        let told = tried.filter(|_| self.machine.plan.sabotage != Some(Sabotage::BreakerIgnored));
         server.lanes.finished(client, told, |_| standing_of(present));
         server.lanes.take_turned().for_each(drop);
     }
 
     /// Attempts that are over by now.
     pub(super) fn over(&self) -> Vec<usize> {
-        let now = self.clock.now();
+        let now = self.machine.clock.now();
         (0..self.sending.live.len()).filter(|index| self.sending.live[*index].is_told() <= now).collect()
     }
 

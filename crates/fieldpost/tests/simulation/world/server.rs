@@ -45,6 +45,11 @@ pub(crate) struct Outcome {
 /// Outcomes that are known and not told yet.
 pub(crate) type Outcomes = Arc<Mutex<VecDeque<Outcome>>>;
 
+/// How many there are.
+pub(crate) fn waiting_in(outcomes: &Outcomes) -> usize {
+    outcomes.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
 impl<M: Machine, N> Port<M, N> {
     pub(crate) fn new(runner: Runner<M>) -> Self {
         // The first step begins with what loading found.

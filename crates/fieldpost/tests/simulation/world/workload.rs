@@ -20,16 +20,16 @@ const FLEET_STEP: u64 = 100;
 impl World {
     /// A device of the run's fleet, registered or not, and its kind.
     pub(super) fn any_device(&mut self) -> (DeviceId, String) {
-        device(self.random.below(self.plan.devices + 1))
+        device(self.machine.random.below(self.plan.devices + 1))
     }
 
     pub(super) fn any_client_id(&mut self) -> String {
-        format!("c{}", self.random.below(self.plan.clients))
+        format!("c{}", self.machine.random.below(self.plan.clients))
     }
 
     /// The beginning of most runs: clients and devices are there, and linked, before anything else happens.
     pub(super) fn ask_for_a_fleet(&mut self) -> Checked {
-        if self.random.chance(1, 4) && !self.plan.moods_last {
+        if self.machine.random.chance(1, 4) && !self.plan.moods_last {
             return Ok(());
         }
         for _ in 0..3 * self.plan.clients {
@@ -58,7 +58,7 @@ impl World {
             }
         }
         self.settle()?;
-        if self.random.chance(3, 4) {
+        if self.machine.random.chance(3, 4) {
             // The sweep goes on while other things happen.
             self.delete(client);
         }
@@ -67,10 +67,10 @@ impl World {
 
     /// A call to the registry: of devices and links, or of clients.
     pub(super) fn call_registry(&mut self) {
-        if self.random.chance(1, 6) && self.enable_somebody() {
+        if self.machine.random.chance(1, 6) && self.enable_somebody() {
             return;
         }
-        match self.random.below(40) {
+        match self.machine.random.below(40) {
             0..=5 => self.create_device(),
             6..=7 => self.patch_device(),
             8 => self.delete_device(),
@@ -98,11 +98,13 @@ impl World {
     }
 
     fn create(&mut self, id: &DeviceId, kind: String) {
-        let interval = self.random.chance(1, 4).then(|| Duration::from_secs(1 + self.random.below(60)));
-        let address = self.random.chance(1, 2).then(|| format!("\"Haus\" {}", self.random.below(100)));
+        let interval =
+            self.machine.random.chance(1, 4).then(|| Duration::from_secs(1 + self.machine.random.below(60)));
+        let address =
+            self.machine.random.chance(1, 2).then(|| format!("\"Haus\" {}", self.machine.random.below(100)));
         let device = NewDevice {
             id: id.to_string(),
-            kind: (kind != "lock" || self.random.chance(1, 2)).then_some(kind),
+            kind: (kind != "lock" || self.machine.random.chance(1, 2)).then_some(kind),
             address,
             labels: self.any_labels(),
             report_interval: interval,
@@ -110,7 +112,7 @@ impl World {
         let checked = device.clone().check(&self.settings.registry_rules());
         let checked = Box::new(checked.expect("the workload makes devices that may be"));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: create {id}"));
+        self.machine.trace.note(format_args!("call {call}: create {id}"));
         let partition = self.partition_of(id);
         if self.hand_in(
             partition,
@@ -124,17 +126,17 @@ impl World {
     fn patch_device(&mut self) {
         let (id, _) = self.any_device();
         let patch = DevicePatch {
-            address: match self.random.below(3) {
+            address: match self.machine.random.below(3) {
                 0 => Patch::Keep,
                 1 => Patch::Clear,
-                _ => Patch::Set(format!("street {}", self.random.below(100))),
+                _ => Patch::Set(format!("street {}", self.machine.random.below(100))),
             },
-            report_interval: match self.random.below(3) {
+            report_interval: match self.machine.random.below(3) {
                 0 => Patch::Keep,
                 1 => Patch::Clear,
-                _ => Patch::Set(Duration::from_secs(1 + self.random.below(90))),
+                _ => Patch::Set(Duration::from_secs(1 + self.machine.random.below(90))),
             },
-            labels: match self.random.below(6) {
+            labels: match self.machine.random.below(6) {
                 0 => Patch::Clear,
                 1..=3 => Patch::Set(self.any_label_changes()),
                 _ => Patch::Keep,
@@ -142,7 +144,7 @@ impl World {
             ..DevicePatch::default()
         };
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: patch {id}"));
+        self.machine.trace.note(format_args!("call {call}: patch {id}"));
         let partition = self.partition_of(&id);
         let input = Input::PatchDevice {
             id: id.clone(),
@@ -164,8 +166,9 @@ impl World {
     fn any_label_changes(&mut self) -> Vec<(String, Option<String>)> {
         let mut changes = Vec::new();
         for (key, values) in [("floor", 2), ("site", 3)] {
-            if self.random.chance(2, 3) {
-                let value = self.random.chance(3, 4).then(|| self.random.below(values).to_string());
+            if self.machine.random.chance(2, 3) {
+                let value =
+                    self.machine.random.chance(3, 4).then(|| self.machine.random.below(values).to_string());
                 changes.push((key.to_owned(), value));
             }
         }
@@ -175,7 +178,7 @@ impl World {
     fn delete_device(&mut self) {
         let (id, _) = self.any_device();
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: delete {id}"));
+        self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let partition = self.partition_of(&id);
         let input = Input::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
         if self.hand_in(partition, input, Meant::Delete { call, id: id.clone() }) {
@@ -194,7 +197,7 @@ impl World {
         let Some(known) = server.context.directory().by_id(&client) else { return };
         let incarnation = known.incarnation;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: link {id} {client} {linked}"));
+        self.machine.trace.note(format_args!("call {call}: link {id} {client} {linked}"));
         let partition = self.partition_of(&id);
         let input = Input::Link {
             id: id.clone(),
@@ -217,10 +220,10 @@ impl World {
         // Nobody can know of a delivery that is not durable.
         let deliveries = &self.model[usize::from(partition.0)].durable().deliveries;
         let Some(last) = deliveries.len().checked_sub(1) else { return };
-        let back = self.random.below(4).min(last as u64) as usize;
+        let back = self.machine.random.below(4).min(last as u64) as usize;
         let id: EntityId = deliveries[last - back].id;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: retry {id:?}"));
+        self.machine.trace.note(format_args!("call {call}: retry {id:?}"));
         if self.hand_in(partition, Input::RetryDelivery { id, reply }, Meant::Retry { call, id }) {
             self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Nothing);
         }
@@ -233,21 +236,21 @@ impl World {
         let secret = self.any_secret();
         let made = Box::new(Made { id: [7; 8], secret });
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: create {client:?}"));
+        self.machine.trace.note(format_args!("call {call}: create {client:?}"));
         let input = RegistryInput::Create { client: Box::new(client.clone()), made, reply };
         let meant = MeantClient::Create { call, client, secret };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
     }
 
     fn any_secret(&mut self) -> [u8; 32] {
-        [self.random.below(256) as u8; 32]
+        [self.machine.random.below(256) as u8; 32]
     }
 
     fn rotate(&mut self) {
         let id = ClientId::new(&self.any_client_id()).expect("letters and digits");
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let secret = self.any_secret();
-        self.trace.note(format_args!("call {call}: give {id} another secret"));
+        self.machine.trace.note(format_args!("call {call}: give {id} another secret"));
         let input = RegistryInput::Rotate { id: id.clone(), secret: Box::new(secret), reply };
         let meant = MeantClient::Rotate { call, id, secret };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
@@ -257,8 +260,8 @@ impl World {
         let text = self.any_client_id();
         let id = ClientId::new(&text).expect("letters and digits");
         let patch = ClientPatch {
-            url: if self.random.chance(1, 2) { Patch::Set(self.any_url(&text)) } else { Patch::Keep },
-            enabled: match self.random.below(8) {
+            url: if self.machine.random.chance(1, 2) { Patch::Set(self.any_url(&text)) } else { Patch::Keep },
+            enabled: match self.machine.random.below(8) {
                 0 => Patch::Set(false),
                 1..=4 => Patch::Set(true),
                 _ => Patch::Keep,
@@ -270,7 +273,7 @@ impl World {
 
     fn patch(&mut self, id: ClientId, patch: ClientPatch) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: patch {id}: {patch:?}"));
+        self.machine.trace.note(format_args!("call {call}: patch {id}: {patch:?}"));
         let input = RegistryInput::Patch {
             id: id.clone(),
             patch: Box::new(patch.clone()),
@@ -306,7 +309,7 @@ impl World {
 
     fn delete(&mut self, id: ClientId) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        self.trace.note(format_args!("call {call}: delete {id}"));
+        self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let input = RegistryInput::Delete { id: id.clone(), only_if: OnlyIf::default(), reply };
         let meant = MeantClient::Delete { call, id };
         self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Gone);
@@ -326,7 +329,7 @@ impl World {
     }
 
     fn any_url(&mut self, client: &str) -> String {
-        format!("https://{client}.example/{}", self.random.below(1_000))
+        format!("https://{client}.example/{}", self.machine.random.below(1_000))
     }
 
     /// Notes which registrations there ever were.

@@ -1,5 +1,5 @@
-//! The embedded store on a simulated disk: production's log, overlays, checkpoints and tables, with everything that a disk
-//! does to them.
+//! The embedded store on a simulated disk: production's log, overlays, checkpoints and tables, with
+//! everything that a disk does to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
 use crate::harness::clock::VirtualClock;
-use crate::plan::Plan;
+use crate::harness::machine::MachinePlan;
 use crate::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
@@ -44,7 +44,7 @@ pub(crate) struct OnDisk {
 }
 
 impl OnDisk {
-    pub(crate) fn new(plan: &Plan, clock: Arc<VirtualClock>) -> Self {
+    pub(crate) fn new(plan: &MachinePlan, clock: Arc<VirtualClock>) -> Self {
         let mut random = Random::new(plan.seed.rotate_left(32));
         Self {
             disk: SimulatedDisk::new(plan.seed),
@@ -55,7 +55,7 @@ impl OnDisk {
             doom: Doom::default(),
             sabotage: plan.sabotage,
             copies: 0,
-            largest_commit_bytes: if plan.has_large_batches() { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
+            largest_commit_bytes: if plan.has_large_batches { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
         }
     }
 
@@ -76,7 +76,7 @@ impl OnDisk {
 }
 
 /// Everything small, so that segments, checkpoints and pages turn over within a run.
-fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
+fn options(plan: &MachinePlan, random: &mut Random) -> EmbeddedOptions {
     EmbeddedOptions {
         partitions: plan.partitions,
         table_cache_bytes: 64 << 10,
@@ -84,7 +84,7 @@ fn options(plan: &Plan, random: &mut Random) -> EmbeddedOptions {
         checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
-        sync: plan.sync_interval().map_or(SyncMode::Always, SyncMode::Interval),
+        sync: plan.sync_interval.map_or(SyncMode::Always, SyncMode::Interval),
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,

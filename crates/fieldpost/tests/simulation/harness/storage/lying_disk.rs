@@ -1,4 +1,5 @@
-//! A disk whose syncs do nothing and say that they did: what a bug that forgets a sync looks like from outside.
+//! A disk whose syncs do nothing and say that they did: what a bug that forgets a sync looks like
+//! from outside.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! The store in memory, with commits that wait and every outcome that the port allows.
 //!
-//! What has been committed survives a crash; what waits may or may not, in the order of handing in, as in a log. After an outcome
-//! other than `Durable` a partition's batches come to nothing until it is loaded again.
+//! What has been committed survives a crash; what waits may or may not, in the order of handing in,
+//! as in a log. After an outcome other than `Durable` a partition's batches come to nothing until
+//! it is loaded again.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, Store, StoreError, View};
 
 use super::{End, Storage};
-use crate::plan::Plan;
+use crate::harness::machine::MachinePlan;
 use crate::sabotage::Sabotage;
 
 /// The store, whichever process has it.
@@ -28,7 +29,7 @@ pub(crate) struct InMemory {
 }
 
 impl InMemory {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &MachinePlan) -> Self {
         let committed = Arc::new(MemoryStore::new(Lineage(plan.seed), plan.partitions));
         Self { committed, opened: None, log: Arc::default(), planned: 0, sabotage: plan.sabotage }
     }
@@ -198,7 +199,8 @@ impl Held {
         }
     }
 
-    /// A partition begins anew. Nothing that it handed in before may still wait: its numbers are used again.
+    /// A partition begins anew. Nothing that it handed in before may still wait: its numbers are
+    /// used again.
     fn unfence(&self, partition: PartitionId) {
         let mut state = self.locked();
         let waits = state.waiting.iter().any(|(batch, _)| batch.partition == partition);

@@ -1,7 +1,8 @@
 //! A disk in the middle of whose writes and syncs the process dies, or the power fails.
 //!
-//! The scheduler picks between steps; a step of the store makes many calls of its disk - a checkpoint hundreds - and an end may come
-//! before any of them. From then on every call of that process fails.
+//! The scheduler picks between steps; a step of the store makes many calls of its disk - a
+//! checkpoint hundreds - and an end may come before any of them. From then on every call of that
+//! process fails.
 
 use std::io;
 use std::path::PathBuf;

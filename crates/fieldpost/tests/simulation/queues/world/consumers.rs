@@ -53,7 +53,7 @@ impl World {
     /// Somebody asks for jobs.
     pub(super) fn consume(&mut self) {
         let asked = self.any_question();
-        if self.plan.queues.len() > 1 && self.plan.asks_several && self.random.chance(1, 4) {
+        if self.plan.queues.len() > 1 && self.plan.asks_several && self.machine.random.chance(1, 4) {
             let id = self.next_call();
             let queues = self.plan.queues.clone();
             self.several.insert(id, Several { queues, at: 0, asked, told: Vec::new() });
@@ -65,21 +65,21 @@ impl World {
     }
 
     fn any_question(&mut self) -> Asked {
-        let wait = match self.random.below(3) {
+        let wait = match self.machine.random.below(3) {
             0 => Duration::ZERO,
-            1 => Duration::from_millis(self.random.below(5_000)),
-            _ => Duration::from_secs(self.random.below(120)),
+            1 => Duration::from_millis(self.machine.random.below(5_000)),
+            _ => Duration::from_secs(self.machine.random.below(120)),
         };
-        let ttr = match self.random.below(3) {
-            0 => Duration::from_millis(1 + self.random.below(300)),
-            1 => Duration::from_millis(1 + self.random.below(20_000)),
-            _ => Duration::from_secs(1 + self.random.below(600)),
+        let ttr = match self.machine.random.below(3) {
+            0 => Duration::from_millis(1 + self.machine.random.below(300)),
+            1 => Duration::from_millis(1 + self.machine.random.below(20_000)),
+            _ => Duration::from_secs(1 + self.machine.random.below(600)),
         };
         Asked {
-            max: if self.random.chance(1, 2) { 1 } else { 1 + self.random.below(5) as usize },
+            max: if self.machine.random.chance(1, 2) { 1 } else { 1 + self.machine.random.below(5) as usize },
             ttr,
             until: self.now().after(wait),
-            process: self.random.chance(1, 6).then_some(Process(self.processes)),
+            process: self.machine.random.chance(1, 6).then_some(Process(self.machine.processes)),
         }
     }
 
@@ -116,7 +116,7 @@ impl World {
             self.texts.insert(job.held.text(), (lease, source));
             self.saw(&consuming.queue, job.id);
         }
-        if !jobs.is_empty() && self.random.chance(1, 15) {
+        if !jobs.is_empty() && self.machine.random.chance(1, 15) {
             // The connection broke meanwhile.
             let leases: Vec<_> = jobs.iter().map(|job| LeaseRef { consumer: call, job: job.id }).collect();
             self.history.giving_back(&leases);
@@ -219,9 +219,9 @@ impl World {
         if waiting.is_empty() {
             return;
         }
-        let index = waiting[self.random.below(waiting.len() as u64) as usize];
+        let index = waiting[self.machine.random.below(waiting.len() as u64) as usize];
         let call = self.calls.remove(index);
-        self.trace.note(format_args!("call {} hangs up", call.id));
+        self.machine.trace.note(format_args!("call {} hangs up", call.id));
         self.counts.hung_up += 1;
         self.hung_up.push((call.id, call.partition));
     }
@@ -258,9 +258,9 @@ impl World {
 
     /// A consumer does something about what it holds, or held.
     pub(super) fn work(&mut self) {
-        let index = self.random.below(self.holdings.len() as u64) as usize;
+        let index = self.machine.random.below(self.holdings.len() as u64) as usize;
         let holding = self.holdings[index].clone();
-        match self.random.below(20) {
+        match self.machine.random.below(20) {
             0..=9 => self.ack(holding),
             10..=14 => self.release(&holding),
             15..=17 => self.extend(&holding),
@@ -271,12 +271,12 @@ impl World {
 
     fn ack(&mut self, first: Holding) {
         let mut acked = vec![first];
-        if self.random.chance(1, 3) {
+        if self.machine.random.chance(1, 3) {
             let queue = acked[0].queue.clone();
             let others = self.holdings.iter().filter(|other| other.queue == queue).cloned();
             acked.extend(others.take(3));
         }
-        let queue = if self.random.chance(1, 40) { self.any_queue() } else { acked[0].queue.clone() };
+        let queue = if self.machine.random.chance(1, 40) { self.any_queue() } else { acked[0].queue.clone() };
         self.acknowledge(&acked, &queue);
     }
 
@@ -292,7 +292,7 @@ impl World {
 
     /// What a consumer shows: its own reservation, unless the harness is broken.
     fn as_shown(&self, holding: &Holding) -> Held {
-        if self.plan.machine.sabotage != Some(Sabotage::StaleLeaseHonoured) {
+        if self.machine.plan.sabotage != Some(Sabotage::StaleLeaseHonoured) {
             return holding.held;
         }
         let newest = self.holdings.iter().rev().find(|other| other.lease.job == holding.lease.job);
@@ -301,12 +301,13 @@ impl World {
 
     fn release(&mut self, holding: &Holding) {
         let Holding { queue, lease, .. } = holding.clone();
-        let delay = match self.random.below(3) {
+        let delay = match self.machine.random.below(3) {
             0 => Duration::ZERO,
-            1 => Duration::from_millis(self.random.below(2_000)),
-            _ => Duration::from_secs(self.random.below(300)),
+            1 => Duration::from_millis(self.machine.random.below(2_000)),
+            _ => Duration::from_secs(self.machine.random.below(300)),
         };
-        let error = self.random.chance(1, 2).then(|| format!("error {}", self.random.below(10)));
+        let error =
+            self.machine.random.chance(1, 2).then(|| format!("error {}", self.machine.random.below(10)));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let held = self.as_shown(holding);
         let given = error.as_deref().map(Into::into);
@@ -318,7 +319,7 @@ impl World {
 
     fn extend(&mut self, holding: &Holding) {
         let Holding { queue, lease, .. } = holding.clone();
-        let ttr = Duration::from_millis(1 + self.random.below(120_000));
+        let ttr = Duration::from_millis(1 + self.machine.random.below(120_000));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let held = self.as_shown(holding);
         let input = QueueInput::Extend { queue: queue.clone(), held, ttr, reply };
@@ -329,14 +330,14 @@ impl World {
 
     /// What has been let go of is mostly forgotten; some try again.
     pub(super) fn let_go(&mut self, leases: &[LeaseRef]) {
-        if self.random.chance(3, 4) {
+        if self.machine.random.chance(3, 4) {
             self.holdings.retain(|holding| !leases.contains(&holding.lease));
         }
     }
 
     /// Where a partition is.
     pub(super) fn any_partition(&mut self) -> PartitionId {
-        let index = self.random.below(u64::from(self.plan.machine.partitions));
+        let index = self.machine.random.below(u64::from(self.machine.plan.partitions));
         PartitionId::of_queues(index as u16)
     }
 }

@@ -21,17 +21,17 @@ impl World {
         let (queue, job) = self.any_job_ref();
         let call = self.next_call();
         let id = if let JobRef::Id(id) = job { Some(id) } else { None };
-        match self.random.below(10) {
+        match self.machine.random.below(10) {
             0..=4 => {
                 let (reply, receiver) = Reply::new();
-                let job = if self.random.chance(1, 4) { None } else { Some(job) };
+                let job = if self.machine.random.chance(1, 4) { None } else { Some(job) };
                 let input = QueueInput::Look { queue: queue.clone(), job: job.clone(), reply };
                 let meant = Meant::Look { call, queue: queue.clone(), job };
                 self.ask(&queue, (input, meant), Waiting::Seen(receiver), Then::Nothing);
             }
             5..=7 => {
                 let (reply, receiver) = Reply::new();
-                let payload = if self.random.chance(1, 2) { Some(self.any_payload()) } else { None };
+                let payload = if self.machine.random.chance(1, 2) { Some(self.any_payload()) } else { None };
                 let due = self.any_due();
                 self.history.touching(&job);
                 let meant = Meant::Change {
@@ -64,11 +64,11 @@ impl World {
     }
 
     fn any_job_ref(&mut self) -> (QueueName, JobRef) {
-        if self.random.chance(1, 3) || self.seen_jobs.is_empty() {
-            let alias = format!("alias{}", self.random.below(self.plan.names));
+        if self.machine.random.chance(1, 3) || self.seen_jobs.is_empty() {
+            let alias = format!("alias{}", self.machine.random.below(self.plan.names));
             return (self.any_queue(), JobRef::Alias(alias.into()));
         }
-        let index = self.random.below(self.seen_jobs.len() as u64) as usize;
+        let index = self.machine.random.below(self.seen_jobs.len() as u64) as usize;
         let (queue, job) = self.seen_jobs[index].clone();
         (queue, JobRef::Id(job))
     }
@@ -76,7 +76,7 @@ impl World {
     /// A queue as a whole is looked at or changed, or its dead letters are.
     pub(super) fn manage(&mut self) {
         let queue = self.any_queue();
-        match self.random.below(40) {
+        match self.machine.random.below(40) {
             0..=9 => self.ask_figures(&queue),
             10..=12 => self.ask_list(),
             13..=18 => {
@@ -101,7 +101,7 @@ impl World {
 
     fn ask_list(&mut self) {
         let partition = self.any_partition();
-        let namespace = self.random.chance(1, 2).then(|| "shop".to_owned());
+        let namespace = self.machine.random.chance(1, 2).then(|| "shop".to_owned());
         self.list(partition, namespace);
     }
 
@@ -115,17 +115,23 @@ impl World {
 
     fn any_settings(&mut self) -> QueueSettings {
         let mut settings = QueueSettings::default();
-        if self.random.chance(1, 3) {
+        if self.machine.random.chance(1, 3) {
             return settings;
         }
-        if self.random.chance(1, 3) {
+        if self.machine.random.chance(1, 3) {
             settings.order = QueueOrder::Lifo;
         }
-        settings.concurrency = self.random.chance(1, 3).then(|| 1 + self.random.below(3) as u32);
-        settings.rate = self.random.chance(1, 3).then(|| [0.5, 1.0, 2.0, 5.0][self.random.below(4) as usize]);
-        settings.jobs_max = self.random.chance(1, 4).then(|| 1 + self.random.below(20));
-        settings.dead_max = self.random.chance(1, 4).then(|| self.random.below(4));
-        settings.dead_max_age_ms = self.random.chance(1, 4).then(|| 1 + self.random.below(600_000));
+        settings.concurrency =
+            self.machine.random.chance(1, 3).then(|| 1 + self.machine.random.below(3) as u32);
+        settings.rate = self
+            .machine
+            .random
+            .chance(1, 3)
+            .then(|| [0.5, 1.0, 2.0, 5.0][self.machine.random.below(4) as usize]);
+        settings.jobs_max = self.machine.random.chance(1, 4).then(|| 1 + self.machine.random.below(20));
+        settings.dead_max = self.machine.random.chance(1, 4).then(|| self.machine.random.below(4));
+        settings.dead_max_age_ms =
+            self.machine.random.chance(1, 4).then(|| 1 + self.machine.random.below(600_000));
         settings
     }
 
@@ -172,10 +178,10 @@ impl World {
 
     fn any_dead(&mut self, queue: &QueueName) -> Dead {
         let dead = self.model_of(queue).queues.get(queue).map(|queue| queue.shown_dead()).unwrap_or_default();
-        if self.random.chance(1, 2) || dead.is_empty() {
-            return Dead::Oldest(1 + self.random.below(3) as usize);
+        if self.machine.random.chance(1, 2) || dead.is_empty() {
+            return Dead::Oldest(1 + self.machine.random.below(3) as usize);
         }
-        let index = self.random.below(dead.len() as u64) as usize;
+        let index = self.machine.random.below(dead.len() as u64) as usize;
         // The same one twice, and one that is not dead.
         let other = self.seen_jobs.last().map(|(_, job)| *job);
         Dead::Ids([dead[index].id, dead[index].id].into_iter().chain(other).collect())
@@ -183,7 +189,11 @@ impl World {
 
     fn respawn(&mut self, queue: &QueueName) {
         let which = self.any_dead(queue);
-        let ttl = self.random.chance(1, 3).then(|| Duration::from_secs(1 + self.random.below(1_000)));
+        let ttl = self
+            .machine
+            .random
+            .chance(1, 3)
+            .then(|| Duration::from_secs(1 + self.machine.random.below(1_000)));
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let input = QueueInput::Respawn { queue: queue.clone(), which: which.clone(), ttl, reply };
         let meant = Meant::Respawn { call, queue: queue.clone(), which, ttl };

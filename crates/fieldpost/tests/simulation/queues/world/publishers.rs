@@ -33,14 +33,14 @@ const SEEN_JOBS_MAX: usize = 60;
 impl World {
     /// Somebody publishes, or repeats what nobody answered.
     pub(super) fn publish(&mut self) {
-        if !self.repeats.is_empty() && self.random.chance(1, 6) {
-            let index = self.random.below(self.repeats.len() as u64) as usize;
+        if !self.repeats.is_empty() && self.machine.random.chance(1, 6) {
+            let index = self.machine.random.below(self.repeats.len() as u64) as usize;
             let mut again = self.repeats[index].clone();
-            if self.random.chance(1, 10) {
+            if self.machine.random.chance(1, 10) {
                 // Another request under the same key.
                 let job = self.any_job();
                 again.jobs = vec![job];
-                let body = u128::from(self.random.next_u64());
+                let body = u128::from(self.machine.random.next_u64());
                 again.once = again.once.map(|once| IdempotencyKey { body, ..once });
             }
             self.hand_in_jobs(again);
@@ -51,18 +51,18 @@ impl World {
         {
             return;
         }
-        let count = if self.random.chance(2, 3) { 1 } else { 1 + self.random.below(6) };
+        let count = if self.machine.random.chance(2, 3) { 1 } else { 1 + self.machine.random.below(6) };
         let jobs = (0..count).map(|_| self.any_job()).collect();
-        let once = self.random.chance(1, 4).then(|| IdempotencyKey {
-            key: AnswerKey(u128::from(self.random.next_u64())),
-            body: u128::from(self.random.next_u64()),
+        let once = self.machine.random.chance(1, 4).then(|| IdempotencyKey {
+            key: AnswerKey(u128::from(self.machine.random.next_u64())),
+            body: u128::from(self.machine.random.next_u64()),
         });
         self.hand_in_jobs(Publishing { queue, jobs, once });
     }
 
     fn hand_in_jobs(&mut self, publishing: Publishing) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        let wall = self.clock.wall();
+        let wall = self.machine.clock.wall();
         let Publishing { queue, mut jobs, once } = publishing.clone();
         let made = driving::to_publish(&self.as_given(&jobs), wall);
         let made = made.expect("the workload makes jobs that may be");
@@ -77,7 +77,7 @@ impl World {
     /// Jobs as the server is given them: those that were meant, unless the harness is broken.
     fn as_given(&self, jobs: &[NewJob]) -> Vec<NewJob> {
         let mut jobs = jobs.to_vec();
-        match self.plan.machine.sabotage {
+        match self.machine.plan.sabotage {
             Some(Sabotage::GroupIgnored) => jobs.iter_mut().for_each(|job| job.group = None),
             Some(Sabotage::JobsTooSoon) => jobs.iter_mut().for_each(|job| {
                 if let Some(Due::After(delay)) = &mut job.due {
@@ -90,26 +90,27 @@ impl World {
     }
 
     pub(super) fn any_queue(&mut self) -> QueueName {
-        let index = self.random.below(self.plan.queues.len() as u64) as usize;
+        let index = self.machine.random.below(self.plan.queues.len() as u64) as usize;
         self.plan.queues[index].clone()
     }
 
     fn any_job(&mut self) -> NewJob {
-        let recurs = if self.random.chance(1, 12) { Some(self.any_recurrence()) } else { None };
+        let recurs = if self.machine.random.chance(1, 12) { Some(self.any_recurrence()) } else { None };
         let due = self.any_due();
         let name = |world: &mut Self, of: u64, what: &str| {
             world
+                .machine
                 .random
                 .chance(1, of)
-                .then(|| format!("{what}{}", world.random.below(world.plan.names)).into())
+                .then(|| format!("{what}{}", world.machine.random.below(world.plan.names)).into())
         };
         NewJob {
             payload: self.any_payload(),
             due,
             ttl: self.any_ttl(),
-            tries: 1 + self.random.below(3) as u32,
+            tries: 1 + self.machine.random.below(3) as u32,
             alias: name(self, 3, "alias"),
-            on_conflict: match self.random.below(3) {
+            on_conflict: match self.machine.random.below(3) {
                 0 => OnConflict::Reject,
                 1 => OnConflict::Keep,
                 _ => OnConflict::Replace,
@@ -123,7 +124,7 @@ impl World {
     pub(super) fn any_payload(&mut self) -> Payload {
         self.last_payload += 1;
         let text = format!("{}{}{}", MARK.0, self.last_payload, MARK.1);
-        if self.random.chance(1, 3) {
+        if self.machine.random.chance(1, 3) {
             Payload::Bytes(Arc::from(text.into_bytes()))
         } else {
             Payload::Json(Arc::from(format!("\"{text}\"")))
@@ -131,17 +132,18 @@ impl World {
     }
 
     pub(super) fn any_due(&mut self) -> Option<Due> {
-        let soon = |world: &mut Self| match world.random.below(3) {
-            0 => Duration::from_millis(world.random.below(500)),
-            1 => Duration::from_millis(world.random.below(60_000)),
-            _ => Duration::from_secs(world.random.below(7_200)),
+        let soon = |world: &mut Self| match world.machine.random.below(3) {
+            0 => Duration::from_millis(world.machine.random.below(500)),
+            1 => Duration::from_millis(world.machine.random.below(60_000)),
+            _ => Duration::from_secs(world.machine.random.below(7_200)),
         };
-        match self.random.below(5) {
+        match self.machine.random.below(5) {
             0 => Some(Due::After(soon(self))),
             1 => {
-                let (wall, delay) = (self.clock.wall(), soon(self));
+                let (wall, delay) = (self.machine.clock.wall(), soon(self));
                 // A moment may have passed already.
-                let at = if self.random.chance(1, 5) { wall.before(delay) } else { wall.after(delay) };
+                let at =
+                    if self.machine.random.chance(1, 5) { wall.before(delay) } else { wall.after(delay) };
                 Some(Due::At(at))
             }
             _ => None,
@@ -149,21 +151,21 @@ impl World {
     }
 
     fn any_ttl(&mut self) -> Option<Duration> {
-        match self.random.below(8) {
-            0 => Some(Duration::from_millis(1 + self.random.below(5_000))),
-            1 => Some(Duration::from_secs(1 + self.random.below(10_000))),
+        match self.machine.random.below(8) {
+            0 => Some(Duration::from_millis(1 + self.machine.random.below(5_000))),
+            1 => Some(Duration::from_secs(1 + self.machine.random.below(10_000))),
             _ => None,
         }
     }
 
     fn any_recurrence(&mut self) -> Recurs {
-        let executions = self.random.chance(3, 4).then(|| 1 + self.random.below(4) as u32);
-        if self.random.chance(1, 2) {
-            let interval = Duration::from_millis(1_000 + self.random.below(60_000));
+        let executions = self.machine.random.chance(3, 4).then(|| 1 + self.machine.random.below(4) as u32);
+        if self.machine.random.chance(1, 2) {
+            let interval = Duration::from_millis(1_000 + self.machine.random.below(60_000));
             return Recurs::Every { interval, executions };
         }
-        let (expression, _) = CALENDARS[self.random.below(CALENDARS.len() as u64) as usize];
-        let zone = self.random.chance(1, 2).then(|| "Europe/Berlin".into());
+        let (expression, _) = CALENDARS[self.machine.random.below(CALENDARS.len() as u64) as usize];
+        let zone = self.machine.random.chance(1, 2).then(|| "Europe/Berlin".into());
         Recurs::Cron { expression: expression.into(), zone, executions }
     }
 
@@ -174,7 +176,7 @@ impl World {
         for job in jobs {
             self.saw(&publishing.queue, job.id);
         }
-        if self.random.chance(1, 3) {
+        if self.machine.random.chance(1, 3) {
             // Its publisher did not hear of it.
             self.publish_again_later(publishing);
         }

@@ -8,6 +8,8 @@ use records::{JobId, QueueSettings};
 
 use super::World;
 use super::server::Server;
+use crate::harness::lives::Life;
+use crate::harness::schedule::Scheduled;
 use crate::harness::storage::End;
 use crate::meant::CallId;
 use crate::queues::meant::{Asked, Meant};
@@ -26,11 +28,11 @@ const TTR: Duration = Duration::from_secs(60);
 impl World {
     /// Lets everything come to rest, and looks at what is there then.
     pub(super) fn become_quiet(&mut self) -> Checked {
-        self.storage.heal();
+        self.machine.storage.heal();
         self.revive()?;
         // A clock that is slewed runs away from the timers by a tenth.
-        self.clock.step_wall(-self.clock.wall_ahead());
-        self.trace.note(format_args!("quiet from now on"));
+        self.machine.clock.step_wall(-self.machine.clock.wall_ahead());
+        self.machine.trace.note(format_args!("quiet from now on"));
         // Nobody is told that the wall clock was set: something has all partitions look at it.
         self.pass_on(self.plan.queues.clone());
         self.settle()?;
@@ -94,7 +96,7 @@ impl World {
         self.settle()?;
         if before == 0 {
             let next = self.next_moment().map_or(1, |at| at.0.saturating_sub(self.now().0));
-            self.pass(next.clamp(1, 3_600_000))?;
+            self.pass(next.clamp(1, 3_600_000));
         }
         self.settle()
     }
@@ -105,9 +107,9 @@ impl World {
             if self.server.as_ref().is_some_and(|server| !server.is_broken()) {
                 return Ok(());
             }
-            self.storage.heal();
+            self.machine.storage.heal();
             if self.server.is_some() {
-                self.end_life(End::Kill)?;
+                self.end_life(End::Kill);
             }
             self.start()?;
         }

@@ -19,8 +19,8 @@ use crate::world::server::Outcome;
 
 impl World {
     /// One step of a partition over some of its inbox.
-    pub(super) fn step_partition(&mut self, partition: PartitionId, count: usize) -> Checked {
-        let moment = Moment { now: self.clock.now(), wall: self.clock.wall() };
+    pub(super) fn step_queues(&mut self, partition: PartitionId, count: usize) -> Checked {
+        let moment = Moment { now: self.machine.clock.now(), wall: self.machine.clock.wall() };
         let gone = self.gone();
         let Some(server) = &mut self.server else { return Ok(()) };
         let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
@@ -37,7 +37,7 @@ impl World {
         let (resident, reserved) = port.runner.machine().resident();
         let batch = tap.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
-        self.trace.note(format_args!(
+        self.machine.trace.note(format_args!(
             "{partition} steps at {} over {}: {line:?}",
             moment.now.0,
             inputs.len()
@@ -75,14 +75,14 @@ impl World {
     }
 
     fn partition_dies(&mut self, partition: PartitionId, error: &StoreError) {
-        self.trace.note(format_args!("{partition} stops: {error}"));
+        self.machine.trace.note(format_args!("{partition} stops: {error}"));
         if let Some(server) = &mut self.server {
             server.port(partition).die();
         }
     }
 
     /// Tells a partition the outcome at `index`; those of one partition keep their order.
-    pub(super) fn tell_outcome(&mut self, index: usize) -> Checked {
+    pub(super) fn tell_of_batch(&mut self, index: usize) -> Checked {
         let Some(server) = &mut self.server else { return Ok(()) };
         let mut outcomes = server.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(chosen) = outcomes.get(index).map(|outcome| outcome.partition) else { return Ok(()) };
@@ -91,7 +91,7 @@ impl World {
         drop(outcomes);
         let Outcome { partition, seq, ending, told } = outcome;
         let result = server.port(partition).runner.outcome(told);
-        self.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
+        self.machine.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
         if let Err(error) = result {
             self.partition_dies(partition, &error);
         } else if ending == Ending::Durable {
@@ -110,7 +110,7 @@ impl World {
         let Some(server) = &self.server else { return Ok(()) };
         for (partition, head) in server.tap.take_loaded() {
             self.counts.reloads += 1;
-            self.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
+            self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);
             // What was on its way to who has hung up is lost with what held it, though its lease may be durable.
             let expectations = &self.expectations;
@@ -135,7 +135,7 @@ impl World {
         }
         for (partition, held) in returned {
             let leases = self.leases_of(&held);
-            self.trace.note(format_args!("{partition} gets {} leases back", leases.len()));
+            self.machine.trace.note(format_args!("{partition} gets {} leases back", leases.len()));
             self.counts.given_back += leases.len() as u64;
             let input = engine::queues::QueueInput::GiveBack(held);
             let _not_accepting = self.hand_in(partition, input, Meant::GiveBack { leases });
@@ -168,14 +168,14 @@ impl World {
     }
 
     fn answered(&mut self, call: Call, answer: Answer) -> Checked {
-        self.trace.note(format_args!("call {} is answered", call.id));
+        self.machine.trace.note(format_args!("call {} is answered", call.id));
         if let (Then::Told(consumer, queue), Answer::Told) = (&call.then, &answer) {
             self.told_of(*consumer, queue);
             return Ok(());
         }
         let (seq, expected) = self.expectations.take(call.id)?;
         // What was answered is held first against what was answered before: a checker that knows no rules but the promises.
-        self.history.note(&*self.clock, (call.partition, seq), &call, &answer)?;
+        self.history.note(&*self.machine.clock, (call.partition, seq), &call, &answer)?;
         compare(call.id, &answer, &expected, self.parking())?;
         self.shown(call.partition, seq);
         self.count_answer(&expected);
@@ -202,7 +202,7 @@ impl World {
             return Ok(());
         }
         let life = self.server.as_mut().and_then(|server| server.life(call.partition));
-        self.trace.note(format_args!("call {} is dropped", call.id));
+        self.machine.trace.note(format_args!("call {} is dropped", call.id));
         Invariant::Bounded.check(call.life.is_none() || life != call.life, || {
             format!("call {} was dropped in silence", call.id)
         })?;

@@ -1,11 +1,13 @@
 //! The account: is anything missing that the server vouched for?
 //!
-//! Three witnesses that owe each other nothing are held against one another: the devices ([`Sent`]: what was sent and
-//! acknowledged), the receivers ([`Ledger`]: what clients were told) and the public API ([`Picture`]: what the server
-//! says it holds). The server's own counters are not asked. What does not agree is a [`Shortfall`] that names the
-//! device, the report or the notification.
+//! Three witnesses that owe each other nothing are held against one another: the devices ([`Sent`]:
+//! what was sent and acknowledged), the receivers ([`Ledger`]: what clients were told) and the
+//! public API ([`Picture`]: what the server says it holds). The server's own counters are not
+//! asked. What does not agree is a [`Shortfall`] that names the device, the report or the
+//! notification.
 //!
-//! [`Picture::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does both once things are quiet.
+//! [`Picture::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does both
+//! once things are quiet.
 
 mod closing;
 mod notifications;
@@ -28,7 +30,8 @@ use crate::sent::Sent;
 pub use closing::close;
 pub use picture::{Delivery, DevicePicture, Event, Picture, Reading, State, Status};
 
-/// A client and what its receiver was told. Every device of the run is linked to it, from before its first report.
+/// A client and what its receiver was told. Every device of the run is linked to it, from before
+/// its first report.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
     /// The client's id.
@@ -42,7 +45,8 @@ pub struct Told<'a> {
 pub struct Expected {
     /// How often each device fell silent long enough to be lost; absent means never.
     pub losses: BTreeMap<u32, u64>,
-    /// When something was broken on purpose: what was reported then counts, but its latency is not measured.
+    /// When something was broken on purpose: what was reported then counts, but its latency is not
+    /// measured.
     pub disturbed: Vec<Range<Instant>>,
     /// Every report carried an id, so that one that went out again counts once.
     pub repeats_have_no_effect: bool,
@@ -145,7 +149,8 @@ pub struct Audit {
     pub superseded: u64,
     /// From a report's first going out to its acknowledgement, in calm times.
     pub report_to_ack: Latency,
-    /// From a report's first going out to the arrival of the notification about it, in calm times, per client.
+    /// From a report's first going out to the arrival of the notification about it, in calm times,
+    /// per client.
     pub report_to_webhook: BTreeMap<String, Latency>,
     /// What is missing or wrong; empty when every promise was kept.
     pub shortfalls: Vec<Shortfall>,

@@ -16,14 +16,16 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// The flags that every command has which asks a server.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Server")]
-pub struct Reach {
+pub struct ServerFlags {
     /// Where the server is.
     #[arg(long, global = true, env = "FIELDPOST_URL", hide_env_values = true, value_name = "URL", default_value = DEFAULT_URL, value_parser = server_url)]
     pub(super) url: Url,
-    /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of processes shows.
+    /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of
+    /// processes shows.
     #[arg(long, global = true, env = "FIELDPOST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(super) token: Option<Token>,
-    /// A PEM file with the certificates to trust in place of the system's: authorities, or that of the server itself.
+    /// A PEM file with the certificates to trust in place of the system's: authorities, or that of
+    /// the server itself.
     #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE")]
     pub(super) ca: Option<PathBuf>,
     /// Print the API's JSON: one document, or one line for each item of a list.
@@ -31,7 +33,7 @@ pub struct Reach {
     pub(super) json: bool,
 }
 
-impl Reach {
+impl ServerFlags {
     /// A client of the server. Nothing is sent yet.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         // Not where the command line is read: what is refused there is repeated on the screen.
@@ -54,7 +56,7 @@ impl Reach {
     }
 
     /// The server as messages name it.
-    pub(super) fn server(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 

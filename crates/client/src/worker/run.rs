@@ -1,4 +1,5 @@
-//! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those that run.
+//! One run of a worker: asks for as many jobs as it has free slots, and at the end waits for those
+//! that run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
+use super::acks::Acks;
 use super::event::Event;
 use super::failure::Failure;
+use super::job_runner::JobRunner;
 use super::polling::Polling;
-use super::settling::Acks;
-use super::tending::Tending;
 use crate::consumer::Want;
 use crate::error::Error;
 use crate::job::Job;
@@ -21,8 +22,8 @@ use crate::job::Job;
 const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 
 /// A worker at work.
-pub(super) struct Shift<T, H> {
-    tending: Arc<Tending<T, H>>,
+pub(super) struct WorkerRun<T, H> {
+    runner: Arc<JobRunner<T, H>>,
     concurrency: usize,
     stop_limit: Duration,
     /// A task for each job, from taken to settled.
@@ -33,7 +34,7 @@ pub(super) struct Shift<T, H> {
     give_up: CancellationToken,
 }
 
-impl<T, H, F> Shift<T, H>
+impl<T, H, F> WorkerRun<T, H>
 where
     T: Send + Sync + 'static,
     H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
@@ -45,19 +46,19 @@ where
         let mut sender = JoinSet::new();
         sender.spawn(sending);
         let give_up = CancellationToken::new();
-        let tending = Arc::new(Tending { worker, handler, acks, give_up: give_up.clone() });
-        Self { tending, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
+        let runner = Arc::new(JobRunner { worker, handler, acks, give_up: give_up.clone() });
+        Self { runner, concurrency, stop_limit, jobs: JoinSet::new(), acks: sender, give_up }
     }
 
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let ended = self.take(stop).await;
-        self.tending.tell(&Event::Stopping { running: self.jobs.len() });
+        self.runner.tell(&Event::Stopping { running: self.jobs.len() });
         if timeout(self.stop_limit, drain(&mut self.jobs)).await.is_err() {
             self.give_up.cancel();
             drain(&mut self.jobs).await;
         }
         // The last of those who hand acknowledgements in.
-        drop(self.tending);
+        drop(self.runner);
         drain(&mut self.acks).await;
         ended
     }
@@ -65,14 +66,15 @@ where
     /// Takes jobs until it is to stop, or can take no more for good.
     async fn take(&mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let mut stop = std::pin::pin!(stop);
-        let worker = &self.tending.worker;
+        let worker = &self.runner.worker;
         let want = Want::one().ttr(worker.ttr).wait(worker.wait);
         let mut idle = Some(Polling::new(worker.consumer.clone(), want));
         let mut asking = None;
         let (until_empty, mut found_nothing) = (worker.until_empty, false);
         loop {
             let free = self.concurrency.saturating_sub(self.jobs.len());
-            // What runs may publish more, so an empty queue is looked at again when something has ended.
+            // What runs may publish more, so an empty queue is looked at again when something has
+            // ended.
             let waits_for_handlers = found_nothing && !self.jobs.is_empty();
             if free > 0
                 && !waits_for_handlers
@@ -99,7 +101,8 @@ where
         }
         if let Some((hang_up, asking)) = asking {
             hang_up.cancel();
-            // What was on its way is here, or the question was taken back: an error tells no more than that.
+            // What was on its way is here, or the question was taken back: an error tells no more
+            // than that.
             if let Ok((_, Ok(jobs))) = timeout(HANG_UP_LIMIT, asking).await {
                 self.begin(jobs);
             }
@@ -112,7 +115,7 @@ where
             Ok(jobs) => self.begin(jobs),
             Err(error) if error.may_pass() => {
                 let again_in = polling.hold_back(&error);
-                self.tending.tell(&Event::Away { error: Arc::new(error), again_in });
+                self.runner.tell(&Event::Away { error: Arc::new(error), again_in });
             }
             Err(error) => return Err(error),
         }
@@ -121,8 +124,8 @@ where
 
     fn begin(&mut self, jobs: Vec<Job>) {
         for job in jobs {
-            let tending = Arc::clone(&self.tending);
-            self.jobs.spawn(async move { tending.tend(job).await });
+            let runner = Arc::clone(&self.runner);
+            self.jobs.spawn(async move { runner.run(job).await });
         }
     }
 }

@@ -1,9 +1,11 @@
-//! A fleet of simulated devices: lanes that carry [`Traffic`] over a way in and remember what was acknowledged.
+//! A fleet of simulated devices: lanes that carry [`Traffic`] over a way in and remember what was
+//! acknowledged.
 //!
-//! One lane is one connection, which speaks for a part of the devices and keeps their order. A lane whose connection
-//! breaks connects again and repeats, oldest first, whatever was not acknowledged; so after a crash a report may
-//! arrive twice, and [`Sent`] knows how often each went out. Nothing here grows without bound but the record of
-//! every report, which is kept only on request ([`Keep::EveryReport`]).
+//! One lane is one connection, which speaks for a part of the devices and keeps their order. A lane
+//! whose connection breaks connects again and repeats, oldest first, whatever was not acknowledged;
+//! so after a crash a report may arrive twice, and [`Sent`] knows how often each went out. Nothing
+//! here grows without bound but the record of every report, which is kept only on request
+//! ([`Keep::EveryReport`]).
 
 mod amqp;
 mod http;
@@ -57,7 +59,8 @@ pub enum Way {
         /// Lines in a request, at most.
         lines: u16,
     },
-    /// AMQP 0-9-1 to the queue of a broker, with publisher confirms: what is acknowledged is that the broker has it.
+    /// AMQP 0-9-1 to the queue of a broker, with publisher confirms: what is acknowledged is that
+    /// the broker has it.
     Amqp {
         /// Messages sent and not yet confirmed, at most, per connection.
         in_flight: u16,
@@ -91,7 +94,8 @@ pub enum Qos {
     AtMostOnce,
     /// 1: acknowledged.
     AtLeastOnce,
-    /// 2: acknowledged, released and completed; here it counts as acknowledged when it is completed.
+    /// 2: acknowledged, released and completed; here it counts as acknowledged when it is
+    /// completed.
     ExactlyOnce,
 }
 
@@ -206,15 +210,16 @@ impl Fleet {
         tokio::time::timeout(patience, satisfied).await.is_ok()
     }
 
-    /// Waits until all traffic has finished and has been answered. It may be dropped and called again.
+    /// Waits until all traffic has finished and has been answered. It may be dropped and called
+    /// again.
     pub async fn drained(&mut self) {
         while let Some(lane) = self.lanes.join_next().await {
             self.ended.push(lane.expect("a lane neither panics nor is aborted"));
         }
     }
 
-    /// Waits until all traffic has finished and has been answered, or `patience` is over; what is unanswered then
-    /// stays so.
+    /// Waits until all traffic has finished and has been answered, or `patience` is over; what is
+    /// unanswered then stays so.
     pub async fn finish(mut self, patience: Duration) -> Outcome {
         if tokio::time::timeout(patience, self.drained()).await.is_err() {
             self.stop.send_replace(true);

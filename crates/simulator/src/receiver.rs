@@ -1,9 +1,9 @@
 //! The other end of the webhooks: an application that is told about devices, and can be unwell.
 //!
-//! A [`Receiver`] listens on a loopback port of its own that stays the same, checks every signature with the library
-//! that the Standard Webhooks project gives to receivers, and keeps a [`Ledger`] of what it was told. At run time it
-//! can be made to refuse connections, fail, hang, redirect or say that it is gone. Tests wait on the ledger, never
-//! on time.
+//! A [`Receiver`] listens on a loopback port of its own that stays the same, checks every signature
+//! with the library that the Standard Webhooks project gives to receivers, and keeps a [`Ledger`]
+//! of what it was told. At run time it can be made to refuse connections, fail, hang, redirect or
+//! say that it is gone. Tests wait on the ledger, never on time.
 
 mod gate;
 mod ledger;
@@ -75,7 +75,8 @@ struct Shared {
 
 impl Shared {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // A panic while recording (a failed assertion of a test's predicate) leaves the ledger itself whole.
+        // A panic while recording (a failed assertion of a test's predicate) leaves the ledger
+        // itself whole.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,8 +92,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Opens a receiver on a free loopback port, `Up`, remembering as `retain` says. Without a secret no signature
-    /// is checked until [`Receiver::trust`] is called.
+    /// Opens a receiver on a free loopback port, `Up`, remembering as `retain` says. Without a
+    /// secret no signature is checked until [`Receiver::trust`] is called.
     ///
     /// # Errors
     /// When no port can be had.
@@ -113,7 +114,8 @@ impl Receiver {
         Ok(Self { address, shared, wanted, obeyed, _gate: tasks })
     }
 
-    /// From now on only notifications signed with `secret` (`whsec_` and base64) are taken; others get 401.
+    /// From now on only notifications signed with `secret` (`whsec_` and base64) are taken; others
+    /// get 401.
     ///
     /// # Errors
     /// When the secret is not in that form.
@@ -146,8 +148,8 @@ impl Receiver {
         self.ledger().counts()
     }
 
-    /// Looks at the ledger. While this is held nothing is recorded: take it once per statement, and let it go before
-    /// the next `.await`.
+    /// Looks at the ledger. While this is held nothing is recorded: take it once per statement, and
+    /// let it go before the next `.await`.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.shared.ledger()
     }

@@ -1,4 +1,5 @@
-//! One job from taken to settled: its handler runs, its reservation is kept, and the server is told how it ended.
+//! One job from taken to settled: its handler runs, its reservation is kept, and the server is told
+//! how it ended.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
+use super::acks::{Ack, Acks};
 use super::event::Event;
 use super::failure::Failure;
-use super::settling::{Ack, Acks};
 use crate::consumer::Retry;
 use crate::job::{Held, Job};
 
@@ -20,8 +21,8 @@ const DROP_LIMIT: Duration = Duration::from_secs(1);
 /// What a job is given back with when its worker could wait no longer.
 const STOPPED: &str = "the worker stopped before the job was done";
 
-/// What all jobs of a shift have in common.
-pub(super) struct Tending<T, H> {
+/// What all jobs of a run have in common.
+pub(super) struct JobRunner<T, H> {
     pub(super) worker: Worker<T>,
     pub(super) handler: H,
     pub(super) acks: Acks,
@@ -35,7 +36,7 @@ type Verdict = Result<(), (String, Duration)>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// The server says so.
-    Told,
+    Refused,
     /// It could not be kept in time.
     Expired,
 }
@@ -44,11 +45,12 @@ enum Loss {
 enum Settled {
     /// So it is.
     Surely(Event),
-    /// The reservation was stale at a second try. It was the first that ended it, if nothing else did.
+    /// The reservation was stale at a second try. It was the first that ended it, if nothing else
+    /// did.
     Probably(Event),
 }
 
-impl<T, H, F> Tending<T, H>
+impl<T, H, F> JobRunner<T, H>
 where
     T: Send + Sync + 'static,
     H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
@@ -58,7 +60,7 @@ where
         (self.worker.observer)(event);
     }
 
-    pub(super) async fn tend(&self, job: Job) {
+    pub(super) async fn run(&self, job: Job) {
         let (held, attempt, is_last_try) = (job.held.clone(), job.attempt, job.is_last_try());
         let mut keeping = std::pin::pin!(self.keep(&held));
         self.tell(&Event::Begun { job: held.clone(), attempt });
@@ -76,7 +78,8 @@ where
         let settled = loop {
             tokio::select! {
                 settled = &mut settling => break settled,
-                // It may be this very settling that ended the reservation: its own answer says more.
+                // It may be this very settling that ended the reservation: its own answer says
+                // more.
                 why = &mut keeping, if loss.is_none() => loss = Some(why),
             }
         };
@@ -135,8 +138,9 @@ where
             let extended = self.worker.consumer.extend_until(held, ttr, ttr / 3, until);
             match timeout_at(until, extended).await {
                 Ok(Ok(())) => until = Instant::now() + ttr,
-                Ok(Err(error)) if error.is_stale() => return Loss::Told,
-                // It may be that only the answers do not get through; until then the job is still here.
+                Ok(Err(error)) if error.is_stale() => return Loss::Refused,
+                // It may be that only the answers do not get through; until then the job is still
+                // here.
                 Ok(Err(_)) => {
                     sleep_until(until).await;
                     return Loss::Expired;

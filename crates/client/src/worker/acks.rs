@@ -1,4 +1,5 @@
-//! Acknowledgements, together: while one call is under way, those that come meanwhile gather for the next.
+//! Acknowledgements, together: while one call is under way, those that come meanwhile gather for
+//! the next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

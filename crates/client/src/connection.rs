@@ -1,8 +1,9 @@
 //! A connection of one's own, which can be hung up without losing what was already said.
 //!
-//! Whoever waits for jobs and then wants none must not simply leave: an answer may be on its way, and its jobs would be
-//! with nobody until their ttr is over. So only the own side of the connection is closed. The server sees that and
-//! takes back what it had not handed out; what it had, arrives.
+//! Whoever waits for jobs and then wants none must not simply leave: an answer may be on its way,
+//! and its jobs would be with nobody until their ttr is over. So only the own side of the
+//! connection is closed. The server sees that and takes back what it had not handed out; what it
+//! had, arrives.
 
 use std::io;
 use std::pin::Pin;
@@ -21,12 +22,12 @@ use crate::transport::Transport;
 
 /// One connection, opened when it is needed and kept while it is good.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
     hang_up: CancellationToken,
 }
 
-impl Line {
+impl Connection {
     /// A line that is hung up when `hang_up` is cancelled.
     pub(crate) fn new(hang_up: CancellationToken) -> Self {
         Self { sender: None, hang_up }

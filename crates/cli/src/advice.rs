@@ -3,7 +3,7 @@
 use fieldpost_client::Refusal;
 
 /// Whether the same might be accepted later.
-pub(super) fn is_for_now(refusal: &Refusal) -> bool {
+pub(super) fn is_temporary(refusal: &Refusal) -> bool {
     refusal.status == 429 || refusal.status >= 500
 }
 
@@ -47,7 +47,7 @@ mod tests {
         for (status, for_now) in
             [(404, false), (409, false), (422, false), (429, true), (500, true), (503, true)]
         {
-            assert_eq!(is_for_now(&Refusal::read(status, None, b"")), for_now, "{status}");
+            assert_eq!(is_temporary(&Refusal::read(status, None, b"")), for_now, "{status}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What is asked again when it fails, and when.
 //!
-//! A call whose outcome is unknown is repeated only where a second time changes nothing; one that was certainly not
-//! carried out is repeated always. The waits double, are spread by chance, and end with the call's deadline.
+//! A call whose outcome is unknown is repeated only where a second time changes nothing; one that
+//! was certainly not carried out is repeated always. The waits double, are spread by chance, and
+//! end with the call's deadline.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ impl From<Failed> for Error {
     }
 }
 
-/// Asks until there is an answer that another try would not change, or until there is no time for another try.
+/// Asks until there is an answer that another try would not change, or until there is no time for
+/// another try.
 pub(crate) async fn ask(
     transport: &Transport,
     request: &Request,
@@ -83,7 +85,8 @@ impl Waits {
         Self { next: FIRST_WAIT }
     }
 
-    /// The wait after this failure: half of it certain, half by chance, and never shorter than the server asks for.
+    /// The wait after this failure: half of it certain, half by chance, and never shorter than the
+    /// server asks for.
     pub(crate) fn next(&mut self, error: &Error) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(LONGEST_WAIT);

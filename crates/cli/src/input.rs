@@ -1,7 +1,8 @@
-//! What is read from a file or from stdin: whole, or line by line in pieces that fit into a request.
+//! What is read from a file or from stdin: whole, or line by line in pieces that fit into a
+//! request.
 //!
-//! A piece is what there is now, so that lines which come slowly are not kept waiting for others. Memory is bounded
-//! also where a line never ends.
+//! A piece is what there is now, so that lines which come slowly are not kept waiting for others.
+//! Memory is bounded also where a line never ends.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,7 +27,8 @@ pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(opened))
 }
 
-/// How long a file is, or what stdin is read from; `None` where that is not known before it is read.
+/// How long a file is, or what stdin is read from; `None` where that is not known before it is
+/// read.
 pub(super) fn size(file: &Path) -> Option<u64> {
     let opened = if file.as_os_str() == STDIN {
         File::from(io::stdin().as_fd().try_clone_to_owned().ok()?)
@@ -120,8 +122,8 @@ impl<R: Read> Pieces<R> {
         Ok(())
     }
 
-    /// A line that fills the whole piece is longer than the server takes. It gets its beginning, to reject it by its
-    /// number, and the remainder is passed over.
+    /// A line that fills the whole piece is longer than the server takes. It gets its beginning, to
+    /// reject it by its number, and the remainder is passed over.
     fn skip_line(&mut self) -> io::Result<()> {
         let beginning = std::mem::take(&mut self.rest);
         while !self.ended {

@@ -12,17 +12,17 @@ use crate::failure::Failure;
 use crate::table::{grouped, plain};
 
 /// Tells what happens, and counts what did not go well.
-pub(super) struct Told {
+pub(super) struct WorkLog {
     json: bool,
     failed: AtomicU64,
 }
 
-impl Told {
+impl WorkLog {
     pub(super) fn new(json: bool) -> Self {
         Self { json, failed: AtomicU64::new(0) }
     }
 
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn record(&self, event: &Event) {
         if matches!(event, Event::Failed { .. } | Event::Lost { .. } | Event::Untold { .. }) {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
