@@ -5,6 +5,7 @@ use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use net::body::whole;
 use net::problem::Refused;
+use net::shares::SenderKey;
 
 use crate::ApiState;
 
@@ -16,7 +17,8 @@ impl FromRequest<ApiState> for Text {
     type Rejection = Refused;
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
-        let bytes = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.large_bodies).await?;
+        let sender = SenderKey::of(request.extensions());
+        let bytes = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory, &sender).await?;
         let text = String::from_utf8(bytes.into())
             .map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))?;
         Ok(Self(text))

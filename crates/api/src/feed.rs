@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use base::{DeviceId, Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{Followed, FollowedFeed, Follower};
-use net::held::HeldPage;
+use net::memory_budget::Reservation;
 use net::problem::Refused;
-use net::shares::Whose;
+use net::shares::SenderKey;
 use tokio::select;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
@@ -88,7 +88,7 @@ async fn look<L: Followable>(
     api: &ApiState,
     reads: &Reads,
     asked: &mut Arc<(PageOf<L::Key>, L)>,
-) -> Result<(HeldPage, Read), Problem> {
+) -> Result<(Reservation, Read), Problem> {
     let end = api.engine().feed_end();
     let (held, read) = list::read(api, reads, asked).await?;
     if read.is_empty
@@ -100,8 +100,8 @@ async fn look<L: Followable>(
 }
 
 /// A token's share of those who follow.
-fn share_of_followers(api: &ApiState, whose: &Whose) -> Result<Option<OwnedSemaphorePermit>, Problem> {
-    let Whose::Token(_) = whose else { return Ok(None) };
+fn share_of_followers(api: &ApiState, whose: &SenderKey) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    let SenderKey::Token(_) = whose else { return Ok(None) };
     let full = || {
         let detail = format!(
             "{FOLLOWERS_SHARE} callers with this token wait at the ends of feeds already; ask without wait"
@@ -115,7 +115,7 @@ async fn first_item<L: Followable>(
     api: &ApiState,
     mut asked: Arc<(PageOf<L::Key>, L)>,
     until: Instant,
-) -> Result<(HeldPage, Read), Problem> {
+) -> Result<(Reservation, Read), Problem> {
     let _share = share_of_followers(api, &asked.0.whose)?;
     let (reads, following) = (&api.shared.follows, Arc::clone(&asked));
     let follower = reads.run(move || following.1.follow()).await?;
@@ -156,6 +156,7 @@ async fn first_item<L: Followable>(
 #[cfg(test)]
 mod tests {
     use access::Access;
+    use net::memory_budget::MemoryBudget;
     use std::sync::Mutex;
 
     use base::{Lineage, SystemClock};
@@ -203,14 +204,14 @@ mod tests {
         let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
         let settings = crate::authorization::tests::settings();
         let engine = Engine::start(settings, Arc::new(store), Arc::new(clock)).await.expect("it loads");
-        ApiState::new(engine, Access::of(Vec::new()), Arc::default())
+        ApiState::new(engine, Access::of(Vec::new()), MemoryBudget::default(), Arc::default())
     }
 
     #[tokio::test]
     async fn what_was_looked_through_in_vain_is_not_looked_through_again() {
         let api = api().await;
         let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
-        let whose = Whose::Unknown;
+        let whose = SenderKey::Unknown;
         let page = PageOf {
             limit: None,
             after: None,
@@ -234,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_has_a_share_of_those_who_wait() {
         let api = api().await;
-        let [own, other] = ["a", "b"].map(|name| Whose::Token(name.into()));
+        let [own, other] = ["a", "b"].map(|name| SenderKey::Token(name.into()));
         let held: Vec<_> =
             (0..FOLLOWERS_SHARE).map(|_| share_of_followers(&api, &own).expect("of its share")).collect();
         let refused = share_of_followers(&api, &own).expect_err("there is no more");

@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetri
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -24,6 +24,8 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 pub(crate) struct Figures {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
+    /// Memory that pages of lists have.
+    pub(crate) page_held_bytes: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,6 +46,7 @@ impl Default for Figures {
         Self {
             requests: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            page_held_bytes: Gauge::default(),
         }
     }
 }
@@ -60,6 +63,11 @@ impl Figures {
             "How long requests took until their answer began, by method and route",
             Unit::Seconds,
             self.duration.clone(),
+        );
+        registry.register(
+            "fieldpost_http_page_held_bytes",
+            "Memory set aside for pages of lists that are made or on their way",
+            self.page_held_bytes.clone(),
         );
     }
 

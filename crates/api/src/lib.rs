@@ -12,10 +12,9 @@ use base::Problem;
 use engine::records::Client;
 use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
-use net::body::LargeBodies;
 use net::content_encoding::Decoders;
-use net::held::HeldPages;
 use net::leftover::Leftovers;
+use net::memory_budget::MemoryBudget;
 use net::shares::Shares;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -73,9 +72,8 @@ struct Shared {
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
     followers: Shares,
-    pages: HeldPages,
+    memory: MemoryBudget,
     remembered: Arc<Remembered>,
-    large_bodies: LargeBodies,
     decoders: Decoders,
     change_log: ChangeLog,
     leftovers: Leftovers,
@@ -88,38 +86,41 @@ struct Shared {
 }
 
 impl ApiState {
-    /// The state of an API over `engine`, for whom `access` lets in. Its own figures go into `metrics`, and `/metrics` shows all
-    /// that is there.
+    /// The state of an API over `engine`, for whom `access` lets in. Bodies and pages take their memory of `memory`. Its own
+    /// figures go into `metrics`, and `/metrics` shows all that is there.
     #[must_use]
-    pub fn new(engine: Engine, access: impl Into<Arc<Access>>, metrics: Arc<Mutex<Registry>>) -> Self {
+    pub fn new(
+        engine: Engine,
+        access: impl Into<Arc<Access>>,
+        memory: MemoryBudget,
+        metrics: Arc<Mutex<Registry>>,
+    ) -> Self {
         let access = access.into();
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
         let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
-        let (pages, decoders) = (HeldPages::default(), Decoders::default());
+        let decoders = Decoders::default();
         {
             let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             figures.register(&mut registry);
             access.register(&mut registry);
-            pages.register(&mut registry);
             decoders.register(&mut registry);
             figures::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
-        let (large_bodies, leftovers) = (LargeBodies::default(), Leftovers::default());
+        let leftovers = Leftovers::default();
         Self {
             shared: Arc::new(Shared {
                 engine,
                 access,
                 metrics,
                 figures,
+                memory,
                 lookups,
                 lists,
                 exports,
                 follows,
                 followers: Shares::new(feed::FOLLOWERS_SHARE),
-                pages,
                 remembered,
-                large_bodies,
                 decoders,
                 change_log: ChangeLog::default(),
                 leftovers,

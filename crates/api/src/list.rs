@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
-use net::held::HeldPage;
+use net::memory_budget::Reservation;
 use net::problem::Refused;
 use serde::Serialize;
 
@@ -80,10 +80,12 @@ pub(crate) async fn read<L: List>(
     api: &ApiState,
     reads: &Reads,
     asked: &Arc<(PageOf<L::Key>, L)>,
-) -> Result<(HeldPage, Read), Problem> {
+) -> Result<(Reservation, Read), Problem> {
     // Whoever waits for room waits among those who wait for their turn.
     let place = reads.enter_as(&asked.0.whose)?;
-    let held = api.shared.pages.room(&asked.0.whose, bytes_max::<L>(asked.0.items() + 1)).await;
+    let bytes = bytes_max::<L>(asked.0.items() + 1);
+    let held = api.shared.memory.take(&asked.0.whose, bytes).await;
+    let held = held.counted_by(&api.shared.figures.page_held_bytes);
     let asked = Arc::clone(asked);
     let read = place.run(move || one_page(&asked.0, &asked.1)).await?;
     Ok((held, read))

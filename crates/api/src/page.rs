@@ -8,7 +8,7 @@ use axum::http::header::ACCEPT;
 use base::Timestamp;
 use base::limits::PAGE_ITEMS_DEFAULT;
 use engine::Page;
-use net::shares::Whose;
+use net::shares::SenderKey;
 
 /// The part of a list that was asked for.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct PageOf<K> {
     pub tail: bool,
     /// Whether the caller takes gzip.
     pub gzip: bool,
-    /// Whose share of the room for pages it takes.
-    pub whose: Whose,
+    /// Whose share of the memory budget it takes.
+    pub whose: SenderKey,
 }
 
 impl<K> PageOf<K> {

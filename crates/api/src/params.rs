@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
 use net::problem::{Refused, quoted};
-use net::shares::Whose;
+use net::shares::SenderKey;
 
 use crate::compression;
 use crate::cursor::{self, Key};
@@ -30,7 +30,7 @@ pub(crate) struct Params {
     form: Form,
     tail: bool,
     gzip: bool,
-    whose: Whose,
+    whose: SenderKey,
     known: Vec<&'static str>,
 }
 
@@ -43,7 +43,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
         let (form, gzip) = (Form::accepted(&parts.headers), compression::is_accepted(&parts.headers));
-        let whose = Whose::of(&parts.extensions);
+        let whose = SenderKey::of(&parts.extensions);
         Ok(Self { given, fingerprint, form, tail: false, gzip, whose, known: Vec::new() })
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use base::Problem;
-use net::shares::{Shares, Whose};
+use net::shares::{SenderKey, Shares};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -107,7 +107,7 @@ impl Reads {
     ///
     /// # Errors
     /// `busy`.
-    pub(crate) fn enter_as(&self, whose: &Whose) -> Result<Place, Problem> {
+    pub(crate) fn enter_as(&self, whose: &SenderKey) -> Result<Place, Problem> {
         let share = self.shares.as_ref().map(|shares| shares.of(whose).try_take(1).ok_or_else(busy));
         let of_share = share.transpose()?;
         Ok(Place { _of_share: of_share, ..self.enter()? })
@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn one_caller_leaves_places_for_others() {
-        let (reads, own, other) = (Reads::lists(), Whose::Token("a".into()), Whose::Token("b".into()));
+        let (reads, own, other) =
+            (Reads::lists(), SenderKey::Token("a".into()), SenderKey::Token("b".into()));
         let held: Vec<_> = (0..LISTS_SHARE).map(|_| reads.enter_as(&own).expect("of its share")).collect();
         assert_eq!(reads.enter_as(&own).err().map(|problem| problem.code), Some("busy"));
         assert!(reads.enter_as(&other).is_ok());

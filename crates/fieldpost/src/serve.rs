@@ -40,6 +40,7 @@ use tracing::{error, info};
 use crate::config::{Durability, Settings, UnknownDevice};
 use edge::EdgeContext;
 use front::Front;
+use net::memory_budget::MemoryBudget;
 use open_files::Shares;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
@@ -142,6 +143,7 @@ struct Bootstrap {
     /// Of every HTTP listener, as `answers`.
     web: WebAccess,
     answers: Answers,
+    memory: MemoryBudget,
     metrics: Registry,
 }
 
@@ -164,7 +166,9 @@ impl Bootstrap {
             certificate.register_metrics(&mut metrics);
         }
         let (app, busy) = front::apps(&front);
-        let (web, answers) = (access::web_access(settings), Answers::default());
+        let memory = MemoryBudget::default();
+        let (web, answers) = (access::web_access(settings), Answers::new(memory.clone()));
+        memory.register_metrics(&mut metrics);
         web.register_metrics(&mut metrics);
         answers.register_metrics(&mut metrics);
         let mut listener = HttpListener::new(http, app, busy, shares.http, web.clone());
@@ -176,7 +180,7 @@ impl Bootstrap {
         listener.register_metrics(&mut metrics);
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, shares, web, answers, metrics })
+        Ok(Self { front, tls, shares, web, answers, memory, metrics })
     }
 }
 
@@ -188,7 +192,7 @@ async fn open_edges(
     edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Bootstrap { front, tls, shares, web, answers, mut metrics } = bootstrap;
+    let Bootstrap { front, tls, shares, web, answers, memory, mut metrics } = bootstrap;
     edges.spawn(clock::follow(engine.clone(), stop.subscribe()));
     engine.register_metrics(&mut metrics);
     let sending = notify::register_metrics(&mut metrics);
@@ -204,7 +208,7 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, &mut metrics);
+    let reports = gateway::http::routes(engine, memory.clone(), &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {
@@ -215,10 +219,11 @@ async fn open_edges(
         shares: &shares,
         web,
         answers,
+        memory: memory.clone(),
         metrics: &metrics,
         stop,
     };
-    let api = ApiState::new(engine.clone(), Arc::clone(&access), Arc::clone(&metrics));
+    let api = ApiState::new(engine.clone(), Arc::clone(&access), memory, Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
     lmstfy::open(&edge, addresses, edges).await?;
     grpc::open(&edge, addresses, edges).await?;

@@ -20,6 +20,7 @@ use engine::settings::{Keep, Retry, UnknownDevice};
 use engine::{Engine, NewClient, NewDevice, Settings};
 use futures_util::stream;
 use http_body_util::BodyExt;
+use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
 use serde_json::Value as Json;
 use store::MemoryStore;
@@ -120,8 +121,11 @@ impl Server {
         };
         engine.create_client(client).await.expect("a new client");
         let metrics = Arc::new(Mutex::new(Registry::default()));
-        let reports = gateway::http::routes(&engine, &mut Registry::default());
-        let router = router_with(&ApiState::new(engine.clone(), Access::Open, metrics), reports);
+        let reports = gateway::http::routes(&engine, MemoryBudget::default(), &mut Registry::default());
+        let router = router_with(
+            &ApiState::new(engine.clone(), Access::Open, MemoryBudget::default(), metrics),
+            reports,
+        );
         Self { engine, router }
     }
 

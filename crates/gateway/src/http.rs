@@ -17,7 +17,7 @@ use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
-use net::body::LargeBodies;
+use net::memory_budget::{BUDGET_BYTES, MemoryBudget};
 use net::metrics::ByWord;
 use net::problem;
 use prometheus_client::metrics::counter::Counter;
@@ -25,7 +25,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::refusals::{Refusals, Sender};
-use self::room::Room;
 use crate::decode::{self, Rules};
 use crate::figures::ReportFigures;
 
@@ -35,20 +34,20 @@ mod lines;
 mod ndjson;
 mod refusals;
 mod replay;
-mod room;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
+/// What lines of NDJSON may have of the memory budget until they are durable: even where the disk hangs, a sender may read.
+const LINES_BYTES_MAX: usize = BUDGET_BYTES / 8 * 3;
 
-/// The routes, for the router that serves the API. Its figures go into `registry`.
-pub fn routes(engine: &Engine, registry: &mut Registry) -> Router {
+/// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its figures go into `registry`.
+pub fn routes(engine: &Engine, memory: MemoryBudget, registry: &mut Registry) -> Router {
     let figures = Figures::default();
     figures.register(registry);
     let intake = engine.intake(WayIn::Http);
-    let room = Arc::new(Room::new(figures.held_bytes.clone()));
-    let large_bodies = LargeBodies::default();
     let refusals = Refusals::default();
-    let shared = Shared { engine: engine.clone(), intake, figures, refusals, large_bodies, room };
+    let memory_of_lines = memory.part(LINES_BYTES_MAX);
+    let shared = Shared { engine: engine.clone(), intake, figures, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
@@ -62,8 +61,8 @@ struct Shared {
     intake: Intake,
     figures: Figures,
     refusals: Refusals,
-    large_bodies: LargeBodies,
-    room: Arc<Room>,
+    memory: MemoryBudget,
+    memory_of_lines: MemoryBudget,
 }
 
 impl Shared {
@@ -170,7 +169,7 @@ fn is_ndjson(request: &Request) -> bool {
 }
 
 async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {
-    let bytes = body::whole(body, &shared.large_bodies).await?;
+    let bytes = body::whole(body, &shared.memory, &sender.key).await?;
     shared.figures.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use engine::queues::HandOver;
 use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
+use net::metrics::Counted;
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
-use crate::figures::{Counted, Figures};
+use crate::figures::Figures;
 use crate::receiving::Sends;
 use crate::status::{CODE, status};
 use crate::watches::Watching;

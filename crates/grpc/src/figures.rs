@@ -125,23 +125,6 @@ impl Figures {
     }
 }
 
-/// Counts something while it lives.
-#[derive(Debug)]
-pub(crate) struct Counted(Gauge);
-
-impl Counted {
-    pub(crate) fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 /// The name of a status code in the protocol.
 fn name(code: Code) -> &'static str {
     match code {

@@ -18,7 +18,6 @@ mod refusal_log;
 mod reports;
 mod server;
 mod shape;
-mod shares;
 mod status;
 mod stopping;
 mod time;

@@ -1,137 +1,62 @@
-//! Places and deadlines for messages being received: a message is held whole before it is parsed.
+//! Memory and deadlines for messages being received: a message is held whole before it is parsed.
 //!
-//! A message that has begun has a deadline. After [`FREE_BYTES`] it takes a place, so that
-//! announcing a large message costs nobody else anything. While others wait for a place, its holder
-//! must keep a minimum pace. A connection has a share of the places, so it blocks only itself. A
+//! A message that has begun has a deadline. After [`FREE_BYTES`] it takes its memory of the budget, so that
+//! announcing a large message costs nobody else anything. While others wait for memory, its holder
+//! must keep a minimum pace. A connection has a share, so it blocks only itself. A
 //! waiting message is not read, and HTTP/2 flow control stops its sender.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use base::{Problem, address};
+use base::Problem;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
+use net::memory_budget::{MemoryBudget, Reservation, SENDER_BYTES};
+use net::metrics::Counted;
+use net::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
+use net::shares::{SenderKey, Share};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, Sleep, Timeout, sleep_until, timeout};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Timeout, timeout};
 use tonic::Status;
 
-use crate::figures::{Counted, Figures};
+use crate::figures::Figures;
 use crate::status::status;
 
-/// So much of any message is received without a place, in bytes: a frame of HTTP/2.
+/// So much of any message is received without memory of the budget, in bytes: a frame of HTTP/2.
 const FREE_BYTES: usize = 16 * 1_024;
-/// Memory of all beginnings without a place, in bytes; beyond it each needs one.
+/// All of these beginnings, in bytes; beyond it each takes memory of the budget.
 const BEGUN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// A message up to this size takes a place for medium ones, in bytes; a larger one takes a place
-/// for large ones.
+/// What the messages of one connection may have of the budget, in bytes: four of the largest.
+const CONNECTION_BYTES: usize = SENDER_BYTES / 2;
+/// Memory is counted in these, in bytes.
+const UNIT_BYTES: usize = 1_024;
+/// A message up to this size is counted as a medium one, in bytes; a larger one as a large one.
 const MEDIUM_BYTES_MAX: usize = 256 * 1_024;
-/// Medium messages that are received at the same time: 64 MiB.
-const MEDIUM_MAX: usize = 256;
-/// Large messages that are received at the same time: 256 MiB.
-const LARGE_MAX: usize = 16;
-/// Those of one connection: 4 MiB of medium ones, 64 MiB of large ones.
-const MEDIUM_OF_CONNECTION_MAX: usize = 16;
-const LARGE_OF_CONNECTION_MAX: usize = 4;
-/// Those of one sender, however many connections it has.
-const MEDIUM_OF_SENDER_MAX: usize = 128;
-const LARGE_OF_SENDER_MAX: usize = 8;
-/// How long a message may wait for its place: what waits fills the window of its connection.
+/// How long a message may wait for its memory: what waits fills the window of its connection.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Senders are forgotten that send nothing any more, at this many.
-const SENDERS_FEW: usize = 64;
 /// How long a message may take altogether, and a second more for every so many bytes.
 const TIME_MAX: Duration = Duration::from_secs(30);
-const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
-/// While others wait for a place, the pace of each holder is checked this often.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A deadline noticed later than this does not count: the server did not read meanwhile.
-const NOT_WATCHED: Duration = Duration::from_secs(1);
 /// Before each message: a flag and its length.
 const HEAD_BYTES: usize = 5;
 
-const _: () =
-    assert!(LARGE_OF_CONNECTION_MAX < LARGE_OF_SENDER_MAX && MEDIUM_OF_CONNECTION_MAX < MEDIUM_OF_SENDER_MAX);
-const _: () = assert!(LARGE_OF_SENDER_MAX < LARGE_MAX && MEDIUM_OF_SENDER_MAX < MEDIUM_MAX);
-
-/// The places of the server.
+/// The memory that messages may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    medium: Class,
-    large: Class,
-    senders: Arc<Mutex<Senders>>,
+    memory: MemoryBudget,
     begun_bytes: Arc<AtomicUsize>,
     figures: Figures,
 }
 
-/// Whose messages share places over all connections: those of a token, or of an address where no
-/// token is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Sender {
-    Token(Box<str>),
-    Address(IpAddr),
-}
-
-impl Sender {
-    pub(crate) fn of(token: Option<&str>, peer: SocketAddr) -> Self {
-        match token {
-            Some(token) if !token.is_empty() => Self::Token(token.into()),
-            _ => Self::Address(address::sender(peer.ip())),
-        }
-    }
-}
-
-/// The senders whose calls are under way.
-#[derive(Debug, Default)]
-struct Senders {
-    by_sender: HashMap<Sender, Weak<SenderPlaces>>,
-    tidied_at: usize,
-}
-
-/// The places that one sender may take.
-#[derive(Debug)]
-struct SenderPlaces {
-    medium: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-}
-
-impl Senders {
-    fn places(&mut self, sender: &Sender) -> Arc<SenderPlaces> {
-        if let Some(places) = self.by_sender.get(sender).and_then(Weak::upgrade) {
-            return places;
-        }
-        if self.by_sender.len() >= self.tidied_at.max(SENDERS_FEW) {
-            self.by_sender.retain(|_, places| places.strong_count() > 0);
-            self.tidied_at = 2 * self.by_sender.len();
-        }
-        let places = Arc::new(SenderPlaces {
-            medium: Arc::new(Semaphore::new(MEDIUM_OF_SENDER_MAX)),
-            large: Arc::new(Semaphore::new(LARGE_OF_SENDER_MAX)),
-        });
-        self.by_sender.insert(sender.clone(), Arc::downgrade(&places));
-        places
-    }
-}
-
-/// Places for messages of a size.
-#[derive(Clone, Debug)]
-struct Class {
-    free: Arc<Semaphore>,
-    waiting: Arc<AtomicUsize>,
-}
-
-/// The places that one connection may take.
+/// The memory that messages of one connection may have.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPlaces {
     server: Places,
-    medium: Arc<Semaphore>,
-    large: Arc<Semaphore>,
+    own: Share,
 }
 
 /// What a caller sends in a call.
@@ -143,41 +68,24 @@ pub(crate) enum Sends {
     Stream,
 }
 
-impl Class {
-    fn new(places: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(places)), waiting: Arc::default() }
-    }
-}
-
 impl Places {
-    pub(crate) fn new(figures: &Figures) -> Self {
-        Self {
-            medium: Class::new(MEDIUM_MAX),
-            large: Class::new(LARGE_MAX),
-            senders: Arc::default(),
-            begun_bytes: Arc::default(),
-            figures: figures.clone(),
-        }
+    pub(crate) fn new(memory: MemoryBudget, figures: &Figures) -> Self {
+        Self { memory, begun_bytes: Arc::default(), figures: figures.clone() }
     }
 
     /// Those of a new connection.
     pub(crate) fn of_connection(&self) -> ConnectionPlaces {
-        ConnectionPlaces {
-            server: self.clone(),
-            medium: Arc::new(Semaphore::new(MEDIUM_OF_CONNECTION_MAX)),
-            large: Arc::new(Semaphore::new(LARGE_OF_CONNECTION_MAX)),
-        }
+        ConnectionPlaces { server: self.clone(), own: Share::new(CONNECTION_BYTES / UNIT_BYTES) }
     }
 }
 
 impl ConnectionPlaces {
-    /// The body of a request, whose messages take places and have deadlines.
-    pub(crate) fn guard<B>(&self, body: B, sends: Sends, sender: &Sender) -> Guarded<B> {
-        let of_sender = self.server.senders.lock().unwrap_or_else(PoisonError::into_inner).places(sender);
+    /// The body of a request, whose messages take memory and have deadlines.
+    pub(crate) fn guard<B>(&self, body: B, sends: Sends, sender: SenderKey) -> Guarded<B> {
         let mut guarded = Guarded {
             body,
             places: self.clone(),
-            of_sender,
+            sender,
             sends,
             message: Message::default(),
             begun: Begun {
@@ -192,45 +100,20 @@ impl ConnectionPlaces {
         guarded
     }
 
-    /// A place for a message of this size: the connection's own first and then its sender's, so that
-    /// it waits for nobody while it holds one of the server's.
-    fn ask(&self, bytes: usize, of_sender: &SenderPlaces) -> Turn {
-        let large = bytes > MEDIUM_BYTES_MAX;
-        let (class, own, of_sender) = match large {
-            true => (&self.server.large, &self.large, &of_sender.large),
-            false => (&self.server.medium, &self.medium, &of_sender.medium),
-        };
-        let (free, waiting) = (Arc::clone(&class.free), Arc::clone(&class.waiting));
-        let (own, of_sender) = (Arc::clone(own), Arc::clone(of_sender));
+    /// Memory for a message of this size: of the connection's share first and then of its sender's, so that
+    /// it waits for nobody while it holds something that others wait for.
+    fn ask(&self, bytes: usize, sender: &SenderKey) -> Turn {
+        let (own, memory, sender) = (self.own.clone(), self.server.memory.clone(), sender.clone());
         let figures = &self.server.figures;
+        let large = bytes > MEDIUM_BYTES_MAX;
         let counted = Counted::new(if large { &figures.large_messages } else { &figures.medium_messages });
-        let place = async move {
-            let waits = Waits::new(waiting);
-            let own = own.acquire_owned().await.ok();
-            let of_sender = of_sender.acquire_owned().await.ok();
-            let of_server = free.acquire_owned().await.ok();
-            drop(waits);
-            Place { _permits: [own, of_sender, of_server], _counted: counted }
-        };
-        let place: BoxFuture<'static, Place> = Box::pin(place);
-        let place = Box::pin(timeout(WAIT_MAX, place));
-        Turn::Waits { place, waiting: Arc::clone(&class.waiting) }
-    }
-}
-
-/// Somebody waits for a place while this lives.
-struct Waits(Arc<AtomicUsize>);
-
-impl Waits {
-    fn new(waiting: Arc<AtomicUsize>) -> Self {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Self(waiting)
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let bytes = bytes.min(CONNECTION_BYTES);
+        let place: BoxFuture<'static, Place> = Box::pin(async move {
+            let permits = own.take(bytes.div_ceil(UNIT_BYTES) as u32).await;
+            let memory = memory.take(&sender, bytes).await;
+            Place { of_connection: own, memory, _permits: permits, _counted: counted }
+        });
+        Turn::Waits(Box::pin(timeout(WAIT_MAX, place)))
     }
 }
 
@@ -280,7 +163,7 @@ impl Message {
     }
 }
 
-/// What of a message without a place has come, as far as it counts for all of them.
+/// What of a message without memory has come, as far as it counts for all of them.
 struct Begun {
     bytes: usize,
     all: Arc<AtomicUsize>,
@@ -312,65 +195,40 @@ impl Drop for Begun {
 enum Turn {
     /// What has begun is small.
     NotNeeded,
-    /// It waits for a place.
-    Waits { place: Pin<Box<Timeout<BoxFuture<'static, Place>>>>, waiting: Arc<AtomicUsize> },
-    /// It has one, and so many wait for one like it.
-    Has { _place: Place, waiting: Arc<AtomicUsize> },
+    /// It waits for memory.
+    Waits(Pin<Box<Timeout<BoxFuture<'static, Place>>>>),
+    /// It has its memory.
+    Has(Place),
 }
 
 struct Place {
-    _permits: [Option<OwnedSemaphorePermit>; 3],
+    of_connection: Share,
+    memory: Reservation,
+    _permits: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
-/// When something has to be there.
-struct Due {
-    at_latest: Instant,
-    /// At the end of the time, or when it is looked at the pace.
-    sleep: Pin<Box<Sleep>>,
-    /// What came since the last look, in bytes.
-    moved: usize,
-}
-
-impl Due {
-    fn within(time: Duration) -> Self {
-        let now = Instant::now();
-        let (at_latest, look) = (now + time, now + time.min(LOOK_EVERY));
-        Self { at_latest, sleep: Box::pin(sleep_until(look)), moved: 0 }
-    }
-
-    fn of_message(bytes: usize) -> Self {
-        Self::within(TIME_MAX + Duration::from_secs((bytes / BYTES_PER_SECOND_MIN) as u64))
-    }
-
-    /// Ready when it takes too long: altogether, or for those who wait.
-    fn poll(&mut self, cx: &mut Context<'_>, others_wait: bool) -> Poll<()> {
-        const PACE: usize = BYTES_PER_SECOND_MIN * LOOK_EVERY.as_secs() as usize;
-        loop {
-            ready!(self.sleep.as_mut().poll(cx));
-            let now = Instant::now();
-            let late = now.duration_since(self.sleep.deadline());
-            if late > NOT_WATCHED {
-                self.at_latest += late;
-            } else if now >= self.at_latest || (others_wait && self.moved < PACE) {
-                return Poll::Ready(());
-            }
-            self.moved = 0;
-            self.sleep.as_mut().reset(self.at_latest.min(now + LOOK_EVERY));
-        }
+impl Place {
+    fn is_wanted(&self) -> bool {
+        self.of_connection.wanted().waiting() > 0 || self.memory.taken_from().is_wanted()
     }
 }
 
-/// A body whose messages take places and have deadlines.
+/// The time that a message of so many bytes may take.
+fn due_of_message(bytes: usize) -> PaceWatch {
+    PaceWatch::within(RECEIVING, TIME_MAX + Duration::from_secs((bytes / BYTES_PER_SECOND_MIN) as u64))
+}
+
+/// A body whose messages take memory and have deadlines.
 pub(crate) struct Guarded<B> {
     body: B,
     places: ConnectionPlaces,
-    of_sender: Arc<SenderPlaces>,
+    sender: SenderKey,
     sends: Sends,
     message: Message,
     begun: Begun,
     turn: Turn,
-    due: Option<Due>,
+    due: Option<PaceWatch>,
 }
 
 impl<B> Guarded<B> {
@@ -380,7 +238,7 @@ impl<B> Guarded<B> {
         self.turn = Turn::NotNeeded;
         self.begun.becomes(0);
         self.due = match self.sends {
-            Sends::One => Some(Due::within(TIME_MAX)),
+            Sends::One => Some(PaceWatch::within(RECEIVING, TIME_MAX)),
             Sends::Stream => None,
         };
     }
@@ -392,15 +250,15 @@ impl<B> Guarded<B> {
         }
         if begun {
             self.turn = Turn::NotNeeded;
-            self.due = Some(Due::of_message(self.message.bytes));
+            self.due = Some(due_of_message(self.message.bytes));
         }
         if let Some(due) = &mut self.due {
-            due.moved += piece.len();
+            due.moved(piece.len());
         }
         if matches!(self.turn, Turn::NotNeeded) {
             self.begun.becomes(self.message.came());
             if self.message.came() >= FREE_BYTES || self.begun.is_too_much() {
-                self.turn = self.places.ask(self.message.bytes, &self.of_sender);
+                self.turn = self.places.ask(self.message.bytes, &self.sender);
             }
         }
     }
@@ -408,22 +266,20 @@ impl<B> Guarded<B> {
     /// Ready when it may be read on, or waited too long for that. The time of a message begins anew
     /// when it has its place: until then it is we who do not read.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Problem>> {
-        if let Turn::Waits { place, waiting } = &mut self.turn {
+        if let Turn::Waits(place) = &mut self.turn {
             let Ok(place) = ready!(place.as_mut().poll(cx)) else { return Poll::Ready(Err(no_place())) };
-            self.turn = Turn::Has { _place: place, waiting: Arc::clone(waiting) };
+            self.turn = Turn::Has(place);
             self.begun.becomes(0);
-            self.due = Some(Due::of_message(self.message.bytes));
+            self.due = Some(due_of_message(self.message.bytes));
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let others_wait = match &self.turn {
-            Turn::Has { waiting, .. } => waiting.load(Ordering::Relaxed) > 0,
-            Turn::NotNeeded | Turn::Waits { .. } => false,
-        };
+        let turn = &self.turn;
+        let others_wait = || matches!(turn, Turn::Has(place) if place.is_wanted());
         match &mut self.due {
-            Some(due) => due.poll(cx, others_wait),
+            Some(due) => due.poll_too_slow(cx, others_wait),
             None => Poll::Pending,
         }
     }

@@ -16,9 +16,12 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use net::listen::{Guest, Speak};
+use net::memory_budget::MemoryBudget;
+use net::metrics::Counted;
+use net::shares::{Pool, SenderKey};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
@@ -29,14 +32,13 @@ use tracing::debug;
 use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
-use crate::figures::{Counted, Figures};
+use crate::figures::Figures;
 use crate::health::Health;
 use crate::jobs::Jobs;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
-use crate::receiving::{ConnectionPlaces, Places, Sender};
+use crate::receiving::{ConnectionPlaces, Places};
 use crate::reports::{ReadReport, Reports};
-use crate::shares::{Share, Shares};
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::watches::Watches;
@@ -78,8 +80,8 @@ pub struct Grpc {
     reports: ReportsServer<Reports>,
     health: HealthServer<Health>,
     places: Places,
-    wide_windows: Arc<Shares>,
-    checks: Arc<Shares>,
+    wide_windows: Arc<Pool>,
+    checks: Arc<Pool>,
     watches: Arc<Watches>,
     figures: Figures,
     stop: Stop,
@@ -106,6 +108,7 @@ impl Grpc {
     pub fn new(
         engine: &Engine,
         access: Arc<Access>,
+        memory: MemoryBudget,
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {
@@ -119,9 +122,9 @@ impl Grpc {
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
-            places: Places::new(&figures),
-            wide_windows: Arc::new(Shares::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
-            checks: Arc::new(Shares::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
+            places: Places::new(memory, &figures),
+            wide_windows: Arc::new(Pool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
+            checks: Arc::new(Pool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
             watches: Arc::default(),
             figures,
             stop,
@@ -134,8 +137,8 @@ impl Grpc {
     }
 
     /// How much a new connection may send of a call before it is read, in bytes.
-    fn window(&self, address: IpAddr) -> (u32, Option<Share>) {
-        let wide = self.wide_windows.take(address);
+    fn window(&self, address: IpAddr) -> (u32, Option<[OwnedSemaphorePermit; 2]>) {
+        let wide = self.wide_windows.try_take(&SenderKey::of_address(address), 1).map(|(place, _)| place);
         (if wide.is_some() { CALL_WINDOW_BYTES } else { NARROW_WINDOW_BYTES }, wide)
     }
     /// Nothing of what a call sends is read before it is known whose call it is and that there is
@@ -153,7 +156,7 @@ impl Grpc {
         }
         parts.extensions.insert(Peer(connection.peer));
         let sender = match method.service {
-            Service::Health => Sender::of(None, connection.peer),
+            Service::Health => SenderKey::of_address(connection.peer.ip()),
             Service::Jobs | Service::Reports => {
                 let caller = match self.access.admit(&parts.headers).await {
                     Ok(caller) => caller,
@@ -164,12 +167,12 @@ impl Grpc {
                 if let Some(problem) = self.not_now() {
                     return call.refused(status(&problem));
                 }
-                let sender = Sender::of(Some(caller.name()), connection.peer);
+                let sender = SenderKey::of_caller(caller.name(), connection.peer.ip());
                 parts.extensions.insert(caller);
                 sender
             }
         };
-        let body = connection.places.guard(body, method.sends(), &sender);
+        let body = connection.places.guard(body, method.sends(), sender);
         let request = Request::from_parts(parts, Body::new(body));
         let Ok(response) = match method.service {
             Service::Jobs => self.jobs.call(request).await,
@@ -189,7 +192,9 @@ impl Grpc {
         connection: &Connection,
     ) -> Response<Answering> {
         let of_connection = Arc::clone(&connection.checks).try_acquire_owned().ok();
-        let Some(_places) = of_connection.zip(self.checks.take(connection.peer.ip())) else {
+        let Some(_places) =
+            of_connection.zip(self.checks.try_take(&SenderKey::of_address(connection.peer.ip()), 1))
+        else {
             return call.refused(status(&too_many("checks")));
         };
         let _counted = Counted::new(&self.figures.health_calls);

@@ -14,10 +14,11 @@ use std::task::{Context, Poll};
 use access::Admitted;
 use engine::queues::{HandOver, Queues};
 use futures_util::Stream;
+use net::metrics::Counted;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use crate::figures::{Counted, Figures};
+use crate::figures::Figures;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
 

@@ -11,6 +11,8 @@ use base::random::unguessable;
 use engine::queues::id_text;
 use engine::records::JobId;
 use net::body::whole;
+use net::memory_budget::FREE_BYTES;
+use net::shares::SenderKey;
 use serde::Serialize;
 use serde_json::json;
 use tracing::field::display;
@@ -25,8 +27,8 @@ use crate::route::is_plain;
 use crate::tokens::Unchanged;
 use crate::{POOL, Shared, calls, decoding, exposition, sizes};
 
-/// Largest form and largest limit.
-const BODY_BYTES_MAX: usize = 64 * 1_024;
+/// Largest form and largest limit: they take nothing of the memory budget.
+const BODY_BYTES_MAX: usize = FREE_BYTES;
 /// A token that somebody made up is at least so long.
 const TOKEN_BYTES_MIN: usize = 20;
 /// Longest token and longest description.
@@ -216,7 +218,7 @@ fn tokens(shared: &Shared, namespace: &str, query: Query<'_>) -> Result<Answer, 
 }
 
 async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Body) -> Result<Answer, Answer> {
-    let form = whole(body, BODY_BYTES_MAX, &shared.large_bodies).await?;
+    let form = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?;
     let form = String::from_utf8_lossy(&form);
     let form = Query::new(Some(&form));
     let given = |name| form.get(name).or_else(|| query.get(name)).unwrap_or_default().into_owned();
@@ -303,7 +305,7 @@ async fn new_limit(
     body: Body,
     only_new: bool,
 ) -> Result<Answer, Answer> {
-    let text = whole(body, BODY_BYTES_MAX, &shared.large_bodies).await?;
+    let text = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?;
     let limit: Limit = serde_json::from_slice(&text).map_err(|error| Answer::bad(&error.to_string()))?;
     check_limit(limit)?;
     let (pool, token) = in_parts(token);

@@ -70,7 +70,7 @@ async fn called(
     body: Body,
 ) -> Result<(TakenIn, Option<UnderWay>), Answer> {
     let names = target.names()?;
-    let (query, headers) = (Query::new(parts.uri.query()), &parts.headers);
+    let query = Query::new(parts.uri.query());
     let LetIn { taken, under_way } = shared.let_in(target, parts, query).await?;
     plain_only(parts, &body)?;
     let answer = match (target.call, names.first()) {
@@ -79,9 +79,9 @@ async fn called(
             return Ok((TakenIn::Consumes(consumer), under_way));
         }
         (_, None) => Err(Answer::bad("invalid queue name(s)")),
-        (Call::Publish, Some(queue)) => publish::one(shared, queue, query, headers, body).await,
-        (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, headers, body).await,
-        (Call::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, headers, body).await,
+        (Call::Publish, Some(queue)) => publish::one(shared, queue, query, parts, body).await,
+        (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, parts, body).await,
+        (Call::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, parts, body).await,
         (Call::Delete(id), Some(queue)) => dead::delete_job(shared, queue, id).await,
         (Call::Job(id), Some(queue)) => look::job(shared, queue, id).await,
         (Call::Peek, Some(queue)) => look::peek(shared, queue).await,

@@ -56,8 +56,8 @@ use access::{Access, FailedAuth};
 use answer::Answer;
 use calls::TakenIn;
 use figures::Figures;
-use net::body::LargeBodies;
 use net::leftover::Leftovers;
+use net::memory_budget::MemoryBudget;
 use refusals::RefusalLog;
 use request_id::RequestIds;
 
@@ -81,7 +81,7 @@ struct Shared {
     refusals: RefusalLog,
     metrics: Arc<Mutex<Registry>>,
     figures: Figures,
-    large_bodies: LargeBodies,
+    memory: MemoryBudget,
     leftovers: Leftovers,
     request_ids: RequestIds,
     access_log: AtomicBool,
@@ -95,6 +95,7 @@ impl Lmstfy {
     pub fn new(
         engine: Engine,
         access: Arc<Access>,
+        memory: MemoryBudget,
         tokens: Tokens,
         metrics: Arc<Mutex<Registry>>,
         stop: watch::Receiver<bool>,
@@ -110,7 +111,7 @@ impl Lmstfy {
             refusals: RefusalLog::default(),
             metrics,
             figures,
-            large_bodies: LargeBodies::default(),
+            memory,
             leftovers: Leftovers::default(),
             request_ids: RequestIds::default(),
             access_log: AtomicBool::new(false),

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JSON_BODY_BYTES_MAX};
 use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
 use net::body::whole;
+use net::shares::SenderKey;
 use serde_json::value::RawValue;
 
 use crate::answer::Answer;
@@ -62,12 +64,12 @@ pub(crate) async fn one(
     shared: &Shared,
     queue: &QueueName,
     query: Query<'_>,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
 ) -> Result<Answer, Answer> {
     let mut terms = Terms::of(query)?;
-    let bytes = read(shared, body, JOB_PAYLOAD_BYTES_MAX).await?;
-    terms.attributes = attributes::of(headers)?;
+    let bytes = read(shared, parts, body, JOB_PAYLOAD_BYTES_MAX).await?;
+    terms.attributes = attributes::of(&parts.headers)?;
     let ids = publish(shared, queue, vec![terms.job(&bytes)]).await?;
     let mut text = Vec::with_capacity(64);
     text.extend_from_slice(b"{\"job_id\":");
@@ -82,10 +84,10 @@ pub(crate) async fn again(
     queue: &QueueName,
     id: &str,
     query: Query<'_>,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
 ) -> Result<Answer, Answer> {
-    let published = one(shared, queue, query, headers, body).await?;
+    let published = one(shared, queue, query, parts, body).await?;
     dead::delete_job(shared, queue, id).await?;
     Ok(published)
 }
@@ -94,13 +96,13 @@ pub(crate) async fn many(
     shared: &Shared,
     queue: &QueueName,
     query: Query<'_>,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: Body,
 ) -> Result<Answer, Answer> {
     let mut terms = Terms::of(query)?;
-    let bytes = read(shared, body, JSON_BODY_BYTES_MAX).await?;
+    let bytes = read(shared, parts, body, JSON_BODY_BYTES_MAX).await?;
     let elements = elements(&bytes)?;
-    terms.attributes = attributes::of(headers)?;
+    terms.attributes = attributes::of(&parts.headers)?;
     let jobs = elements.iter().map(|element| terms.job(element.get().as_bytes()));
     let ids = publish(shared, queue, jobs.collect()).await?;
     let mut text = Vec::with_capacity(32 + ids.len() * 32);
@@ -127,8 +129,9 @@ fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, Answer> {
     Ok(elements)
 }
 
-async fn read(shared: &Shared, body: Body, bytes_max: usize) -> Result<Bytes, Answer> {
-    whole(body, bytes_max, &shared.large_bodies).await.map_err(|problem| match problem.status {
+async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<Bytes, Answer> {
+    let sender = SenderKey::of(&parts.extensions);
+    whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| match problem.status {
         413 => Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
         _ => Answer::bad("failed to read body"),
     })

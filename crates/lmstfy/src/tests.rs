@@ -12,6 +12,7 @@ use base::{Lineage, SystemClock, Timestamp};
 use engine::Engine;
 use engine::settings::{Keep, Retry, Settings, UnknownDevice};
 use futures_util::future::{FutureExt, join_all};
+use net::memory_budget::MemoryBudget;
 use store::MemoryStore;
 use tokio::sync::watch;
 use tokio::time::{Instant, pause};
@@ -69,7 +70,7 @@ impl Rig {
         let kept = Kept { tokens: vec![own], limits: Vec::new() };
         let own = Tokens::new(kept, |_| Ok(())).expect("not too many");
         let (stop, stopped) = watch::channel(false);
-        let lmstfy = Lmstfy::new(engine, access, own, Arc::default(), stopped);
+        let lmstfy = Lmstfy::new(engine, access, MemoryBudget::default(), own, Arc::default(), stopped);
         Self { api: lmstfy.api(), admin: lmstfy.admin(), _stop: stop }
     }
 

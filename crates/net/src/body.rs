@@ -1,36 +1,26 @@
 //! Request bodies, read whole or in pieces, in bounded memory and bounded time.
 //!
 //! What edges can accept mostly fits in a small body; larger ones are read so that they get a proper answer, but only
-//! a few at a time: the others are read more slowly.
+//! as the memory budget allows: the others are read more slowly.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use base::Problem;
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
+use tokio::select;
 use tokio::time::{Instant, timeout};
 
-/// A body up to this size is read without asking; every object that can be accepted fits in it.
-const SMALL_BODY_BYTES_MAX: usize = 64 * 1_024;
-/// Larger bodies in memory at the same time; so they take at most this many times 16 MiB.
-const LARGE_BODIES_MAX: usize = 8;
-/// A sender may let us wait for this long altogether, and a second more for every so many bytes that it sent: otherwise somebody
-/// who sends a byte now and then could hold one of the places above for as long as he likes.
+use crate::memory_budget::{FREE_BYTES, MemoryBudget, Reservation};
+use crate::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
+use crate::shares::SenderKey;
+
+/// A sender may let us wait for this long altogether, and a second more for every so many bytes that it sent: otherwise one that
+/// sends a byte now and then could hold memory for as long as it likes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
 /// A sender of many lines may take them from something slow.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
-
-/// The places for large bodies.
-#[derive(Debug)]
-pub struct LargeBodies(Semaphore);
-
-impl Default for LargeBodies {
-    fn default() -> Self {
-        Self(Semaphore::new(LARGE_BODIES_MAX))
-    }
-}
 
 /// A body as it comes.
 #[derive(Debug)]
@@ -48,47 +38,88 @@ impl Pieces {
     /// # Errors
     /// `unreadable` when the sender breaks off, `body_too_slow` when nothing comes.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        Ok(next_within(&mut self.0, STREAM_SILENCE_MAX).await?.map(|(piece, _)| piece))
+        Ok(next_within(&mut self.0, STREAM_SILENCE_MAX, None).await?.map(|(piece, _)| piece))
     }
 }
 
 /// The next piece, and how long its sender let us wait for it: a frame without data says that the wait
 /// until then was ours.
-async fn next_within(body: &mut Body, wait_max: Duration) -> Result<Option<(Bytes, Duration)>, Problem> {
+async fn next_within(
+    body: &mut Body,
+    wait_max: Duration,
+    mut held: Option<&mut Held>,
+) -> Result<Option<(Bytes, Duration)>, Problem> {
     loop {
         let began = Instant::now();
-        let frame = timeout(wait_max, body.frame()).await.map_err(|_| too_slow())?;
+        let frame = async {
+            match &mut held {
+                None => Some(body.frame().await),
+                Some(held) => select! {
+                    biased;
+                    frame = body.frame() => Some(frame),
+                    () = held.is_too_slow() => None,
+                },
+            }
+        };
+        let frame = timeout(wait_max, frame).await.ok().flatten().ok_or_else(too_slow)?;
         let Some(frame) = frame.transpose().map_err(|error| broken_off(&error))? else { return Ok(None) };
-        if let Ok(piece) = frame.into_data() {
-            return Ok(Some((piece, began.elapsed())));
+        match (frame.into_data(), &mut held) {
+            (Ok(piece), _) => return Ok(Some((piece, began.elapsed()))),
+            (Err(_), Some(held)) => held.pace.excuse(),
+            (Err(_), None) => {}
         }
     }
 }
 
-/// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied.
+/// What a large body has of the budget. While others wait for that, its sender has to keep a pace.
+struct Held {
+    reservation: Reservation,
+    pace: PaceWatch,
+}
+
+impl Held {
+    async fn is_too_slow(&mut self) {
+        let from = self.reservation.taken_from();
+        poll_fn(|cx| self.pace.poll_too_slow(cx, || from.is_wanted())).await;
+    }
+}
+
+/// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied. A large one takes memory of the budget
+/// until it is read.
 ///
 /// # Errors
 /// `body_too_large`, `body_too_slow`, or `unreadable` when the sender breaks off.
-pub async fn whole(mut body: Body, bytes_max: usize, large_bodies: &LargeBodies) -> Result<Bytes, Problem> {
-    if body.size_hint().lower() > bytes_max as u64 {
+pub async fn whole(
+    mut body: Body,
+    bytes_max: usize,
+    memory: &MemoryBudget,
+    sender: &SenderKey,
+) -> Result<Bytes, Problem> {
+    let size = body.size_hint();
+    if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    let mut bytes = Vec::new();
-    let mut place = None;
+    let announced = size.exact().map_or(bytes_max, |bytes| bytes as usize);
+    let (mut bytes, mut held) = (Vec::new(), None::<Held>);
     let mut waited = Duration::ZERO;
     loop {
         let left = wait_max(bytes.len()).saturating_sub(waited);
-        let Some((data, waited_for)) = next_within(&mut body, left).await? else { break };
-        // What we wait for a place is not the sender's fault.
+        let Some((data, waited_for)) = next_within(&mut body, left, held.as_mut()).await? else { break };
+        // What we wait for memory is not the sender's fault.
         waited += waited_for;
-        if bytes.len() + data.len() > bytes_max {
+        let length = bytes.len() + data.len();
+        if length > bytes_max {
             return Err(too_large(bytes_max));
         }
-        if bytes.is_empty() && data.len() <= SMALL_BODY_BYTES_MAX && body.is_end_stream() {
+        if bytes.is_empty() && length <= FREE_BYTES && body.is_end_stream() {
             return Ok(data);
         }
-        if bytes.len() + data.len() > SMALL_BODY_BYTES_MAX && place.is_none() {
-            place = Some(large_bodies.0.acquire().await.expect("the places are never closed"));
+        if length > FREE_BYTES && held.is_none() {
+            let reservation = memory.take(sender, announced).await;
+            held = Some(Held { reservation, pace: PaceWatch::new(RECEIVING) });
+        }
+        if let Some(held) = &mut held {
+            held.pace.moved(data.len());
         }
         bytes.extend_from_slice(&data);
     }
@@ -119,15 +150,19 @@ fn too_slow() -> Problem {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::pin::pin;
 
     use axum::http::HeaderMap;
     use base::limits::JSON_BODY_BYTES_MAX;
+    use futures_util::FutureExt;
+    use futures_util::future::join_all;
     use futures_util::stream::{self, StreamExt};
     use http_body_util::StreamBody;
     use hyper::body::Frame;
     use tokio::time::{pause, sleep};
 
     use super::*;
+    use crate::memory_budget::{BUDGET_BYTES, SENDER_BYTES};
 
     /// A body of so many chunks of one KiB, one after each pause, after which nothing comes any more.
     fn trickles(kib: usize, every: Duration) -> Body {
@@ -141,31 +176,51 @@ mod tests {
     #[tokio::test]
     async fn a_sender_that_stops_or_trickles_is_given_up() {
         pause();
-        let large_bodies = LargeBodies::default();
+        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
         for (kib, every_ms, expect_secs) in
             [(0, 0, 30), (1, 0, 30), (65, 0, 34), (10_000, 1_000, 31), (10_000, 60, 655)]
         {
             let start = Instant::now();
             let body = trickles(kib, Duration::from_millis(every_ms));
-            let read = whole(body, JSON_BODY_BYTES_MAX, &large_bodies).await;
+            let read = whole(body, JSON_BODY_BYTES_MAX, &memory, &sender).await;
             let refused = read.map_err(|problem| (problem.status, problem.code));
             assert_eq!(refused, Err((408, "body_too_slow")), "{kib} KiB every {every_ms} ms");
             assert_eq!(start.elapsed().as_secs(), expect_secs, "{kib} KiB every {every_ms} ms");
         }
-        assert_eq!(large_bodies.0.available_permits(), LARGE_BODIES_MAX);
+        assert_eq!(memory.free_bytes(), BUDGET_BYTES);
     }
 
     #[tokio::test]
     async fn small_bodies_do_not_wait_for_large_ones() {
-        let large_bodies = LargeBodies(Semaphore::new(0));
-        let read = |bytes: usize| whole(Body::from(" ".repeat(bytes)), JSON_BODY_BYTES_MAX, &large_bodies);
-        assert_eq!(read(SMALL_BODY_BYTES_MAX).await.map(|bytes| bytes.len()), Ok(SMALL_BODY_BYTES_MAX));
-        let large = tokio::select! {
-            biased;
-            read = read(SMALL_BODY_BYTES_MAX + 1) => Some(read),
-            () = std::future::ready(()) => None,
+        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let read = |bytes: usize| whole(Body::from(" ".repeat(bytes)), JSON_BODY_BYTES_MAX, &memory, &sender);
+        let all = memory.take(&sender, BUDGET_BYTES).await;
+        assert_eq!(read(FREE_BYTES).await.map(|bytes| bytes.len()), Ok(FREE_BYTES));
+        let mut large = pin!(read(FREE_BYTES + 1));
+        assert!(large.as_mut().now_or_never().is_none(), "a large body waits for memory");
+        drop(all);
+        assert_eq!(large.await.map(|bytes| bytes.len()), Ok(FREE_BYTES + 1));
+    }
+
+    #[tokio::test]
+    async fn who_sends_little_of_a_large_body_is_given_up_once_others_wait() {
+        pause();
+        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let body = || {
+            let begun = stream::iter([Ok::<_, Infallible>(vec![b' '; FREE_BYTES + 1])]);
+            Body::from_stream(begun.chain(stream::pending()))
         };
-        assert_eq!(large, None, "a large body waits for its place");
+        let large: Vec<_> = (0..SENDER_BYTES / JSON_BODY_BYTES_MAX)
+            .map(|_| whole(body(), JSON_BODY_BYTES_MAX, &memory, &sender))
+            .collect();
+        let start = Instant::now();
+        let waits = async {
+            drop(memory.take(&sender, FREE_BYTES).await);
+            start.elapsed()
+        };
+        let (ended, waited) = tokio::join!(join_all(large), waits);
+        assert!(ended.iter().all(|read| read.as_ref().is_err_and(|problem| problem.code == "body_too_slow")));
+        assert!(waited <= 2 * RECEIVING.every, "{waited:?}");
     }
 
     #[tokio::test]
@@ -176,8 +231,8 @@ mod tests {
             let nothing = || Frame::trailers(HeaderMap::new());
             Ok::<_, Infallible>(if n < 100 { nothing() } else { Frame::data(Bytes::from("{}")) })
         });
-        let large_bodies = LargeBodies::default();
-        let read = |body| whole(body, JSON_BODY_BYTES_MAX, &large_bodies);
+        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let read = |body| whole(body, JSON_BODY_BYTES_MAX, &memory, &sender);
         let body = Body::new(StreamBody::new(Box::pin(frames)));
         assert!(read(body).await.is_ok_and(|read| read == "{}"));
         let why = Problem::new(408, "body_too_slow", "others wait");
@@ -193,7 +248,7 @@ mod tests {
             (left > 0).then(|| (Ok::<_, Infallible>(vec![b' '; BYTES_PER_SECOND_MIN]), left - 1))
         });
         let body = Body::from_stream(pieces);
-        let read = whole(body, JSON_BODY_BYTES_MAX, &LargeBodies::default()).await;
+        let read = whole(body, JSON_BODY_BYTES_MAX, &MemoryBudget::default(), &SenderKey::Unknown).await;
         assert_eq!(read.map(|read| read.len()), Ok(1_000 * BYTES_PER_SECOND_MIN));
     }
 }

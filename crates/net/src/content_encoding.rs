@@ -8,6 +8,7 @@
 
 use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,18 +30,14 @@ use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::bytes::Buf;
 
+use crate::pace::{PaceWatch, RECEIVING};
 use crate::problem::{Refused, quoted};
-use crate::shares::{Share, Shares, Whose};
+use crate::shares::{Pool, SenderKey};
 
 /// Bodies that are decoded at the same time. A decoder takes about 80 KB.
 const DECODERS_MAX: usize = 512;
 /// Of these, for the bodies of one address.
 const DECODERS_SHARE: usize = DECODERS_MAX / 4;
-/// While others wait, a body with a decoder is looked at so often, and so much of it has come since, in bytes.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-const CAME_MIN: usize = 5 * 16 * 1_024;
-/// A look that comes so late says nothing: it is we who did not read.
-const NOT_WATCHED: Duration = Duration::from_secs(1);
 /// How often a body that waits for a decoder says so.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Decoded bytes that are handed on at a time. A decoder gives at most 32 KiB more than that.
@@ -49,15 +46,13 @@ const PIECE_BYTES: usize = 16 * 1_024;
 /// The decoders.
 #[derive(Debug)]
 pub struct Decoders {
-    all: Share,
-    shares: Shares,
+    pool: Arc<Pool>,
     in_use: Gauge,
 }
 
 impl Default for Decoders {
     fn default() -> Self {
-        let (all, shares) = (Share::new(DECODERS_MAX), Shares::new(DECODERS_SHARE));
-        Self { all, shares, in_use: Gauge::default() }
+        Self { pool: Arc::new(Pool::new(DECODERS_MAX, DECODERS_SHARE)), in_use: Gauge::default() }
     }
 }
 
@@ -83,8 +78,8 @@ impl Decoders {
                 for name in [CONTENT_ENCODING, CONTENT_LENGTH] {
                     parts.headers.remove(name);
                 }
-                let own = self.shares.of(&Whose::of(&parts.extensions));
-                Ok(Request::from_parts(parts, Body::new(Decoded::of(body, own, self))))
+                let sender = SenderKey::of(&parts.extensions);
+                Ok(Request::from_parts(parts, Body::new(Decoded::of(body, sender, self))))
             }
             Err(problem) => {
                 let mut response = Refused(problem).into_response();
@@ -128,17 +123,20 @@ struct Decoded {
     raw: Body,
     /// Read, and not decoded yet.
     input: Bytes,
-    /// The caller's, and all.
-    places: [Share; 2],
+    pool: Arc<Pool>,
+    sender: SenderKey,
     in_use: Gauge,
     decoder: Option<Decoder>,
     waits: Option<Waits>,
     ended: bool,
 }
 
+/// The place of a decoder, and what it is taken from.
+type Place = ([OwnedSemaphorePermit; 2], TakenFrom);
+
 /// A body that waits for a decoder.
 struct Waits {
-    place: BoxFuture<'static, [OwnedSemaphorePermit; 2]>,
+    place: BoxFuture<'static, Place>,
     tells: Pin<Box<Sleep>>,
 }
 
@@ -150,11 +148,12 @@ enum Step {
 }
 
 impl Decoded {
-    fn of(raw: Body, own: Share, decoders: &Decoders) -> Self {
+    fn of(raw: Body, sender: SenderKey, decoders: &Decoders) -> Self {
         Self {
             raw,
             input: Bytes::new(),
-            places: [own, decoders.all.clone()],
+            pool: Arc::clone(&decoders.pool),
+            sender,
             in_use: decoders.in_use.clone(),
             decoder: None,
             waits: None,
@@ -168,9 +167,8 @@ impl Decoded {
             return Poll::Ready(true);
         }
         let waits = self.waits.get_or_insert_with(|| {
-            let [own, all] = self.places.clone();
-            // Who waits for its own share holds nothing that others wait for.
-            let place = async move { [own.take(1).await, all.take(1).await] }.boxed();
+            let (pool, sender) = (Arc::clone(&self.pool), self.sender.clone());
+            let place = async move { pool.take(&sender, 1).await }.boxed();
             Waits { place, tells: Box::pin(sleep(TELL_EVERY)) }
         });
         if let Poll::Ready(place) = waits.place.poll_unpin(cx) {
@@ -186,15 +184,10 @@ impl Decoded {
     /// Fails where too little has come while others wait for a decoder.
     fn poll_pace(&mut self, cx: &mut Context<'_>) -> Result<(), axum::Error> {
         let Some(decoder) = &mut self.decoder else { return Ok(()) };
-        while decoder.look.poll_unpin(cx).is_ready() {
-            let is_late = decoder.look.deadline().elapsed() > NOT_WATCHED;
-            let is_wanted = TakenFrom(self.places.each_ref().map(|share| share.wanted().clone())).is_wanted();
-            if is_wanted && decoder.came < CAME_MIN && !is_late {
-                let detail = "little of a compressed body came while others waited for a decoder";
-                return Err(axum::Error::new(Problem::new(408, "body_too_slow", detail)));
-            }
-            decoder.came = 0;
-            decoder.look.as_mut().reset(Instant::now() + LOOK_EVERY);
+        let (_, from) = &decoder.place;
+        if decoder.pace.poll_too_slow(cx, || from.is_wanted()).is_ready() {
+            let detail = "little of a compressed body came while others waited for a decoder";
+            return Err(axum::Error::new(Problem::new(408, "body_too_slow", detail)));
         }
         Ok(())
     }
@@ -263,17 +256,15 @@ impl HttpBody for Decoded {
 struct Decoder {
     gzip: Box<MultiGzDecoder<Vec<u8>>>,
     in_use: Gauge,
-    /// What came of the body since it was looked at, in bytes.
-    came: usize,
-    look: Pin<Box<Sleep>>,
-    _place: [OwnedSemaphorePermit; 2],
+    pace: PaceWatch,
+    place: Place,
 }
 
 impl Decoder {
-    fn new(place: [OwnedSemaphorePermit; 2], in_use: Gauge) -> Self {
+    fn new(place: Place, in_use: Gauge) -> Self {
         in_use.inc();
-        let (gzip, look) = (Box::new(MultiGzDecoder::new(Vec::new())), Box::pin(sleep(LOOK_EVERY)));
-        Self { gzip, in_use, came: 0, look, _place: place }
+        let gzip = Box::new(MultiGzDecoder::new(Vec::new()));
+        Self { gzip, in_use, pace: PaceWatch::new(RECEIVING), place }
     }
 
     /// A piece, once there is enough for one.
@@ -284,7 +275,7 @@ impl Decoder {
                 return Err(damaged(&io::ErrorKind::InvalidData.into()));
             }
             input.advance(taken);
-            self.came += taken;
+            self.pace.moved(taken);
             if self.gzip.get_ref().len() >= PIECE_BYTES {
                 return Ok(Some(self.take()));
             }
@@ -399,13 +390,13 @@ mod tests {
         assert_eq!(decoders.in_use.get(), DECODERS_SHARE as i64);
         assert!(silent(&decoders, 2).frame().now_or_never().is_none());
         for _ in 0..10 {
-            advance(LOOK_EVERY + Duration::from_millis(1)).await;
+            advance(RECEIVING.every + Duration::from_millis(1)).await;
             assert!(bodies[0].frame().now_or_never().is_none(), "nobody waits for its decoder");
         }
         let mut waiting = silent(&decoders, 1);
         let frame = waiting.frame().await.expect("a frame").expect("no error");
         assert!(frame.is_trailers(), "it is told that it waits");
-        advance(LOOK_EVERY - TELL_EVERY + Duration::from_millis(1)).await;
+        advance(RECEIVING.every - TELL_EVERY + Duration::from_millis(1)).await;
         let ended = bodies[0].frame().now_or_never().flatten().expect("it is over").expect_err("too slow");
         let problem = Problem::behind(&ended);
         assert_eq!(problem.map(|problem| problem.code), Some("body_too_slow"));

@@ -1,7 +1,7 @@
 //! Serving HTTP/1.1: the listener, what it does with large answers, and which web pages may call.
 
+mod answer_pace;
 mod listener;
-mod pace;
 mod sending;
 mod web;
 

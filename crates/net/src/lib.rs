@@ -6,10 +6,11 @@
 pub mod body;
 pub mod content_encoding;
 pub mod hand_over;
-pub mod held;
 pub mod http;
 pub mod leftover;
 pub mod listen;
+pub mod memory_budget;
 pub mod metrics;
+pub mod pace;
 pub mod problem;
 pub mod shares;

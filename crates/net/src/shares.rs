@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::ConnectInfo;
 use axum::http::Extensions;
-use base::answers::Wanted;
+use base::answers::{TakenFrom, Wanted};
 use base::{CallerName, address};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// As many shares are known before those that nobody uses are forgotten.
 const KNOWN_MIN: usize = 64;
 
-/// Whose a share is.
+/// By what senders are told apart that have shares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Whose {
+pub enum SenderKey {
     /// Of a token.
     Token(Arc<str>),
     /// Of an address.
@@ -26,7 +26,19 @@ pub enum Whose {
     Unknown,
 }
 
-impl Whose {
+impl SenderKey {
+    /// Of a caller with a token of this name, or of this address where none is asked for.
+    #[must_use]
+    pub fn of_caller(token: &str, address: IpAddr) -> Self {
+        if token.is_empty() { Self::of_address(address) } else { Self::Token(token.into()) }
+    }
+
+    /// Of an address, or the network that stands for it.
+    #[must_use]
+    pub fn of_address(address: IpAddr) -> Self {
+        Self::Address(address::sender(address))
+    }
+
     /// Of who makes a request.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
@@ -34,7 +46,7 @@ impl Whose {
             return Self::Token(Arc::clone(name));
         }
         let peer = extensions.get::<ConnectInfo<SocketAddr>>();
-        peer.map_or(Self::Unknown, |ConnectInfo(peer)| Self::Address(address::sender(peer.ip())))
+        peer.map_or(Self::Unknown, |ConnectInfo(peer)| Self::of_address(peer.ip()))
     }
 }
 
@@ -93,7 +105,7 @@ pub struct Shares {
 
 #[derive(Debug)]
 struct Known {
-    shares: HashMap<Whose, (Weak<Semaphore>, Wanted)>,
+    shares: HashMap<SenderKey, (Weak<Semaphore>, Wanted)>,
     forget_at: usize,
 }
 
@@ -107,9 +119,9 @@ impl Shares {
 
     /// The share.
     #[must_use]
-    pub fn of(&self, whose: &Whose) -> Share {
+    pub fn of(&self, sender: &SenderKey) -> Share {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((free, wanted)) = known.shares.get(whose)
+        if let Some((free, wanted)) = known.shares.get(sender)
             && let Some(free) = free.upgrade()
         {
             return Share { free, wanted: wanted.clone() };
@@ -119,8 +131,65 @@ impl Shares {
             known.forget_at = KNOWN_MIN.max(2 * known.shares.len());
         }
         let share = Share::new(self.permits);
-        known.shares.insert(whose.clone(), (Arc::downgrade(&share.free), share.wanted.clone()));
+        known.shares.insert(sender.clone(), (Arc::downgrade(&share.free), share.wanted.clone()));
         share
+    }
+}
+
+/// So much of something for all, and so much of it for one sender.
+#[derive(Debug)]
+pub struct Pool {
+    all: Share,
+    shares: Shares,
+}
+
+/// What is taken: of the sender's share, and of all.
+type Taken = ([OwnedSemaphorePermit; 2], TakenFrom);
+
+impl Pool {
+    /// So many permits, and so many of them for one sender.
+    #[must_use]
+    pub fn new(permits: usize, permits_of_sender: usize) -> Self {
+        Self { all: Share::new(permits), shares: Shares::new(permits_of_sender) }
+    }
+
+    /// So many for this sender, once they are there. Who waits for its own share holds nothing that others wait for.
+    pub async fn take(&self, sender: &SenderKey, permits: u32) -> Taken {
+        let own = self.shares.of(sender);
+        let taken = [own.take(permits).await, self.all.take(permits).await];
+        (taken, self.from(&own))
+    }
+
+    /// So many for this sender, if they are there.
+    #[must_use]
+    pub fn try_take(&self, sender: &SenderKey, permits: u32) -> Option<Taken> {
+        let own = self.shares.of(sender);
+        let taken = [own.try_take(permits)?, self.all.try_take(permits)?];
+        Some((taken, self.from(&own)))
+    }
+
+    /// As many of these as are there.
+    #[must_use]
+    pub fn take_available(&self, sender: &SenderKey, permits: u32) -> Taken {
+        let own = self.shares.of(sender);
+        let mut permits = permits.min(own.free() as u32).min(self.all.free() as u32);
+        loop {
+            if let Some(taken) = own.try_take(permits).zip(self.all.try_take(permits)) {
+                return (taken.into(), self.from(&own));
+            }
+            // Somebody else was quicker. Nothing at all is always there.
+            permits /= 2;
+        }
+    }
+
+    /// How many are free.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.all.free()
+    }
+
+    fn from(&self, own: &Share) -> TakenFrom {
+        TakenFrom([own.wanted().clone(), self.all.wanted().clone()])
     }
 }
 
@@ -131,15 +200,15 @@ mod tests {
     #[test]
     fn a_share_is_known_while_it_is_used() {
         let shares = Shares::new(2);
-        let token = Whose::Token("ops".into());
+        let token = SenderKey::Token("ops".into());
         let taken = shares.of(&token).try_take(2).expect("free");
         assert!(shares.of(&token).try_take(1).is_none());
         let held: Vec<_> = (0..100)
-            .map(|n| shares.of(&Whose::Token(n.to_string().into())).try_take(1).expect("another's"))
+            .map(|n| shares.of(&SenderKey::Token(n.to_string().into())).try_take(1).expect("another's"))
             .collect();
         drop(held);
         for n in 0..10_000 {
-            drop(shares.of(&Whose::Token(format!("other {n}").into())));
+            drop(shares.of(&SenderKey::Token(format!("other {n}").into())));
         }
         assert!(shares.known.lock().expect("unpoisoned").shares.len() <= 4 * KNOWN_MIN);
         assert!(shares.of(&token).try_take(1).is_none(), "it is still used");
@@ -150,11 +219,26 @@ mod tests {
     #[test]
     fn a_token_comes_before_an_address() {
         let mut extensions = Extensions::new();
-        assert_eq!(Whose::of(&extensions), Whose::Unknown);
+        assert_eq!(SenderKey::of(&extensions), SenderKey::Unknown);
         let peer = SocketAddr::from(([10, 0, 0, 1], 4_711));
         extensions.insert(ConnectInfo(peer));
-        assert_eq!(Whose::of(&extensions), Whose::Address(peer.ip()));
+        assert_eq!(SenderKey::of(&extensions), SenderKey::Address(peer.ip()));
         extensions.insert(CallerName("ops".into()));
-        assert_eq!(Whose::of(&extensions), Whose::Token("ops".into()));
+        assert_eq!(SenderKey::of(&extensions), SenderKey::Token("ops".into()));
+    }
+
+    #[test]
+    fn one_sender_leaves_permits_to_others_and_all_of_them_have_so_many() {
+        let pool = Pool::new(3, 2);
+        let take = |text: &str| pool.try_take(&SenderKey::of_address(text.parse().expect("an address")), 1);
+        let (one, same, other) = ("2001:db8::1", "2001:db8:0:9::1", "10.0.0.1");
+        let mut taken = vec![take(one), take(same), take(one), take(other)];
+        let given: Vec<_> = taken.iter().map(Option::is_some).collect();
+        assert_eq!(given, [true, true, false, true]);
+        assert!(take(other).is_none(), "there are three");
+        taken.truncate(1);
+        assert!(take(same).is_some());
+        taken.clear();
+        assert_eq!(pool.free(), 3);
     }
 }

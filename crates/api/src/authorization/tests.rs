@@ -15,6 +15,7 @@ use base::{ClientId, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
 use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{AttemptDue, Engine, Report, Said, Slice};
 use http_body_util::BodyExt;
+use net::memory_budget::MemoryBudget;
 use serde_json::Value as Json;
 use store::MemoryStore;
 use tower_service::Service;
@@ -64,7 +65,8 @@ impl Rig {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
-        let state = ApiState::new(engine.clone(), access, Arc::new(Mutex::default()));
+        let state =
+            ApiState::new(engine.clone(), access, MemoryBudget::default(), Arc::new(Mutex::default()));
         // Routes of other crates and of parts to come, to be guarded alike.
         let more = Router::new()
             .route("/v1/reports", post(async || "taken"))

@@ -15,6 +15,7 @@ use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
 use engine::settings::{Retry, UnknownDevice};
 use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, Said, Settings};
 use http_body_util::BodyExt;
+use net::memory_budget::MemoryBudget;
 use serde_json::Value as Json;
 use store::MemoryStore;
 use tokio::sync::watch;
@@ -97,7 +98,8 @@ impl Server {
         let (port, engine_clock) = (Arc::clone(&store), Arc::clone(&clock));
         let engine = Engine::start(settings(), port, engine_clock).await.expect("the store loads");
         engine.intake(WayIn::Http).attend(true).await;
-        let state = ApiState::new(engine.clone(), Access::Open, Arc::new(Mutex::default()));
+        let state =
+            ApiState::new(engine.clone(), Access::Open, MemoryBudget::default(), Arc::new(Mutex::default()));
         let ended = AttemptEnd {
             at: Timestamp(BEGIN),
             took: Duration::from_millis(12),
@@ -116,13 +118,23 @@ impl Server {
 
     /// The same engine behind an API that is told of syncs at intervals.
     pub(crate) fn synced_within(self, interval: Duration) -> Self {
-        let state = ApiState::new(self.engine.clone(), Access::Open, Arc::new(Mutex::default()));
+        let state = ApiState::new(
+            self.engine.clone(),
+            Access::Open,
+            MemoryBudget::default(),
+            Arc::new(Mutex::default()),
+        );
         Self { router: router_with(&state.synced_within(interval), Router::new()), ..self }
     }
 
     /// The same engine behind an API whose callers wait no longer than until `stop` is true.
     pub(crate) fn ended_by(self, stop: watch::Receiver<bool>) -> Self {
-        let state = ApiState::new(self.engine.clone(), Access::Open, Arc::new(Mutex::default()));
+        let state = ApiState::new(
+            self.engine.clone(),
+            Access::Open,
+            MemoryBudget::default(),
+            Arc::new(Mutex::default()),
+        );
         Self { router: router_with(&state.ended_by(stop), Router::new()), ..self }
     }
 

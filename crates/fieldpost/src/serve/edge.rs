@@ -9,6 +9,7 @@ use axum::Router;
 use engine::Engine;
 use lmstfy::Lmstfy;
 use net::http::{Answers, HttpListener, WebAccess};
+use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,6 +28,7 @@ pub(super) struct EdgeContext<'a> {
     pub(super) shares: &'a Shares,
     pub(super) web: WebAccess,
     pub(super) answers: Answers,
+    pub(super) memory: MemoryBudget,
     pub(super) metrics: &'a Arc<Mutex<Registry>>,
     pub(super) stop: &'a watch::Sender<bool>,
 }

@@ -29,6 +29,7 @@ pub(super) async fn open(
     let lmstfy = Lmstfy::new(
         edge.engine.clone(),
         Arc::clone(edge.access),
+        edge.memory.clone(),
         tokens,
         Arc::clone(edge.metrics),
         stop.subscribe(),

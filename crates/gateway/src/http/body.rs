@@ -3,13 +3,15 @@
 use axum::body::{Body, Bytes};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use net::body::{LargeBodies, Pieces};
+use net::body::Pieces;
+use net::memory_budget::MemoryBudget;
+use net::shares::SenderKey;
 
 use super::Refused;
 
 /// Reads a body that is one JSON object.
-pub(super) async fn whole(body: Body, large: &LargeBodies) -> Result<Bytes, Refused> {
-    net::body::whole(body, JSON_BODY_BYTES_MAX, large).await.map_err(not_taken)
+pub(super) async fn whole(body: Body, memory: &MemoryBudget, sender: &SenderKey) -> Result<Bytes, Refused> {
+    net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
 }
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses nothing.

@@ -9,12 +9,12 @@ use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
 use net::body::Pieces;
+use net::memory_budget::Reservation;
 
 use super::answer::Tally;
 use super::body;
 use super::lines::{Line, Lines};
 use super::refusals::Sender;
-use super::room::Share;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
 
@@ -81,17 +81,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sets room aside for the slice that begins. While there is none the body is not read on.
+    /// Takes memory for the slice that begins. While there is none the body is not read on.
     async fn make_room(&mut self) -> Result<(), NotAccepting> {
-        while self.open.share.is_none() {
-            self.open.share = self.shared.room.try_take(SLICE_HELD_BYTES_MAX);
-            if self.open.share.is_some() {
-                break;
-            }
-            if self.in_flight.is_empty() {
-                self.open.share = Some(self.shared.room.take(SLICE_HELD_BYTES_MAX).await);
-            } else {
-                self.settle_oldest().await?;
+        let (memory, sender) = (&self.shared.memory_of_lines, &self.sender.key);
+        while self.open.memory.is_none() {
+            let taken = match memory.try_take(sender, SLICE_HELD_BYTES_MAX) {
+                None if self.in_flight.is_empty() => Some(memory.take(sender, SLICE_HELD_BYTES_MAX).await),
+                taken => taken,
+            };
+            match taken {
+                Some(taken) => self.open.memory = Some(taken.counted_by(&self.shared.figures.held_bytes)),
+                None => self.settle_oldest().await?,
             }
         }
         Ok(())
@@ -101,9 +101,9 @@ impl Run<'_> {
         while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
             self.settle_oldest().await?;
         }
-        let Open { slice, lines, bytes, mut share } = std::mem::take(&mut self.open);
-        if let Some(share) = &mut share {
-            share.shrink(bytes + lines.len() * REPORT_BYTES);
+        let Open { slice, lines, bytes, mut memory } = std::mem::take(&mut self.open);
+        if let Some(memory) = &mut memory {
+            memory.shrink(bytes + lines.len() * REPORT_BYTES);
         }
         let pending = self.shared.intake.submit(slice).await?;
         self.shared.figures.slices_in_flight.inc();
@@ -111,7 +111,7 @@ impl Run<'_> {
             shared: self.shared,
             pending: Some(pending),
             lines,
-            _share: share,
+            _memory: memory,
         });
         Ok(())
     }
@@ -151,7 +151,7 @@ struct Open {
     /// The number of each line, and the device that it names.
     lines: Vec<(u64, Option<DeviceId>)>,
     bytes: usize,
-    share: Option<Share>,
+    memory: Option<Reservation>,
 }
 
 impl Open {
@@ -189,7 +189,7 @@ struct InFlight<'a> {
     /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<(u64, Option<DeviceId>)>,
-    _share: Option<Share>,
+    _memory: Option<Reservation>,
 }
 
 impl Drop for InFlight<'_> {

@@ -7,12 +7,15 @@ use std::time::Instant;
 
 use axum::extract::{ConnectInfo, Request};
 use base::{CallerName, DeviceId, LogLimit, Problem, address};
+use net::shares::SenderKey;
 
 /// Who sent reports: the address, and the name of the token that they came with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sender {
     peer: Option<SocketAddr>,
     login: Option<CallerName>,
+    /// Whose share its bodies take.
+    pub(super) key: SenderKey,
 }
 
 impl Sender {
@@ -20,7 +23,8 @@ impl Sender {
     pub(super) fn of(request: &Request) -> Self {
         let extensions = request.extensions();
         let peer = extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
-        Self { peer, login: extensions.get::<CallerName>().cloned() }
+        let login = extensions.get::<CallerName>().cloned();
+        Self { peer, login, key: SenderKey::of(extensions) }
     }
 }
 

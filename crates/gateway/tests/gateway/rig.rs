@@ -10,6 +10,7 @@ use engine::records::Quarantined;
 use engine::settings::{Retry, UnknownDevice};
 use engine::{Engine, NewDevice, Page, Settings};
 use gateway::mqtt::{Limits, MqttListener};
+use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
 use store::Store;
 use tokio::sync::watch;
@@ -56,7 +57,7 @@ impl Rig {
         let partition = |id| hash::device_partition(&DeviceId::new(id).expect("an id"), store.partitions());
         assert_eq!(LOCKS.map(partition), [3, 0, 1].map(PartitionId));
         let mut registry = Registry::default();
-        let http = gateway::http::routes(&engine, &mut registry);
+        let http = gateway::http::routes(&engine, MemoryBudget::default(), &mut registry);
         let listener = MqttListener::bind(([127, 0, 0, 1], 0).into(), engine.clone(), limits);
         let listener = arrange(listener.await.expect("a free port"));
         listener.register_metrics(&mut registry);

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 
+use net::memory_budget::BUDGET_BYTES;
 use tokio::sync::mpsc;
-use tokio::time::{advance, pause, timeout};
+use tokio::time::{Instant, advance, pause, timeout};
 use tonic::Code;
 
 use super::*;
@@ -38,6 +39,23 @@ impl Body for Pieces {
     }
 }
 
+/// The largest message, and how many of it the budget, a sender and a connection have memory for.
+const LARGE: usize = 16 << 20;
+const LARGE_MAX: usize = BUDGET_BYTES / LARGE;
+const LARGE_OF_SENDER_MAX: usize = SENDER_BYTES / LARGE;
+const LARGE_OF_CONNECTION_MAX: usize = CONNECTION_BYTES / LARGE;
+
+fn places() -> Places {
+    Places::new(MemoryBudget::default(), &Figures::default())
+}
+
+impl Places {
+    /// How much of the budget messages have, in bytes.
+    fn held(&self) -> usize {
+        BUDGET_BYTES - self.memory.free_bytes()
+    }
+}
+
 type Client = mpsc::UnboundedSender<Bytes>;
 
 /// A call of somebody else each time that has sent this much, in frames.
@@ -55,8 +73,7 @@ fn call_of(
 ) -> (Client, Guarded<Pieces>) {
     let (client, come) = mpsc::unbounded_channel();
     let ready = sent.chunks(FREE_BYTES).map(Bytes::copy_from_slice).collect();
-    let sender = Sender::of(Some(token), ([10, 0, 0, 1], 9).into());
-    (client, connection.guard(Pieces { ready, come }, sends, &sender))
+    (client, connection.guard(Pieces { ready, come }, sends, SenderKey::Token(token.into())))
 }
 
 /// Reads until nothing more is there: the code of a refusal, if it comes to that.
@@ -94,7 +111,7 @@ fn the_size_of_a_message_is_known_as_soon_as_its_head_is() {
 
 #[tokio::test]
 async fn announcing_large_messages_holds_up_nobody() {
-    let places = Places::new(&Figures::default());
+    let places = places();
     let mut held = Vec::new();
     for _ in 0..2 * LARGE_MAX {
         let (sender, mut call) = call(&places.of_connection(), Sends::One, &framed(16 << 20)[..15]);
@@ -108,28 +125,26 @@ async fn announcing_large_messages_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_connection_takes_a_share_of_the_places() {
-    let places = Places::new(&Figures::default());
-    let (greedy, mut held) = (places.of_connection(), Vec::new());
-    for bytes in [MEDIUM_BYTES_MAX, MEDIUM_BYTES_MAX + 1] {
-        for _ in 0..MEDIUM_MAX {
+async fn a_connection_takes_a_share_of_the_memory() {
+    for bytes in [MEDIUM_BYTES_MAX, LARGE] {
+        let places = places();
+        let (greedy, mut held) = (places.of_connection(), Vec::new());
+        for _ in 0..2 * CONNECTION_BYTES / bytes {
             let (sender, mut call) = call(&greedy, Sends::One, &framed(bytes)[..2 * FREE_BYTES]);
             assert!(waits(&mut call).await);
             held.push((sender, call));
         }
+        assert_eq!(places.held(), CONNECTION_BYTES, "{bytes}");
+        drop(held);
+        assert_eq!((places.held(), places.begun_bytes.load(Ordering::Relaxed)), (0, 0));
     }
-    assert_eq!(places.medium.free.available_permits(), MEDIUM_MAX - MEDIUM_OF_CONNECTION_MAX);
-    assert_eq!(places.large.free.available_permits(), LARGE_MAX - LARGE_OF_CONNECTION_MAX);
-    drop(held);
-    assert_eq!(places.large.free.available_permits(), LARGE_MAX);
-    assert_eq!(places.begun_bytes.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn who_has_a_place_and_sends_nothing_loses_it_to_who_waits() {
     pause();
-    let places = Places::new(&Figures::default());
-    let large = framed(16 << 20);
+    let places = places();
+    let large = framed(LARGE);
     let mut held: Vec<_> = Vec::new();
     for _ in 0..LARGE_MAX {
         let (sender, mut call) = call(&places.of_connection(), Sends::One, &large[..2 * FREE_BYTES]);
@@ -140,13 +155,13 @@ async fn who_has_a_place_and_sends_nothing_loses_it_to_who_waits() {
     let (sender, mut honest) = call(&places.of_connection(), Sends::One, &framed(MEDIUM_BYTES_MAX + 1));
     drop(sender);
     assert_eq!(read(&mut honest).await, None);
-    assert!(start.elapsed() <= 2 * LOOK_EVERY, "{:?}", start.elapsed());
+    assert!(start.elapsed() <= 2 * RECEIVING.every, "{:?}", start.elapsed());
 }
 
 #[tokio::test]
 async fn a_message_that_has_begun_comes_in_time_or_not_at_all() {
     pause();
-    let places = Places::new(&Figures::default());
+    let places = places();
     for (sends, sent, expect) in [
         (Sends::One, &framed(300)[..0], Some(30)),
         (Sends::One, &framed(300)[..2], Some(30)),
@@ -170,7 +185,7 @@ async fn a_message_that_has_begun_comes_in_time_or_not_at_all() {
 #[tokio::test]
 async fn time_in_which_we_do_not_read_does_not_count() {
     pause();
-    let places = Places::new(&Figures::default());
+    let places = places();
     let message = framed(300);
     let (sender, mut call) = call(&places.of_connection(), Sends::Stream, &message[..200]);
     assert!(waits(&mut call).await);
@@ -182,16 +197,16 @@ async fn time_in_which_we_do_not_read_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_token_takes_a_share_of_the_places_however_many_connections_it_has() {
-    let places = Places::new(&Figures::default());
+async fn a_token_takes_a_share_of_the_memory_however_many_connections_it_has() {
+    let places = places();
     let mut held = Vec::new();
     for _ in 0..2 * LARGE_MAX {
-        let sent = &framed(MEDIUM_BYTES_MAX + 1)[..2 * FREE_BYTES];
+        let sent = &framed(LARGE)[..2 * FREE_BYTES];
         let (client, mut call) = call_of("one", &places.of_connection(), Sends::One, sent);
         assert!(waits(&mut call).await);
         held.push((client, call));
     }
-    assert_eq!(places.large.free.available_permits(), LARGE_MAX - LARGE_OF_SENDER_MAX);
+    assert_eq!(places.held(), LARGE_OF_SENDER_MAX * LARGE);
     let honest = framed(MEDIUM_BYTES_MAX + 1);
     let (client, mut call) = call_of("other", &places.of_connection(), Sends::One, &honest);
     drop(client);
@@ -199,9 +214,9 @@ async fn a_token_takes_a_share_of_the_places_however_many_connections_it_has() {
 }
 
 #[tokio::test]
-async fn who_waits_too_long_for_a_place_is_refused() {
+async fn who_waits_too_long_for_memory_is_refused() {
     pause();
-    let (places, message) = (Places::new(&Figures::default()), framed(MEDIUM_BYTES_MAX + 1));
+    let (places, message) = (places(), framed(LARGE));
     let (connection, mut held) = (places.of_connection(), Vec::new());
     for _ in 0..LARGE_OF_CONNECTION_MAX {
         let (client, mut call) = call(&connection, Sends::One, &message[..2 * FREE_BYTES]);
@@ -210,19 +225,9 @@ async fn who_waits_too_long_for_a_place_is_refused() {
     }
     let (_client, mut call) = call(&connection, Sends::Stream, &message[..2 * FREE_BYTES]);
     assert!(waits(&mut call).await);
-    assert_eq!(places.large.waiting.load(Ordering::Relaxed), 1, "it waits for its connection");
+    assert_eq!(connection.own.wanted().waiting(), 1, "it waits for its connection");
     let start = Instant::now();
     assert_eq!(read(&mut call).await, Some(Code::Unavailable));
     assert_eq!(start.elapsed(), WAIT_MAX);
-    assert_eq!(places.large.waiting.load(Ordering::Relaxed), 0);
-}
-
-#[tokio::test]
-async fn senders_that_are_gone_are_forgotten() {
-    let places = Places::new(&Figures::default());
-    for _ in 0..10 * SENDERS_FEW {
-        drop(call(&places.of_connection(), Sends::One, &[]));
-    }
-    let senders = places.senders.lock().expect("no panic");
-    assert!(senders.by_sender.len() <= SENDERS_FEW);
+    assert_eq!(connection.own.wanted().waiting(), 0);
 }

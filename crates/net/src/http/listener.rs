@@ -30,7 +30,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::debug;
 
-use super::pace::Pace;
+use super::answer_pace::AnswerPace;
 use super::sending::{Answers, Asked};
 use super::web::WebAccess;
 use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource, stopped};
@@ -132,7 +132,7 @@ where
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, pace) = (address::sender(guest.peer().ip()), &Pace::default());
+        let (sender, pace) = (address::sender(guest.peer().ip()), &AnswerPace::default());
         let service = service_fn(|request: hyper::Request<Incoming>| {
             guest.begins();
             let paused = Paused(Arc::clone(&guest));

@@ -3,56 +3,44 @@
 //!
 //! A connection that is handed a large answer whole would hold it for a caller that reads nothing,
 //! uncounted. So a large answer stays in its body until the socket has taken the pieces before. All
-//! large answers share a limit, of which each address has a share. At the limit a caller gets 503 if
+//! large answers take it of the memory budget. Where there is none a caller gets 503 if
 //! its request changed nothing, or if jobs were leased for the answer, which are given back. Any
 //! other answer is counted and sent: a repeat of the request would change things twice.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
 use axum::response::Response;
 use base::Problem;
-use base::answers::{HandsOver, TakenFrom};
+use base::answers::HandsOver;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::pace::{Going, Pace, Refused};
+use super::answer_pace::{AnswerPace, Going, Refused};
+use crate::memory_budget::{MemoryBudget, Reservation, UntilSent};
 use crate::problem;
+use crate::shares::SenderKey;
 
 /// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger one a connection takes so much
 /// at a time.
 pub(super) const PIECE_BYTES: usize = 64 * 1_024;
-/// Memory of all large answers of a known size that are on their way, in bytes: twice what pages of lists may take, which have a
-/// limit of their own.
-const BYTES_MAX: usize = 256 * 1_024 * 1_024;
-/// Of these, for the callers of one address.
-const SHARE_BYTES_MAX: usize = BYTES_MAX / 2;
-
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug, Default)]
 pub struct Answers(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    taken: Mutex<Taken>,
+    memory: MemoryBudget,
     held: Gauge,
     refused: Counter,
     given_up: Counter,
     last_refused: Refused,
-}
-
-/// What is on its way, in bytes: of all, and of each address that has some.
-#[derive(Debug, Default)]
-struct Taken {
-    all: usize,
-    of: HashMap<IpAddr, usize>,
 }
 
 /// Whose answer it is, and to what.
@@ -63,10 +51,16 @@ pub(super) struct Asked<'a> {
     /// The request changed nothing.
     pub(super) is_safe: bool,
     /// That of the connection.
-    pub(super) pace: &'a Pace,
+    pub(super) pace: &'a AnswerPace,
 }
 
 impl Answers {
+    /// Large answers take their memory of this budget.
+    #[must_use]
+    pub fn new(memory: MemoryBudget) -> Self {
+        Self(Arc::new(Shared { memory, ..Shared::default() }))
+    }
+
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let help = "Memory of answers over 64 KiB that are on their way";
@@ -89,23 +83,26 @@ impl Answers {
         asked: Asked<'_>,
         until_sent: T,
     ) -> Response {
-        let (size, from) = (response.body().size_hint(), response.extensions_mut().remove::<TakenFrom>());
+        let (size, page) = (response.body().size_hint(), response.extensions_mut().remove::<UntilSent>());
         let is_small = size.upper().is_some_and(|bytes| bytes <= PIECE_BYTES as u64);
-        if is_small && from.is_none() {
+        if is_small && page.is_none() {
             return response;
         }
         let may_refuse = asked.is_safe || response.extensions().get::<HandsOver>().is_some();
         let bytes = size.exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let whole = match bytes {
-            None => None,
-            Some(_) if is_small => Some(self.add(asked.sender, 0)),
-            Some(bytes) if may_refuse => match self.take(asked.sender, bytes) {
-                Some(share) => Some(share),
+        let (memory, sender) = (&self.0.memory, SenderKey::Address(asked.sender));
+        let whole = match (page, bytes) {
+            (Some(UntilSent(page)), bytes) => Some((page, bytes.filter(|_| !is_small).unwrap_or(0))),
+            (None, None) => None,
+            (None, Some(bytes)) if may_refuse => match memory.try_take(&sender, bytes) {
+                Some(reservation) => Some((Arc::new(reservation), bytes)),
                 None => return self.refusal(),
             },
-            Some(bytes) => Some(self.add(asked.sender, bytes)),
+            (None, Some(bytes)) => Some((Arc::new(memory.take_available(&sender, bytes)), bytes)),
         };
-        let (answers, sender, whole) = (self.clone(), asked.sender, whole.map(Arc::new));
+        let from = whole.as_ref().map(|(reservation, _)| reservation.taken_from().clone());
+        let whole = whole.map(|(reservation, bytes)| Share::new(&self.0.held, reservation, bytes));
+        let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
         let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
@@ -130,58 +127,30 @@ impl Answers {
         problem::response(&Problem::new(503, "busy", detail))
     }
 
-    /// So much, if there is room. What is larger than all of it goes alone.
-    fn take(&self, sender: IpAddr, bytes: usize) -> Option<Share> {
-        let mut taken = self.0.taken();
-        let fits =
-            |held: usize, max: usize| held == 0 || held.checked_add(bytes).is_some_and(|sum| sum <= max);
-        let own = taken.of.get(&sender).copied().unwrap_or_default();
-        let has_room = fits(taken.all, BYTES_MAX) && fits(own, SHARE_BYTES_MAX);
-        has_room.then(|| self.share(&mut taken, sender, bytes))
-    }
-
     /// So much of what is there already.
-    fn add(&self, sender: IpAddr, bytes: usize) -> Share {
-        self.share(&mut self.0.taken(), sender, bytes)
-    }
-
-    fn share(&self, taken: &mut Taken, sender: IpAddr, bytes: usize) -> Share {
-        if bytes > 0 {
-            taken.all = taken.all.saturating_add(bytes);
-            let own = taken.of.entry(sender).or_default();
-            *own = own.saturating_add(bytes);
-        }
-        self.0.held.inc_by(bytes as i64);
-        Share { answers: Arc::clone(&self.0), sender, bytes }
-    }
-}
-
-impl Shared {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn add(&self, sender: &SenderKey, bytes: usize) -> Share {
+        Share::new(&self.0.held, Arc::new(self.0.memory.take_available(sender, bytes)), bytes)
     }
 }
 
 /// Counted as long as this lives.
 #[derive(Debug)]
 struct Share {
-    answers: Arc<Shared>,
-    sender: IpAddr,
+    held: Gauge,
     bytes: usize,
+    _reservation: Arc<Reservation>,
+}
+
+impl Share {
+    fn new(held: &Gauge, reservation: Arc<Reservation>, bytes: usize) -> Self {
+        held.inc_by(bytes as i64);
+        Self { held: held.clone(), bytes, _reservation: reservation }
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.answers.taken();
-        taken.all = taken.all.saturating_sub(self.bytes);
-        if let Some(own) = taken.of.get_mut(&self.sender) {
-            *own = own.saturating_sub(self.bytes);
-            if *own == 0 {
-                taken.of.remove(&self.sender);
-            }
-        }
-        drop(taken);
-        self.answers.held.dec_by(self.bytes as i64);
+        self.held.dec_by(self.bytes as i64);
     }
 }
 
@@ -195,7 +164,7 @@ struct Pieces<T> {
     /// Of the frame, where the size of the whole is not known.
     share: Option<Arc<Share>>,
     answers: Answers,
-    sender: IpAddr,
+    sender: SenderKey,
     /// Of an answer whose size is known.
     going: Option<Arc<Going>>,
     _until_sent: T,
@@ -218,7 +187,7 @@ impl<T: Unpin> HttpBody for Pieces<T> {
                 Ok(data) => {
                     self.share = match &self.whole {
                         Some(whole) => Some(Arc::clone(whole)),
-                        None => Some(Arc::new(self.answers.add(self.sender, data.len()))),
+                        None => Some(Arc::new(self.answers.add(&self.sender, data.len()))),
                     };
                     self.rest = data;
                 }
@@ -277,18 +246,18 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::memory_budget::{BUDGET_BYTES, SENDER_BYTES};
 
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
     impl Answers {
         fn sent(&self, response: Response, sender: IpAddr, is_safe: bool) -> Response {
-            self.send(response, Asked { sender, is_safe, pace: &Pace::default() }, ())
+            self.send(response, Asked { sender, is_safe, pace: &AnswerPace::default() }, ())
         }
 
         fn is_empty(&self) -> bool {
-            let taken = self.0.taken();
-            taken.all == 0 && taken.of.is_empty() && self.0.held.get() == 0
+            self.0.memory.free_bytes() == BUDGET_BYTES && self.0.held.get() == 0
         }
     }
 
@@ -328,7 +297,7 @@ mod tests {
     }
 
     fn large() -> Response {
-        Response::new(Body::from(Bytes::from(vec![b'x'; SHARE_BYTES_MAX / 2])))
+        Response::new(Body::from(Bytes::from(vec![b'x'; SENDER_BYTES / 2])))
     }
 
     #[test]

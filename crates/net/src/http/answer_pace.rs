@@ -3,23 +3,25 @@
 //! A connection that takes nothing at all is closed in any case. One that takes a little now and then would hold its memory for as
 //! long as it likes, and be in nobody's way as long as there is enough.
 
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use base::answers::TakenFrom;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::sending::PIECE_BYTES;
+use crate::pace::{Pace, PaceWatch};
 
-/// How often it is looked what was taken of an answer, and how much that has to be while others wait.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
-const TAKEN_MIN: usize = PIECE_BYTES;
+/// What has to be taken of an answer while others wait.
+const TAKING: Pace = Pace { every: Duration::from_secs(10), bytes_min: PIECE_BYTES };
 /// Who was refused is thought to wait for so long: it was told to come back.
 const COMES_BACK_WITHIN: Duration = Duration::from_secs(30);
 
-const _: () = assert!(COMES_BACK_WITHIN.as_secs() > LOOK_EVERY.as_secs(), "each refusal is noticed");
+const _: () = assert!(COMES_BACK_WITHIN.as_secs() > TAKING.every.as_secs(), "each refusal is noticed");
 
 /// When somebody was refused last.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +40,7 @@ impl Refused {
 
 /// Of the answers of a connection, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct AnswerPace {
     begun: Notify,
     going: Mutex<Weak<Going>>,
 }
@@ -62,7 +64,7 @@ impl Going {
     }
 }
 
-impl Pace {
+impl AnswerPace {
     /// An answer is on its way; others wait for what it takes when somebody was refused lately, or wants it.
     pub(super) fn begins(&self, refused: &Refused, from: Option<TakenFrom>) -> Arc<Going> {
         let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), from });
@@ -77,18 +79,27 @@ impl Pace {
             self.begun.notified().await;
             loop {
                 let watched = Weak::clone(&self.going.lock().unwrap_or_else(PoisonError::into_inner));
-                let Some(going) = watched.upgrade() else { break };
-                going.taken.store(0, Ordering::Relaxed);
-                drop(going);
+                if watched.strong_count() == 0 {
+                    break;
+                }
                 // In a box: most connections are never looked at.
-                Box::pin(sleep(LOOK_EVERY)).await;
-                let is_slow = |going: &Going| going.taken.load(Ordering::Relaxed) < TAKEN_MIN;
-                if watched.upgrade().is_some_and(|going| is_slow(&going) && going.others_wait()) {
+                if Box::pin(is_too_slow(&watched)).await {
                     return;
                 }
             }
         }
     }
+}
+
+/// Whether the answer was taken too slowly, which is known when it is over.
+async fn is_too_slow(watched: &Weak<Going>) -> bool {
+    let mut watch = PaceWatch::new(TAKING);
+    poll_fn(|cx| {
+        let Some(going) = watched.upgrade() else { return Poll::Ready(false) };
+        watch.moved(going.taken.swap(0, Ordering::Relaxed));
+        watch.poll_too_slow(cx, || going.others_wait()).map(|()| true)
+    })
+    .await
 }
 
 #[cfg(test)]
@@ -102,14 +113,14 @@ mod tests {
     use super::*;
 
     /// Whether the connection is lost after each of so many looks, when so many bytes are taken between them.
-    async fn looks(pace: &Pace, going: &Going, bytes: usize, looks: usize) -> bool {
+    async fn looks(pace: &AnswerPace, going: &Going, bytes: usize, looks: usize) -> bool {
         let mut lost = pin!(pace.is_lost());
         for _ in 0..looks {
             if lost.as_mut().now_or_never().is_some() {
                 return true;
             }
             going.takes(bytes);
-            advance(LOOK_EVERY + Duration::from_millis(1)).await;
+            advance(TAKING.every + Duration::from_millis(1)).await;
         }
         lost.now_or_never().is_some()
     }
@@ -118,15 +129,18 @@ mod tests {
     async fn who_takes_little_is_lost_only_while_others_wait() {
         pause();
         let (refused, wanted) = (Refused::default(), Wanted::default());
-        for (taken, waits, expect) in
-            [(0, false, false), (TAKEN_MIN - 1, true, true), (TAKEN_MIN, true, false), (0, true, true)]
-        {
-            let pace = Pace::default();
+        for (taken, waits, expect) in [
+            (0, false, false),
+            (TAKING.bytes_min - 1, true, true),
+            (TAKING.bytes_min, true, false),
+            (0, true, true),
+        ] {
+            let pace = AnswerPace::default();
             let going = pace.begins(&refused, Some(TakenFrom([Wanted::default(), wanted.clone()])));
             let _waits = waits.then(|| wanted.wait());
             assert_eq!(looks(&pace, &going, taken, 5).await, expect, "{taken} bytes, others wait: {waits}");
         }
-        let pace = Pace::default();
+        let pace = AnswerPace::default();
         let going = pace.begins(&refused, None);
         assert!(!looks(&pace, &going, 0, 5).await);
         pace.begun.notify_one();
@@ -137,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_sent_is_not_looked_at() {
         pause();
-        let (pace, refused) = (Pace::default(), Refused::default());
+        let (pace, refused) = (AnswerPace::default(), Refused::default());
         drop(pace.begins(&refused, None));
         let next = pace.begins(&refused, None);
         refused.note();
