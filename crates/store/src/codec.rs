@@ -1,4 +1,5 @@
-//! The stored formats: records to bytes and back, written by hand.
+//! The stored formats: records to bytes and back. A record whose form is its fields in order is
+//! declared by [`stored!`](field); any other is written by hand.
 //!
 //! Every record begins with its own version byte, in a row of a table and in a frame of the log
 //! alike. To change a record: raise its [`Stored::VERSION`], let [`Stored::get`] read every version
@@ -17,10 +18,10 @@ mod counts;
 mod delivery;
 mod device;
 mod event;
+mod field;
 mod head;
 mod job;
 pub(crate) mod key;
-mod part;
 mod quarantine;
 mod queue;
 mod report_ids;

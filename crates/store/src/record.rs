@@ -26,6 +26,36 @@ pub(crate) trait Record: Stored + 'static {
     fn key(place: &Self::Place) -> Key;
 }
 
+/// Declares a [`Record`]: its table, its key from all by which it is found, and its indexes. With
+/// `place` it is [`Placed`] too.
+macro_rules! record {
+    (
+        $(#[$doc:meta])* $record:ty: $table:ident by $place:ty,
+        key: |$found:pat_param| $key:expr,
+        $(place: |$this:ident| $of:expr,)?
+        $(indexes: [$($index:expr),+ $(,)?],)?
+    ) => {
+        $(#[$doc])*
+        impl $crate::record::Record for $record {
+            const TABLE: $crate::table::Table = $crate::table::Table::$table;
+            type Place = $place;
+            $(const INDEXES: &'static [$crate::record::Index<$place>] = &[$($index),+];)?
+
+            fn key($found: &$place) -> $crate::codec::key::Key {
+                $key
+            }
+        }
+
+        $(impl $crate::record::Placed for $record {
+            fn place(&self) -> std::borrow::Cow<'_, $place> {
+                let $this = self;
+                $of
+            }
+        })?
+    };
+}
+pub(crate) use record;
+
 /// A record that says itself where it stands.
 pub(crate) trait Placed: Record {
     /// All by which it is found.

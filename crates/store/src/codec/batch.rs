@@ -9,7 +9,7 @@ use base::{PartitionId, Timestamp, Value, WayIn};
 use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};
 
 use super::bytes::{Reader, put_i64, put_option, put_u64};
-use super::part::Part;
+use super::field::Field;
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
 
@@ -27,7 +27,7 @@ macro_rules! changes {
                 Op::Sign(sign) => put_sign(out, sign),
                 $(Op::$change($($part),+) => {
                     out.push($tag);
-                    $($part.put_part(out);)+
+                    $($part.put_field(out);)+
                 })*
             }
         }
@@ -35,7 +35,7 @@ macro_rules! changes {
         fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
             Ok(match reader.u8("a change")? {
                 $($tag => {
-                    $(let $part = Part::get_part(reader)?;)+
+                    $(let $part = Field::get_field(reader)?;)+
                     Op::$change($($part),+)
                 })*
                 sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
@@ -141,7 +141,7 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     let way = sign.way.index() as u8;
     let Some(reading) = &sign.reading else {
         out.push(SIGN | way | if sign.newest_ts.is_some() { SIGN_NEWEST_FOLLOWS } else { 0 });
-        sign.slot.put_part(out);
+        sign.slot.put_field(out);
         put_u64(out, u64::from(sign.readings));
         sign.newest_ts.iter().for_each(|ts| put_i64(out, ts.0));
         return;
@@ -155,7 +155,7 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     let changed = if reading.changed { SIGN_CHANGED } else { 0 };
     let own_ts = if reading.ts.is_some() { SIGN_OWN_TS } else { 0 };
     out.push(SIGN | way | SIGN_HAS_READING | changed | own_ts | value << SIGN_VALUE_SHIFT);
-    sign.slot.put_part(out);
+    sign.slot.put_field(out);
     put_u64(out, u64::from(sign.readings));
     if let Some(ts) = reading.ts {
         put_i64(out, ts.0);
@@ -172,24 +172,24 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
 fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
     let way = WayIn::ALL.get(usize::from(tag & SIGN_WAY)).copied();
     let way = way.ok_or_else(|| reader.invalid("a way in"))?;
-    let slot = DeviceSlot::get_part(reader)?;
+    let slot = DeviceSlot::get_field(reader)?;
     let readings = reader.u32("a number of readings")?;
     let bare = SIGN | SIGN_WAY;
     if tag & SIGN_HAS_READING == 0 {
         let newest_ts = match tag & !bare {
             0 => None,
-            SIGN_NEWEST_FOLLOWS => Some(Timestamp::get_part(reader)?),
+            SIGN_NEWEST_FOLLOWS => Some(Timestamp::get_field(reader)?),
             _ => return Err(reader.invalid("a sign of life")),
         };
         return Ok(Sign { slot, way, readings, newest_ts, reading: None });
     }
     let value_form = (tag & !SIGN) >> SIGN_VALUE_SHIFT;
     let (ts, newest_ts) = match (tag & SIGN_OWN_TS, value_form) {
-        (0, SIGN_NEWEST_AND_VALUE_FOLLOW) => (None, Some(Timestamp::get_part(reader)?)),
+        (0, SIGN_NEWEST_AND_VALUE_FOLLOW) => (None, Some(Timestamp::get_field(reader)?)),
         (0, _) => (None, None),
         (_, SIGN_NEWEST_AND_VALUE_FOLLOW) => return Err(reader.invalid("a sign of life")),
         _ => {
-            let ts = Timestamp::get_part(reader)?;
+            let ts = Timestamp::get_field(reader)?;
             let ahead = reader.option("a newest ts", |reader| reader.i64("a newest ts"))?;
             (Some(ts), ahead.map(|ahead| Timestamp(ts.0.wrapping_add(ahead))))
         }

@@ -26,14 +26,6 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a list behind its length.
-pub(super) fn put_list<T>(out: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
-    put_u64(out, items.len() as u64);
-    for item in items {
-        put(out, item);
-    }
-}
-
 /// Appends whether there is one, and it.
 pub(super) fn put_option<T>(out: &mut Vec<u8>, item: Option<&T>, put: impl Fn(&mut Vec<u8>, &T)) {
     out.push(u8::from(item.is_some()));

@@ -4,10 +4,9 @@ use base::Incarnation;
 use records::{CountedOf, Counts, CountsKey, Metric};
 
 use super::bytes::{Reader, put_u64};
-use super::key::{self, Key};
+use super::key;
 use super::{CodecError, Stored};
-use crate::record::Record;
-use crate::table::Table;
+use crate::record::record;
 
 /// The metrics in the order of their bytes.
 pub(super) const METRICS: [Metric; 4] =
@@ -79,11 +78,7 @@ pub(super) fn get_counts_key(reader: &mut Reader<'_>) -> Result<CountsKey, Codec
     Ok(CountsKey { day, of, metric: reader.choice("a metric", &METRICS)? })
 }
 
-impl Record for Counts {
-    const TABLE: Table = Table::Counts;
-    type Place = CountsKey;
-
-    fn key(of: &Self::Place) -> Key {
-        key::counts(*of)
-    }
-}
+record!(
+    Counts: Counts by CountsKey,
+    key: |of| key::counts(*of),
+);

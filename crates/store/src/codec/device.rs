@@ -3,55 +3,23 @@
 use std::borrow::Cow;
 
 use base::hash::label_hash;
-use base::{Attended, DeviceId, Incarnation, Kind, Timestamp, Value};
+use base::{Incarnation, Timestamp, Value};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState};
 
-use super::bytes::{Reader, put_bytes, put_i64, put_list, put_option, put_u64};
+use super::bytes::{Reader, put_i64, put_u64};
+use super::field::stored;
 use super::key::{self, Key};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
-use crate::record::{Index, Placed, Record};
+use crate::record::{Index, record};
 use crate::table::Table;
 
-/// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version
-/// 1 is the same, with ids of letters and digits only.
-impl Stored for DeviceProfile {
-    const VERSION: u8 = 2;
-    const NAME: &'static str = "a device";
-
-    fn put(&self, out: &mut Vec<u8>) {
-        put_bytes(out, self.id.as_str().as_bytes());
-        put_u64(out, self.incarnation.0);
-        put_u64(out, u64::from(self.slot.0));
-        put_bytes(out, self.kind.as_str().as_bytes());
-        put_option(out, self.address.as_ref(), |out, text| put_bytes(out, text.as_bytes()));
-        put_list(out, &self.labels, |out, (key, value)| {
-            put_bytes(out, key.as_bytes());
-            put_bytes(out, value.as_bytes());
-        });
-        put_option(out, self.report_interval_ms.as_ref(), |out, ms| put_u64(out, *ms));
-        put_i64(out, self.registered_at.0);
-        put_i64(out, self.expected_from.0);
-        put_list(out, &self.clients, |out, client| put_u64(out, client.0));
-    }
-
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
-        Ok(Self {
-            id: reader.text_as("a device id", DeviceId::new)?,
-            incarnation: Incarnation(reader.u64("an incarnation")?),
-            slot: DeviceSlot(reader.u32("a slot")?),
-            kind: reader.text_as("a kind", Kind::new)?,
-            address: reader.option("an address", |reader| Ok(reader.text("an address")?.to_owned()))?,
-            labels: reader.list("labels", |reader| {
-                Ok((reader.text("a label")?.to_owned(), reader.text("a label")?.to_owned()))
-            })?,
-            report_interval_ms: reader.option("an interval", |reader| reader.u64("an interval"))?,
-            registered_at: Timestamp(reader.i64("a time")?),
-            expected_from: Attended(reader.i64("an attended time")?),
-            clients: reader.list("clients", |reader| Ok(Incarnation(reader.u64("an incarnation")?)))?,
-        })
-    }
-}
+stored!(
+    /// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version
+    /// 1 is the same, with ids of letters and digits only.
+    DeviceProfile, "a device", version 2:
+    id, incarnation, slot, kind, address, labels, report_interval_ms, registered_at, expected_from, clients
+);
 
 const CONNECTIONS: [Connection; 3] = [Connection::NeverSeen, Connection::Online, Connection::Lost];
 const HAS_VALUE: u8 = 1 << 2;
@@ -110,12 +78,13 @@ fn present<T>(
     if flags & flag == 0 { Ok(None) } else { get(reader).map(Some) }
 }
 
-/// Its indexes only add between two checkpoints: what a row of them says is looked up in the
-/// profile, and a checkpoint writes the difference of the profiles.
-impl Record for DeviceProfile {
-    const TABLE: Table = Table::Devices;
-    type Place = Self;
-    const INDEXES: &'static [Index<Self>] = &[
+record!(
+    /// Its indexes only add between two checkpoints: what a row of them says is looked up in the
+    /// profile, and a checkpoint writes the difference of the profiles.
+    DeviceProfile: Devices by DeviceProfile,
+    key: |device| key::device(&device.id),
+    place: |device| Cow::Borrowed(device),
+    indexes: [
         Index {
             table: Table::DevicesByClient,
             rows: |device, row| {
@@ -141,18 +110,8 @@ impl Record for DeviceProfile {
                 None => Err(CodecError::Truncated { what: "the key of a kind", at: row.len() }),
             },
         },
-    ];
-
-    fn key(device: &Self) -> Key {
-        key::device(&device.id)
-    }
-}
-
-impl Placed for DeviceProfile {
-    fn place(&self) -> Cow<'_, Self> {
-        Cow::Borrowed(self)
-    }
-}
+    ],
+);
 
 /// The id of a device behind the number of a client or the hash of a label.
 fn behind_number(row: &[u8]) -> Result<Key, CodecError> {
@@ -161,11 +120,7 @@ fn behind_number(row: &[u8]) -> Result<Key, CodecError> {
     id.map(Key::from_slice).ok_or(short)
 }
 
-impl Record for DeviceState {
-    const TABLE: Table = Table::States;
-    type Place = DeviceSlot;
-
-    fn key(slot: &Self::Place) -> Key {
-        key::slot(*slot)
-    }
-}
+record!(
+    DeviceState: States by DeviceSlot,
+    key: |slot| key::slot(*slot),
+);

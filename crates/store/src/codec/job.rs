@@ -5,16 +5,17 @@ use std::borrow::Cow;
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
-    QueueKey, Starts, Successor, Terms,
+    AliasKey, Holder, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process, QueueKey, Starts,
+    Successor, Terms,
 };
 
-use super::bytes::{Reader, put_i64, put_option, put_u64};
-use super::key::{self, Key, TimedKey};
+use super::bytes::{Reader, put_i64, put_u64};
+use super::field::Field;
+use super::key::{self, TimedKey};
 use super::terms::{get_terms, put_terms};
 use super::{CodecError, Stored};
 use crate::port::{parked_lines, parked_time};
-use crate::record::{Index, Placed, Record};
+use crate::record::{Index, record};
 use crate::table::Table;
 
 const RESERVED: u8 = 1 << 0;
@@ -190,15 +191,12 @@ impl Stored for ParkedKey {
         out.extend_from_slice(&self.id.0);
         put_u64(out, self.queue.0);
         put_parking(out, self.parking);
-        out.push(match self.clock {
-            JobClock::Engine => 0,
-            JobClock::Wall => 1,
-        });
+        self.clock.put_field(out);
         put_i64(out, self.visible_at.0);
         put_u64(out, self.number);
-        put_option(out, self.expires_at.as_ref(), |out, at| put_i64(out, at.0));
-        put_option(out, self.group.as_ref(), |out, group| out.extend_from_slice(&group.0.to_le_bytes()));
-        put_option(out, self.alias.as_ref(), |out, alias| out.extend_from_slice(&alias.0.to_le_bytes()));
+        self.expires_at.put_field(out);
+        self.group.put_field(out);
+        self.alias.put_field(out);
     }
 
     fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
@@ -206,14 +204,12 @@ impl Stored for ParkedKey {
             id: JobId(reader.array("a job id")?),
             queue: QueueKey(reader.u64("a queue")?),
             parking: get_parking(reader, version)?,
-            clock: reader.choice("a clock", &[JobClock::Engine, JobClock::Wall])?,
+            clock: Field::get_field(reader)?,
             visible_at: Timestamp(reader.i64("a time")?),
             number: reader.u64("a publish number")?,
-            expires_at: reader.option("a time", |reader| Ok(Timestamp(reader.i64("a time")?)))?,
-            group: reader
-                .option("a group", |reader| Ok(GroupKey(u64::from_le_bytes(reader.array("a group")?))))?,
-            alias: reader
-                .option("an alias", |reader| Ok(AliasKey(u128::from_le_bytes(reader.array("an alias")?))))?,
+            expires_at: Field::get_field(reader)?,
+            group: Field::get_field(reader)?,
+            alias: Field::get_field(reader)?,
         })
     }
 }
@@ -232,25 +228,17 @@ fn get_parking(reader: &mut Reader<'_>, version: u8) -> Result<Parking, CodecErr
     reader.choice("what a parked job waits for", known)
 }
 
-impl Record for JobHead {
-    const TABLE: Table = Table::JobHeads;
-    type Place = JobId;
+record!(
+    JobHead: JobHeads by JobId,
+    key: |id| key::job(*id),
+    place: |job| Cow::Borrowed(&job.id),
+);
 
-    fn key(id: &Self::Place) -> Key {
-        key::job(*id)
-    }
-}
-
-impl Placed for JobHead {
-    fn place(&self) -> Cow<'_, Self::Place> {
-        Cow::Borrowed(&self.id)
-    }
-}
-
-impl Record for ParkedJob {
-    const TABLE: Table = Table::ParkedJobs;
-    type Place = ParkedKey;
-    const INDEXES: &'static [Index<Self::Place>] = &[
+record!(
+    ParkedJob: ParkedJobs by ParkedKey,
+    key: |job| key::job(job.id),
+    place: |job| Cow::Owned(job.key()),
+    indexes: [
         Index {
             table: Table::ParkedByTime,
             rows: |job, row| {
@@ -273,15 +261,5 @@ impl Record for ParkedJob {
             rows: |job, row| job.alias.iter().for_each(|alias| row(key::alias(job.queue, *alias), &job.id.0)),
             names: |_, id| key::job_from(id).map(key::job),
         },
-    ];
-
-    fn key(job: &Self::Place) -> Key {
-        key::job(job.id)
-    }
-}
-
-impl Placed for ParkedJob {
-    fn place(&self) -> Cow<'_, Self::Place> {
-        Cow::Owned(self.key())
-    }
-}
+    ],
+);

@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 
-use base::Timestamp;
 use compact_str::CompactString;
-use records::{
-    DeadJob, DeadReason, GroupKey, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings,
-};
+use records::{DeadJob, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings};
 
-use super::bytes::{Reader, put_bytes, put_i64, put_option, put_u64};
-use super::key::{self, Key};
+use super::bytes::{Reader, put_bytes, put_option, put_u64};
+use super::field::stored;
+use super::key;
 use super::{CodecError, Stored};
-use crate::record::{Index, Placed, Record};
+use crate::record::{Index, record};
 use crate::table::Table;
 
 const PAUSED: u8 = 1 << 0;
@@ -19,7 +17,6 @@ const DELETED: u8 = 1 << 1;
 const FLAGS_END: u8 = 1 << 2;
 
 const ORDERS: [QueueOrder; 2] = [QueueOrder::Fifo, QueueOrder::Lifo];
-const REASONS: [DeadReason; 2] = [DeadReason::Released, DeadReason::TimedOut];
 
 /// Version 1: the fields in order, paused and deleted in one byte.
 impl Stored for Queue {
@@ -75,100 +72,34 @@ fn get_rate(reader: &mut Reader<'_>) -> Result<f64, CodecError> {
     if rate.is_finite() { Ok(rate) } else { Err(reader.invalid("a rate")) }
 }
 
-/// Version 1: the fields in order.
-impl Stored for QueueCounts {
-    const VERSION: u8 = 1;
-    const NAME: &'static str = "a queue's counts";
+stored!(
+    QueueCounts, "a queue's counts", version 1:
+    parked_scheduled, parked_ready, dead
+);
 
-    fn put(&self, out: &mut Vec<u8>) {
-        [self.parked_scheduled, self.parked_ready, self.dead].iter().for_each(|count| put_u64(out, *count));
-    }
+stored!(
+    DeadJob, "a dead letter", version 1:
+    queue, number, id, attempt, tries, reason, error, died_at, group
+);
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
-        Ok(Self {
-            parked_scheduled: reader.u64("a count")?,
-            parked_ready: reader.u64("a count")?,
-            dead: reader.u64("a count")?,
-        })
-    }
-}
+record!(
+    Queue: Queues by QueueKey,
+    key: |queue| key::queue(*queue),
+    place: |queue| Cow::Borrowed(&queue.key),
+);
 
-/// Version 1: the fields in order.
-impl Stored for DeadJob {
-    const VERSION: u8 = 1;
-    const NAME: &'static str = "a dead letter";
+record!(
+    QueueCounts: QueueCounts by QueueKey,
+    key: |queue| key::queue(*queue),
+);
 
-    fn put(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.queue.0);
-        put_u64(out, self.number);
-        out.extend_from_slice(&self.id.0);
-        put_u64(out, u64::from(self.attempt));
-        put_u64(out, u64::from(self.tries));
-        out.push(match self.reason {
-            DeadReason::Released => 0,
-            DeadReason::TimedOut => 1,
-        });
-        put_option(out, self.error.as_ref(), |out, error| put_bytes(out, error.as_bytes()));
-        put_i64(out, self.died_at.0);
-        put_option(out, self.group.as_ref(), |out, group| out.extend_from_slice(&group.0.to_le_bytes()));
-    }
-
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
-        Ok(Self {
-            queue: QueueKey(reader.u64("a queue")?),
-            number: reader.u64("a number")?,
-            id: JobId(reader.array("a job id")?),
-            attempt: reader.u32("a count")?,
-            tries: reader.u32("a count")?,
-            reason: reader.choice("a reason", &REASONS)?,
-            error: reader.option("an error", |reader| Ok(CompactString::new(reader.text("an error")?)))?,
-            died_at: Timestamp(reader.i64("a time")?),
-            group: reader
-                .option("a group", |reader| Ok(GroupKey(u64::from_le_bytes(reader.array("a group")?))))?,
-        })
-    }
-}
-
-impl Record for Queue {
-    const TABLE: Table = Table::Queues;
-    type Place = QueueKey;
-
-    fn key(queue: &Self::Place) -> Key {
-        key::queue(*queue)
-    }
-}
-
-impl Placed for Queue {
-    fn place(&self) -> Cow<'_, Self::Place> {
-        Cow::Borrowed(&self.key)
-    }
-}
-
-impl Record for QueueCounts {
-    const TABLE: Table = Table::QueueCounts;
-    type Place = QueueKey;
-
-    fn key(queue: &Self::Place) -> Key {
-        key::queue(*queue)
-    }
-}
-
-impl Record for DeadJob {
-    const TABLE: Table = Table::Dead;
-    type Place = (QueueKey, u64, JobId);
-    const INDEXES: &'static [Index<Self::Place>] = &[Index {
+record!(
+    DeadJob: Dead by (QueueKey, u64, JobId),
+    key: |(queue, number, _)| key::dead(*queue, *number),
+    place: |dead| Cow::Owned((dead.queue, dead.number, dead.id)),
+    indexes: [Index {
         table: Table::DeadIds,
         rows: |(queue, number, id), row| row(key::job_of(*queue, *id), &number.to_be_bytes()),
         names: |row, number| key::dead_from(row, number),
-    }];
-
-    fn key((queue, number, _): &Self::Place) -> Key {
-        key::dead(*queue, *number)
-    }
-}
-
-impl Placed for DeadJob {
-    fn place(&self) -> Cow<'_, Self::Place> {
-        Cow::Owned((self.queue, self.number, self.id))
-    }
-}
+    }],
+);

@@ -4,10 +4,9 @@ use base::limits::REPORT_IDS_KEPT;
 use records::{DeviceSlot, ReportIds};
 
 use super::bytes::Reader;
-use super::key::{self, Key};
+use super::key;
 use super::{CodecError, Stored};
-use crate::record::Record;
-use crate::table::Table;
+use crate::record::record;
 
 /// Version 1: how many, and their hashes, oldest first.
 impl Stored for ReportIds {
@@ -28,11 +27,7 @@ impl Stored for ReportIds {
     }
 }
 
-impl Record for ReportIds {
-    const TABLE: Table = Table::ReportIds;
-    type Place = DeviceSlot;
-
-    fn key(slot: &Self::Place) -> Key {
-        key::slot(*slot)
-    }
-}
+record!(
+    ReportIds: ReportIds by DeviceSlot,
+    key: |slot| key::slot(*slot),
+);

@@ -34,6 +34,14 @@ fn every_batch_survives_its_frame() {
     }
 }
 
+/// Frames hold records in the bytes of their rows. Another checksum here is another stored format: it needs a version.
+#[test]
+fn the_bytes_of_every_record_stay_as_they_are() {
+    let frames = (0..20).flat_map(batches).map(|batch| encode_batch(&batch));
+    let checksum = frames.fold(0, |sum, frame| crc32c::crc32c_append(sum, &frame));
+    assert_eq!(checksum, 0xcb45_15ee, "{checksum:#010x}");
+}
+
 #[test]
 fn an_equal_report_takes_at_most_eight_bytes() {
     let sign = |slot, readings, value| {
