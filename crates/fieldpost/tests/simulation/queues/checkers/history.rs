@@ -35,6 +35,18 @@ enum Fact {
     Cancelled(JobId),
 }
 
+impl Fact {
+    /// The job of which it says that it was taken, or is gone.
+    fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Published(..) => None,
+            Self::Leased(_, lease) => Some(lease.lease.job),
+            Self::Acked(lease) | Self::Extended(lease, _) => Some(lease.job),
+            Self::Cancelled(job) => Some(*job),
+        }
+    }
+}
+
 /// A job, as far as answers tell of it.
 #[derive(Default)]
 struct Known {
@@ -63,6 +75,10 @@ struct Asked {
     respawned: BTreeSet<QueueName>,
     /// Queues whose dead letters somebody may have deleted.
     dead_deleted: BTreeSet<QueueName>,
+    /// Consumers of a queue that saw no answer: each may have had one lease of any job.
+    unseen_leases: BTreeMap<QueueName, u32>,
+    /// Jobs of which the power took answers, but perhaps not what they told.
+    forgotten: BTreeSet<JobId>,
 }
 
 /// The answers so far.
@@ -115,14 +131,22 @@ impl History {
         self.asked.dead_deleted.insert(queue.clone());
     }
 
+    /// A consumer will see no answer.
+    pub(crate) fn losing_leases(&mut self, queue: &QueueName) {
+        *self.asked.unseen_leases.entry(queue.clone()).or_default() += 1;
+    }
+
     /// What was answered after batch `seq` of a partition was taken by the power.
     pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
-        let before = self.facts.len();
-        self.facts.retain(|((of, made), _)| *of != partition || *made <= seq);
-        if self.facts.len() < before {
+        let is_left = |((of, made), _): &(Source, Fact)| *of != partition || *made <= seq;
+        let (left, taken): (Vec<_>, Vec<_>) = std::mem::take(&mut self.facts).into_iter().partition(is_left);
+        self.asked.forgotten.extend(taken.iter().filter_map(|(_, fact)| fact.job()));
+        if taken.is_empty() {
+            self.facts = left;
+        } else {
             self.known.clear();
             self.repeatable.clear();
-            for (source, fact) in std::mem::take(&mut self.facts) {
+            for (source, fact) in left {
                 self.take_in(&fact);
                 self.facts.push((source, fact));
             }
@@ -256,6 +280,7 @@ impl History {
         for (other, theirs) in self.known.iter().filter(|(id, _)| **id != job.id) {
             if theirs.queue.as_ref() == Some(queue) {
                 leases::check_together(&self.asked, (known, lease), (*other, theirs))?;
+                leases::check_group_order(&self.asked, queue, (known, lease), (*other, theirs))?;
             }
         }
         Ok(())

@@ -221,6 +221,9 @@ impl World {
         }
         let index = waiting[self.machine.random.below(waiting.len() as u64) as usize];
         let call = self.calls.remove(index);
+        if let Then::Consumed(consuming) = &call.then {
+            self.history.losing_leases(&consuming.queue);
+        }
         self.machine.trace.note(format_args!("call {} hangs up", call.id));
         self.counts.hung_up += 1;
         self.hung_up.push((call.id, call.partition));

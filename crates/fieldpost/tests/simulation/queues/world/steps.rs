@@ -215,7 +215,10 @@ impl World {
     pub(super) fn unanswered(&mut self, then: Then) {
         match then {
             Then::Published(publishing) => self.publish_again_later(*publishing),
-            Then::Consumed(consuming) => self.several_done(consuming.several),
+            Then::Consumed(consuming) => {
+                self.history.losing_leases(&consuming.queue);
+                self.several_done(consuming.several);
+            }
             _ => {}
         }
     }

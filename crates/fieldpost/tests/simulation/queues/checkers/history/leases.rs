@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Consumed, Due, QueueName, Recurs};
+use engine::queues::{Consumed, Due, NewJob, QueueName, Recurs};
 use records::JobId;
 
 use super::{Asked, Known};
@@ -72,13 +72,15 @@ pub(super) fn check_attempts(asked: &Asked, queue: &QueueName, known: &Known, le
     })
 }
 
+/// Whether its time is one of the wall clock, which is not known here.
+fn is_by_wall(new: &NewJob) -> bool {
+    matches!(new.due, Some(Due::At(_))) || matches!(new.recurs, Some(Recurs::Cron { .. }))
+}
+
 /// Not before its time; which moment of the wall clock it was is not known here.
 pub(super) fn check_time(asked: &Asked, known: &Known, lease: &KnownLease) -> Checked {
-    let by_wall = |new: &engine::queues::NewJob| {
-        matches!(new.due, Some(Due::At(_))) || matches!(new.recurs, Some(Recurs::Cron { .. }))
-    };
     let is_known =
-        known.new.as_ref().is_some_and(|new| !by_wall(new)) && !asked.touched.contains(&lease.lease.job);
+        known.new.as_ref().is_some_and(|new| !is_by_wall(new)) && !asked.touched.contains(&lease.lease.job);
     let promised = known.promised.filter(|_| lease.attempt == 1 && is_known);
     let least = promised.map_or(lease.run_at, |promised| promised.max(lease.run_at));
     Invariant::NeverEarlyHardlyLate.check(!is_known || lease.at >= least, || {
@@ -129,4 +131,86 @@ pub(super) fn check_together(
     let group = |known: &Known| known.new.as_ref().and_then(|new| new.group.clone());
     let same_group = group(known).is_some() && group(known) == group(theirs);
     Invariant::GroupOrder.check(!same_group, || format!("{lease:?} is of the group of {other:?}: {held:?}"))
+}
+
+/// The first lease of a job comes after the first lease of every job of its group that was due before it.
+///
+/// Only jobs whose place is certain are compared: they come once, at a time of the engine clock, do not expire, and nobody
+/// asked to change them. A job that may have used up its tries on leases that nobody saw is left out too.
+pub(super) fn check_group_order(
+    asked: &Asked,
+    queue: &QueueName,
+    (known, lease): (&Known, &KnownLease),
+    (other, theirs): (JobId, &Known),
+) -> Checked {
+    let is_untouched = |job: JobId| !asked.touched.contains(&job) && !asked.forgotten.contains(&job);
+    let is_new = |job: JobId, known: &Known| {
+        known.leases.is_empty() && known.acked.is_none() && !known.is_cancelled && is_untouched(job)
+    };
+    if asked.respawned.contains(queue) || !is_new(lease.lease.job, known) || !is_new(other, theirs) {
+        return Ok(());
+    }
+    let certain = |known: &Known| {
+        let new = known.new.as_ref()?;
+        let is_certain = new.recurs.is_none() && new.ttl.is_none() && !is_by_wall(new);
+        Some((new.group.clone().filter(|_| is_certain)?, known.promised?, new.tries))
+    };
+    let (Some((group, due, _)), Some((their_group, their_due, tries))) = (certain(known), certain(theirs))
+    else {
+        return Ok(());
+    };
+    let unseen = asked.unseen_leases.get(queue).copied().unwrap_or(0);
+    let is_overtaken = group == their_group && their_due < due && unseen < tries;
+    Invariant::GroupOrder.check(!is_overtaken, || {
+        format!("{lease:?}, due at {due}, is leased before {other:?} of its group, due at {their_due}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::queues::{OnConflict, Payload};
+
+    use super::*;
+
+    const FIRST: JobId = JobId([1; 16]);
+    const SECOND: JobId = JobId([2; 16]);
+
+    /// A job that is given out and was never leased.
+    fn known(due: i64, group: &str) -> Known {
+        let new = NewJob {
+            payload: Payload::Json("1".into()),
+            due: None,
+            ttl: None,
+            tries: 2,
+            alias: None,
+            on_conflict: OnConflict::Reject,
+            group: Some(group.into()),
+            recurs: None,
+            attributes: Vec::new(),
+        };
+        Known { new: Some(new), is_given: true, promised: Some(Timestamp(due)), ..Known::default() }
+    }
+
+    fn lease_of(job: JobId) -> KnownLease {
+        let at = Timestamp(10);
+        let lease = LeaseRef { consumer: 1, job };
+        KnownLease { lease, at, until: Timestamp(20), attempt: 1, run_at: at, alias: None, is_own: false }
+    }
+
+    #[test]
+    fn a_job_that_overtakes_another_of_its_group_is_found() {
+        let queue = QueueName::new("shop", "mail").expect("a name");
+        let check = |asked: &Asked, second: &Known, first: &Known| {
+            check_group_order(asked, &queue, (second, &lease_of(SECOND)), (FIRST, first)).is_ok()
+        };
+        let (nothing, first, second) = (Asked::default(), known(1, "g"), known(2, "g"));
+        assert!(!check(&nothing, &second, &first), "it was due later");
+        assert!(check(&nothing, &known(1, "g"), &first), "they were due at once");
+        assert!(check(&nothing, &second, &known(1, "h")), "they are of two groups");
+        let leased = Known { leases: vec![lease_of(FIRST)], ..known(1, "g") };
+        assert!(check(&nothing, &second, &leased), "the other had its turn");
+        let mut unseen = Asked::default();
+        unseen.unseen_leases.insert(queue.clone(), 2);
+        assert!(check(&unseen, &second, &first), "the other may have died of leases that nobody saw");
+    }
 }
