@@ -14,7 +14,7 @@ use compact_str::CompactString;
 use net::problem::Code;
 use tracing::info;
 
-use crate::figures;
+use crate::metrics;
 
 /// What a request asked, from where.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ChangeLog {
         if status.is_success() && is_change(&asked.method, route) {
             let Asked { method, path, peer } = asked;
             let (caller, peer) = (name_of(name), peer.map(tracing::field::display));
-            let (method, path, status) = (figures::name(method), cut(path), status.as_u16());
+            let (method, path, status) = (metrics::name(method), cut(path), status.as_u16());
             info!(caller, peer, %method, path, status, "changed through the API");
         } else if let Some(code) = refusal_of_a_caller(response) {
             self.refused(asked, code, name);
@@ -51,7 +51,7 @@ impl ChangeLog {
             return;
         };
         let (login, peer) = (name_of(name), peer.map(tracing::field::display));
-        let (method, path) = (figures::name(method), cut(path));
+        let (method, path) = (metrics::name(method), cut(path));
         info!(way = "http", login, code, peer, %method, path, left_out, "refused a caller");
     }
 }

@@ -12,8 +12,8 @@ use base::Problem;
 use engine::records::Client;
 use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
+use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
-use net::leftover::Leftovers;
 use net::memory_budget::MemoryBudget;
 use net::shares::Shares;
 use prometheus_client::registry::Registry;
@@ -30,11 +30,11 @@ mod etag;
 mod export;
 mod feed;
 mod fields;
-mod figures;
-mod habits;
 mod idempotency;
 mod import;
 mod list;
+mod metrics;
+mod middleware;
 mod openapi;
 mod page;
 mod params;
@@ -46,8 +46,8 @@ mod shape;
 
 use backup::Backups;
 use change_log::ChangeLog;
-use figures::Figures;
 use idempotency::Remembered;
+use metrics::Metrics;
 use reads::Reads;
 
 pub use backup::BackupPieces;
@@ -64,8 +64,8 @@ type Tester = dyn Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Probl
 struct Shared {
     engine: Engine,
     access: Arc<Access>,
-    metrics: Arc<Mutex<Registry>>,
-    figures: Figures,
+    registry: Arc<Mutex<Registry>>,
+    metrics: Metrics,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
     exports: Arc<Reads>,
@@ -76,7 +76,7 @@ struct Shared {
     remembered: Arc<Remembered>,
     decoders: Decoders,
     change_log: ChangeLog,
-    leftovers: Leftovers,
+    body_drain: BodyDrain,
     tester: OnceLock<Box<Tester>>,
     /// What is synced so long after it was answered.
     sync_interval: OnceLock<Duration>,
@@ -93,27 +93,27 @@ impl ApiState {
         engine: Engine,
         access: impl Into<Arc<Access>>,
         memory: MemoryBudget,
-        metrics: Arc<Mutex<Registry>>,
+        registry: Arc<Mutex<Registry>>,
     ) -> Self {
         let access = access.into();
         let [lookups, lists, exports, follows] =
             [Reads::lookups(), Reads::lists(), Reads::exports(), Reads::follows()].map(Arc::new);
-        let (figures, remembered) = (Figures::default(), Arc::new(Remembered::default()));
+        let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
         let decoders = Decoders::default();
         {
-            let mut registry = metrics.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            figures.register(&mut registry);
+            let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            metrics.register(&mut registry);
             access.register(&mut registry);
             decoders.register(&mut registry);
-            figures::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
+            metrics::register_gauges(&mut registry, [&lookups, &lists, &exports, &follows], &remembered);
         }
-        let leftovers = Leftovers::default();
+        let body_drain = BodyDrain::default();
         Self {
             shared: Arc::new(Shared {
                 engine,
                 access,
+                registry,
                 metrics,
-                figures,
                 memory,
                 lookups,
                 lists,
@@ -123,7 +123,7 @@ impl ApiState {
                 remembered,
                 decoders,
                 change_log: ChangeLog::default(),
-                leftovers,
+                body_drain,
                 tester: OnceLock::new(),
                 sync_interval: OnceLock::new(),
                 stop: OnceLock::new(),
@@ -185,5 +185,5 @@ pub fn router(state: ApiState) -> Router {
 
 /// The API's routes and `more`, all of them counted, refusing in the same form, and with panics caught.
 pub fn router_with(state: &ApiState, more: Router) -> Router {
-    habits::keep(state, routes::all(state).merge(more))
+    middleware::keep(state, routes::all(state).merge(more))
 }

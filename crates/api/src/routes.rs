@@ -22,7 +22,7 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, on};
 
 use crate::ApiState;
-use crate::habits::only_with_a_store;
+use crate::middleware::only_with_a_store;
 use crate::openapi::{Call, Documented, calls_of_reports};
 
 /// Routes with their description.

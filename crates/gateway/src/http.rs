@@ -26,7 +26,7 @@ use prometheus_client::registry::Registry;
 
 use self::refusals::{Refusals, Sender};
 use crate::decode::{self, Rules};
-use crate::figures::ReportFigures;
+use crate::metrics::ReportMetrics;
 
 mod answer;
 mod body;
@@ -42,12 +42,12 @@ const LINES_BYTES_MAX: usize = BUDGET_BYTES / 8 * 3;
 
 /// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its figures go into `registry`.
 pub fn routes(engine: &Engine, memory: MemoryBudget, registry: &mut Registry) -> Router {
-    let figures = Figures::default();
-    figures.register(registry);
+    let metrics = Metrics::default();
+    metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
     let memory_of_lines = memory.part(LINES_BYTES_MAX);
-    let shared = Shared { engine: engine.clone(), intake, figures, refusals, memory, memory_of_lines };
+    let shared = Shared { engine: engine.clone(), intake, metrics, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/quarantine/{id}/replay", post(replay::replay).fallback(wrong_method))
@@ -59,7 +59,7 @@ pub fn routes(engine: &Engine, memory: MemoryBudget, registry: &mut Registry) ->
 struct Shared {
     engine: Engine,
     intake: Intake,
-    figures: Figures,
+    metrics: Metrics,
     refusals: Refusals,
     memory: MemoryBudget,
     memory_of_lines: MemoryBudget,
@@ -68,24 +68,24 @@ struct Shared {
 impl Shared {
     /// Counts and logs a refused report.
     fn refused(&self, sender: &Sender, device: Option<&DeviceId>, problem: &Problem, from: impl Display) {
-        self.figures.reports.count_refused(problem);
+        self.metrics.reports.count_refused(problem);
         self.refusals.log(sender, device, problem, from);
     }
 }
 
 #[derive(Debug)]
-struct Figures {
-    reports: ReportFigures,
+struct Metrics {
+    reports: ReportMetrics,
     bodies: ByWord,
     received_bytes: Counter,
     slices_in_flight: Gauge,
     held_bytes: Gauge,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
-            reports: ReportFigures::new(WayIn::Http),
+            reports: ReportMetrics::new(WayIn::Http),
             bodies: ByWord::new("result"),
             received_bytes: Counter::default(),
             slices_in_flight: Gauge::default(),
@@ -94,7 +94,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     fn register(&self, registry: &mut Registry) {
         self.reports.register(registry);
         self.bodies.register(
@@ -133,7 +133,7 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         Err(Refused::NotTaken(result, problem)) => (result, problem::response(&problem)),
         Err(Refused::Report(problem)) => ("answered", problem::response(&problem)),
     };
-    shared.figures.bodies.count(result);
+    shared.metrics.bodies.count(result);
     response
 }
 
@@ -170,7 +170,7 @@ fn is_ndjson(request: &Request) -> bool {
 
 async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {
     let bytes = body::whole(body, &shared.memory, &sender.key).await?;
-    shared.figures.received_bytes.inc_by(bytes.len() as u64);
+    shared.metrics.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };
     let decoded = decode::object(&bytes, None, Rules::of(&shared.engine));
@@ -184,7 +184,7 @@ async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer
         shared.refused(sender, device.as_ref(), &rejection.problem, "a single report");
         return Err(Refused::Report(rejection.problem));
     }
-    shared.figures.reports.accepted(accepted.into());
+    shared.metrics.reports.accepted(accepted.into());
     let mut tally = answer::Tally::default();
     tally.accept(accepted.into());
     Ok(tally)

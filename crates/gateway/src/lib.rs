@@ -8,4 +8,4 @@ pub mod decode;
 pub mod http;
 pub mod mqtt;
 
-mod figures;
+mod metrics;

@@ -12,30 +12,30 @@
 //!                               '-> absence (the session while its client is away)
 //! ```
 
-mod absence;
 mod aliases;
 mod connect;
 mod control;
 pub mod dialogue;
 mod ending;
-mod figures;
-mod greeting;
-mod handshakes;
-mod held;
+mod handshake;
+mod in_flight;
 mod keep_alive;
 mod labels;
-mod last_words;
 mod limits;
+mod lingering_close;
 mod listener;
+mod metrics;
 mod mirror;
+mod offline_session;
+mod protocol;
+mod qos2;
+mod receive_budget;
 mod reply;
 mod rights;
-mod ring;
 mod scratch;
 mod session;
 mod sessions;
 mod subscriptions;
-mod talk;
 mod topic_rules;
 mod will;
 mod wire;
@@ -59,11 +59,11 @@ struct Shared {
     engine: engine::Engine,
     intake: engine::Intake,
     limits: Limits,
-    figures: figures::Figures,
+    metrics: metrics::Metrics,
     sessions: Arc<sessions::Sessions>,
-    absent: absence::Room,
-    held: held::Held,
-    begun: held::Held,
+    absent: offline_session::Room,
+    held: receive_budget::ReceiveBudget,
+    begun: receive_budget::ReceiveBudget,
     labels: Arc<labels::Labels>,
     /// Shows subscribers what is accepted, while the listener runs.
     mirror: Option<Arc<mirror::Mirror>>,
@@ -76,20 +76,20 @@ struct Shared {
 impl Shared {
     /// Open to everybody; nobody is there yet.
     fn new(engine: engine::Engine, limits: Limits) -> Self {
-        let figures = figures::Figures::default();
+        let metrics = metrics::Metrics::default();
         Self {
-            labels: Arc::new(labels::Labels::new(figures.label_lookups.clone())),
+            labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,
-            absent: absence::Room::new(limits.absent_bytes_max, figures.absent_bytes.clone()),
-            held: held::Held::new(limits::HELD_BYTES_MAX, figures.held_bytes.clone()),
-            begun: held::Held::new(limits::BEGUN_BYTES_MAX, figures.begun_bytes.clone()),
+            absent: offline_session::Room::new(limits.absent_bytes_max, metrics.absent_bytes.clone()),
+            held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
+            begun: receive_budget::ReceiveBudget::new(limits::BEGUN_BYTES_MAX, metrics.begun_bytes.clone()),
             sessions: Arc::default(),
             anybody: Arc::new(access::KnownAs::anybody()),
             logins: None,
             intake: engine.intake(base::WayIn::Mqtt),
             engine,
             limits,
-            figures,
+            metrics,
         }
     }
 

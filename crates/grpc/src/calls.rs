@@ -16,7 +16,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::receiving::Sends;
 use crate::status::{CODE, status};
 use crate::watches::Watching;
@@ -79,7 +79,7 @@ impl Method {
 /// A call under way. Dropped before it ended, it counts as cancelled.
 pub(crate) struct Call {
     method: Method,
-    figures: Figures,
+    metrics: Metrics,
     began: Instant,
     ended: bool,
     peer: SocketAddr,
@@ -97,10 +97,10 @@ pub(crate) struct WatchPlace {
 }
 
 impl Call {
-    pub(crate) fn begins(method: Method, peer: SocketAddr, figures: &Figures) -> Self {
+    pub(crate) fn begins(method: Method, peer: SocketAddr, metrics: &Metrics) -> Self {
         Self {
             method,
-            figures: figures.clone(),
+            metrics: metrics.clone(),
             began: Instant::now(),
             ended: false,
             peer,
@@ -117,7 +117,7 @@ impl Call {
     /// The call was not taken in.
     pub(crate) fn not_admitted(self, NotAdmitted { problem, login }: &NotAdmitted) -> Response<Answering> {
         let login = login.as_ref().map_or("", |login| &*login.0);
-        self.figures.refusals.of_call(self.method.name, problem.code, login, self.peer);
+        self.metrics.refusals.of_call(self.method.name, problem.code, login, self.peer);
         self.refused(status(problem))
     }
 
@@ -144,7 +144,7 @@ impl Call {
         if status == Code::PermissionDenied && !self.ended {
             let code = headers.get(CODE).and_then(|code| code.to_str().ok()).unwrap_or_default();
             let login = self.caller.as_ref().map_or("", |caller| caller.name());
-            self.figures.refusals.of_call(self.method.name, code, login, self.peer);
+            self.metrics.refusals.of_call(self.method.name, code, login, self.peer);
         }
         self.ends(status);
     }
@@ -152,9 +152,9 @@ impl Call {
     fn ends(&mut self, code: Code) {
         if !self.ended {
             self.ended = true;
-            self.figures.ended(self.method.name, code);
+            self.metrics.ended(self.method.name, code);
             if !self.method.streams {
-                self.figures.took(self.method.name, self.began.elapsed());
+                self.metrics.took(self.method.name, self.began.elapsed());
             }
         }
     }

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::caller;
 use crate::calls::HandsOver;
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
 use crate::status::status;
 use crate::stopping::Stop;
@@ -27,12 +27,12 @@ pub(crate) struct Jobs {
     queues: Queues,
     clock: Arc<dyn Clock>,
     stop: Stop,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 impl Jobs {
-    pub(crate) fn new(engine: &Engine, stop: Stop, figures: &Figures) -> Self {
-        Self { queues: engine.queues(), clock: Arc::clone(engine.clock()), stop, figures: figures.clone() }
+    pub(crate) fn new(engine: &Engine, stop: Stop, metrics: &Metrics) -> Self {
+        Self { queues: engine.queues(), clock: Arc::clone(engine.clock()), stop, metrics: metrics.clone() }
     }
 
     async fn publish(
@@ -239,7 +239,7 @@ impl jobs_server::Jobs for Jobs {
     ) -> Result<Response<Self::WorkStream>, Status> {
         let caller = caller(&request)?;
         let answers =
-            work::begin(self.queues.clone(), caller, request.into_inner(), self.stop.clone(), &self.figures);
+            work::begin(self.queues.clone(), caller, request.into_inner(), self.stop.clone(), &self.metrics);
         Ok(Response::new(Box::pin(answers)))
     }
 }

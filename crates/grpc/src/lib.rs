@@ -7,9 +7,9 @@
 mod asked;
 mod callers;
 mod calls;
-mod figures;
 mod health;
 mod jobs;
+mod metrics;
 mod payload;
 pub mod proto;
 mod publish;

@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Timeout, timeout};
 use tonic::Status;
 
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::status::status;
 
 /// So much of any message is received without memory of the budget, in bytes: a frame of HTTP/2.
@@ -49,7 +49,7 @@ const HEAD_BYTES: usize = 5;
 pub(crate) struct Places {
     memory: MemoryBudget,
     begun_bytes: Arc<AtomicUsize>,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 /// The memory that messages of one connection may have.
@@ -69,8 +69,8 @@ pub(crate) enum Sends {
 }
 
 impl Places {
-    pub(crate) fn new(memory: MemoryBudget, figures: &Figures) -> Self {
-        Self { memory, begun_bytes: Arc::default(), figures: figures.clone() }
+    pub(crate) fn new(memory: MemoryBudget, metrics: &Metrics) -> Self {
+        Self { memory, begun_bytes: Arc::default(), metrics: metrics.clone() }
     }
 
     /// Those of a new connection.
@@ -91,7 +91,7 @@ impl ConnectionPlaces {
             begun: Begun {
                 bytes: 0,
                 all: Arc::clone(&self.server.begun_bytes),
-                gauge: self.server.figures.begun_bytes.clone(),
+                gauge: self.server.metrics.begun_bytes.clone(),
             },
             turn: Turn::NotNeeded,
             due: None,
@@ -104,9 +104,9 @@ impl ConnectionPlaces {
     /// it waits for nobody while it holds something that others wait for.
     fn ask(&self, bytes: usize, sender: &SenderKey) -> Turn {
         let (own, memory, sender) = (self.own.clone(), self.server.memory.clone(), sender.clone());
-        let figures = &self.server.figures;
+        let metrics = &self.server.metrics;
         let large = bytes > MEDIUM_BYTES_MAX;
-        let counted = Counted::new(if large { &figures.large_messages } else { &figures.medium_messages });
+        let counted = Counted::new(if large { &metrics.large_messages } else { &metrics.medium_messages });
         let bytes = bytes.min(CONNECTION_BYTES);
         let place: BoxFuture<'static, Place> = Box::pin(async move {
             let permits = own.take(bytes.div_ceil(UNIT_BYTES) as u32).await;

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller, peer};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
 use crate::status::status;
@@ -38,13 +38,13 @@ pub(crate) struct Reports {
     intake: Intake,
     read: ReadReport,
     stop: Stop,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 impl Reports {
-    pub(crate) fn new(engine: &Engine, read: ReadReport, stop: Stop, figures: &Figures) -> Self {
+    pub(crate) fn new(engine: &Engine, read: ReadReport, stop: Stop, metrics: &Metrics) -> Self {
         // Silence over gRPC is counted like that over HTTP: both are there as long as the server is.
-        Self { intake: engine.intake(WayIn::Http), read, stop, figures: figures.clone() }
+        Self { intake: engine.intake(WayIn::Http), read, stop, metrics: metrics.clone() }
     }
 }
 
@@ -65,7 +65,7 @@ impl reports_server::Reports for Reports {
             intake: self.intake.clone(),
             read: Arc::clone(&self.read),
             stop: self.stop.clone(),
-            figures: self.figures.clone(),
+            metrics: self.metrics.clone(),
             in_flight: FuturesOrdered::new(),
             over: None,
         };
@@ -81,7 +81,7 @@ struct Sending {
     intake: Intake,
     read: ReadReport,
     stop: Stop,
-    figures: Figures,
+    metrics: Metrics,
     in_flight: FuturesOrdered<BoxFuture<'static, Result<Outcome, NotAccepting>>>,
     /// No more batches are taken; this is how the stream ends.
     over: Option<Result<(), Status>>,
@@ -150,11 +150,11 @@ impl Sending {
     }
 
     fn answer(&self, outcome: Outcome) -> SendResponse {
-        self.figures.reports("accepted", outcome.accepted.into());
+        self.metrics.reports("accepted", outcome.accepted.into());
         let rejected = outcome.rejected.into_iter().map(|rejection| {
-            self.figures.refusals.of_report(&rejection, self.caller.name(), self.peer);
+            self.metrics.refusals.of_report(&rejection, self.caller.name(), self.peer);
             let Problem { code, detail, .. } = rejection.problem;
-            self.figures.reports(code, 1);
+            self.metrics.reports(code, 1);
             Rejection { index: rejection.index, code: code.to_owned(), detail }
         });
         SendResponse { accepted: outcome.accepted, rejected: rejected.collect() }

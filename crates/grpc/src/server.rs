@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use net::listen::{Guest, Speak};
+use net::listen::{PooledConnection, Protocol};
 use net::memory_budget::MemoryBudget;
 use net::metrics::Counted;
 use net::shares::{Pool, SenderKey};
@@ -32,9 +32,9 @@ use tracing::debug;
 use crate::MESSAGE_BYTES_MAX;
 use crate::callers::Peer;
 use crate::calls::{Answering, Call, Method, Service, WatchPlace};
-use crate::figures::Figures;
 use crate::health::Health;
 use crate::jobs::Jobs;
+use crate::metrics::Metrics;
 use crate::proto::jobs_server::JobsServer;
 use crate::proto::reports_server::ReportsServer;
 use crate::receiving::{ConnectionPlaces, Places};
@@ -83,7 +83,7 @@ pub struct Grpc {
     wide_windows: Arc<Pool>,
     checks: Arc<Pool>,
     watches: Arc<Watches>,
-    figures: Figures,
+    metrics: Metrics,
     stop: Stop,
 }
 
@@ -94,7 +94,7 @@ struct Connection {
     places: ConnectionPlaces,
     checks: Arc<Semaphore>,
     watches: Arc<Semaphore>,
-    guest: Arc<Guest>,
+    guest: Arc<PooledConnection>,
 }
 
 impl std::fmt::Debug for Grpc {
@@ -112,9 +112,9 @@ impl Grpc {
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let (figures, stop) = (Figures::default(), Stop::new(stop));
-        let jobs = Jobs::new(engine, stop.clone(), &figures);
-        let reports = Reports::new(engine, read_report, stop.clone(), &figures);
+        let (metrics, stop) = (Metrics::default(), Stop::new(stop));
+        let jobs = Jobs::new(engine, stop.clone(), &metrics);
+        let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
         Self {
             engine: engine.clone(),
             access,
@@ -122,18 +122,18 @@ impl Grpc {
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
-            places: Places::new(memory, &figures),
+            places: Places::new(memory, &metrics),
             wide_windows: Arc::new(Pool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
             checks: Arc::new(Pool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
             watches: Arc::default(),
-            figures,
+            metrics,
             stop,
         }
     }
 
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.figures.register(registry);
+        self.metrics.register(registry);
     }
 
     /// How much a new connection may send of a call before it is read, in bytes.
@@ -146,10 +146,10 @@ impl Grpc {
     async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {
         let Some(method) = Method::at(request.uri().path()) else {
             let unknown = Method::unknown();
-            return Call::begins(unknown, connection.peer, &self.figures)
+            return Call::begins(unknown, connection.peer, &self.metrics)
                 .refused(Status::unimplemented("there is no such method"));
         };
-        let mut call = Call::begins(method, connection.peer, &self.figures);
+        let mut call = Call::begins(method, connection.peer, &self.metrics);
         let (mut parts, body) = request.into_parts();
         if !is_grpc(&parts.headers) {
             return call.refused(Status::invalid_argument("the content type is not application/grpc"));
@@ -197,7 +197,7 @@ impl Grpc {
         else {
             return call.refused(status(&too_many("checks")));
         };
-        let _counted = Counted::new(&self.figures.health_calls);
+        let _counted = Counted::new(&self.metrics.health_calls);
         match timeout(CHECK_WITHIN, self.health.call(request)).await {
             Ok(Ok(response)) => call.answered(response),
             Err(_) => {
@@ -219,7 +219,7 @@ impl Grpc {
         };
         let (watching, replaced) = self.watches.begin(connection.peer.ip());
         request.extensions_mut().insert(replaced);
-        let counted = Counted::new(&self.figures.health_calls);
+        let counted = Counted::new(&self.metrics.health_calls);
         call.takes(WatchPlace { _of_connection: of_connection, _watching: watching, _counted: counted });
         let Ok(response) = self.health.call(request).await;
         call.answered(response)
@@ -234,9 +234,9 @@ impl Grpc {
     }
 }
 
-impl Speak for Grpc {
+impl Protocol for Grpc {
     /// Speaks until the connection ends; once the server stops, until the calls under way are over.
-    async fn speak<S>(&self, stream: S, guest: Arc<Guest>)
+    async fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {

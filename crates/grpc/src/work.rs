@@ -18,7 +18,7 @@ use net::metrics::Counted;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::stopping::Stop;
 
@@ -36,7 +36,7 @@ struct Answer {
 #[derive(Debug)]
 pub(crate) struct Answers {
     made: mpsc::Receiver<Result<Answer, Status>>,
-    figures: Figures,
+    metrics: Metrics,
 }
 
 /// Begins a stream.
@@ -45,16 +45,16 @@ pub(crate) fn begin(
     caller: Admitted,
     requests: Streaming<WorkRequest>,
     stop: Stop,
-    figures: &Figures,
+    metrics: &Metrics,
 ) -> Answers {
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
-    let counted = Counted::new(&figures.work_streams);
-    let of_stream = figures.clone();
+    let counted = Counted::new(&metrics.work_streams);
+    let of_stream = metrics.clone();
     tokio::spawn(async move {
         let _counted = counted;
         stream::drive(queues, &caller, requests, answers, stop, of_stream).await;
     });
-    Answers { made, figures: figures.clone() }
+    Answers { made, metrics: metrics.clone() }
 }
 
 impl Stream for Answers {
@@ -68,7 +68,7 @@ impl Stream for Answers {
                 if let Some(hand_over) = hand_over {
                     hand_over.done();
                 }
-                self.figures.work_jobs.inc_by(response.jobs.len() as u64);
+                self.metrics.work_jobs.inc_by(response.jobs.len() as u64);
                 Ok(response)
             })
         })

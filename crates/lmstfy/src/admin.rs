@@ -186,7 +186,7 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
 }
 
 async fn metrics(shared: &Shared, headers: &HeaderMap) -> Result<Answer, Answer> {
-    let mut text = net::metrics::text(&shared.metrics).await?;
+    let mut text = net::metrics::text(&shared.registry).await?;
     sizes::add(&mut text, &shared.queues).await?;
     let (content_type, text) = exposition::accepted(headers, text);
     Ok(Answer::text_of(content_type, text))

@@ -57,7 +57,7 @@ impl Consumer {
                 if let Some(taken) = taken {
                     taken.counts();
                 }
-                shared.figures.moved("consumed", jobs.len());
+                shared.metrics.moved("consumed", jobs.len());
                 let text = written(shared, &queues, &jobs, want.max > 1);
                 Answer::json(StatusCode::OK, text).handing_over(hand_over)
             }
@@ -87,7 +87,7 @@ async fn waiting(
     queues: &[QueueName],
     want: Want,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
-    let _counted = Waiting::new(&shared.figures.waiting);
+    let _counted = Waiting::new(&shared.metrics.waiting);
     let mut stop = shared.stop.clone();
     tokio::select! {
         biased;

@@ -89,7 +89,7 @@ impl Shared {
         let taken = target.call.action().and_then(|action| Some((action, book.throttle(namespace, token)?)));
         let taken = taken.map(|(action, throttle)| {
             throttle.take(action, self.now()).map_err(|Reached| {
-                self.figures.limited(action);
+                self.metrics.limited(action);
                 let text =
                     format!("token({token}) {} reach the limit rate, please retry later", action.as_str());
                 Answer::told(StatusCode::TOO_MANY_REQUESTS, &text)
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     fn note_refused(&self, way: &'static str, refusal: Refusal<'_>, namespace: Option<&str>, parts: &Parts) {
-        self.figures.unauthorized(refusal.why.as_str());
+        self.metrics.unauthorized(refusal.why.as_str());
         self.refusals.write(way, refusal, namespace, peer(parts));
     }
 }

@@ -34,11 +34,11 @@ mod consume;
 mod dead;
 mod decoding;
 mod exposition;
-mod figures;
 mod guard;
 mod job;
 mod limit;
 mod look;
+mod metrics;
 mod publish;
 mod query;
 mod refusals;
@@ -55,8 +55,8 @@ pub use tokens::{Keep, Kept, KeptLimit, KeptToken, Tokens, TooMany};
 use access::{Access, FailedAuth};
 use answer::Answer;
 use calls::TakenIn;
-use figures::Figures;
-use net::leftover::Leftovers;
+use metrics::Metrics;
+use net::body_drain::BodyDrain;
 use net::memory_budget::MemoryBudget;
 use refusals::RefusalLog;
 use request_id::RequestIds;
@@ -79,10 +79,10 @@ struct Shared {
     /// Tokens that nobody knows.
     failed: FailedAuth,
     refusals: RefusalLog,
-    metrics: Arc<Mutex<Registry>>,
-    figures: Figures,
+    registry: Arc<Mutex<Registry>>,
+    metrics: Metrics,
     memory: MemoryBudget,
-    leftovers: Leftovers,
+    body_drain: BodyDrain,
     request_ids: RequestIds,
     access_log: AtomicBool,
     stop: watch::Receiver<bool>,
@@ -97,11 +97,11 @@ impl Lmstfy {
         access: Arc<Access>,
         memory: MemoryBudget,
         tokens: Tokens,
-        metrics: Arc<Mutex<Registry>>,
+        registry: Arc<Mutex<Registry>>,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let figures = Figures::default();
-        figures.register(&mut metrics.lock().unwrap_or_else(PoisonError::into_inner));
+        let metrics = Metrics::default();
+        metrics.register(&mut registry.lock().unwrap_or_else(PoisonError::into_inner));
         let shared = Shared {
             queues: engine.queues(),
             engine,
@@ -109,10 +109,10 @@ impl Lmstfy {
             access,
             failed: FailedAuth::new(DefaultClock::default()),
             refusals: RefusalLog::default(),
+            registry,
             metrics,
-            figures,
             memory,
-            leftovers: Leftovers::default(),
+            body_drain: BodyDrain::default(),
             request_ids: RequestIds::default(),
             access_log: AtomicBool::new(false),
             stop,
@@ -152,7 +152,7 @@ impl Handler<(), Arc<Shared>> for Api {
 
     fn call(self, request: Request, shared: Arc<Shared>) -> Self::Future {
         let began = Instant::now();
-        let (parts, body) = shared.leftovers.watching(request).into_parts();
+        let (parts, body) = shared.body_drain.watching(request).into_parts();
         let noted = shared.note(&parts, str::to_owned);
         let taken_in = calls::take_in(Arc::clone(&shared), parts, body).boxed();
         async move {
@@ -161,7 +161,7 @@ impl Handler<(), Arc<Shared>> for Api {
                 TakenIn::Answered(call, answer) => (call, answer),
                 TakenIn::Consumes(consumer) => ("consume", consumer.answer(&shared).await),
             };
-            shared.figures.answered(call, answer.status, began);
+            shared.metrics.answered(call, answer.status, began);
             shared.finish(noted, answer.during(under_way), began)
         }
         .boxed()
@@ -170,7 +170,7 @@ impl Handler<(), Arc<Shared>> for Api {
 
 async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let began = Instant::now();
-    let (parts, body) = shared.leftovers.watching(request).into_parts();
+    let (parts, body) = shared.body_drain.watching(request).into_parts();
     let noted = shared.note(&parts, admin::without_token);
     let answer = admin::answer(&shared, &parts, body).await;
     shared.finish(noted, answer, began)

@@ -139,7 +139,7 @@ async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> R
 
 async fn publish(shared: &Shared, queue: &QueueName, jobs: Vec<NewJob>) -> Result<Vec<String>, Answer> {
     let published = shared.queues.publish(queue, jobs, None).await?;
-    shared.figures.moved("published", published.len());
+    shared.metrics.moved("published", published.len());
     Ok(published.iter().map(|job| id_text(job.id)).collect())
 }
 

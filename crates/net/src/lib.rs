@@ -4,10 +4,10 @@
 //! Protocols beyond HTTP/1.1 are not spoken here, and nothing is known of who may do what, nor of what a request is about.
 
 pub mod body;
+pub mod body_drain;
 pub mod content_encoding;
 pub mod hand_over;
 pub mod http;
-pub mod leftover;
 pub mod listen;
 pub mod memory_budget;
 pub mod metrics;

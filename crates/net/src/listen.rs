@@ -1,29 +1,29 @@
-//! What the listeners share: room for connections and files, who is shown out where there is none, patience
-//! with the operating system, and agreeing on TLS.
+//! What the listeners share: capacity for connections and files, eviction where there is none,
+//! waiting where the operating system has no connection, and agreeing on TLS.
 //!
-//! What is spoken on a connection is not known here.
+//! The protocol of a connection is not known here.
 
-mod arrivals;
-mod crowd;
-mod moving;
-mod patience;
-mod room;
-mod stopping;
+mod accept_backoff;
+mod admission;
+mod capacity;
+mod handshake_stream;
+mod listener;
+mod shutdown;
+mod stall_guard;
 mod tls;
-mod watched;
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-pub use arrivals::{Arrivals, Speak};
-pub use crowd::{Crowd, Guest};
-pub use patience::Patience;
-pub use room::{OpenFiles, Place, Room};
-pub use stopping::stopped;
+pub use accept_backoff::AcceptBackoff;
+pub use admission::{ConnectionPool, PooledConnection};
+pub use capacity::{Capacity, CapacityPermit, OpenFiles};
+pub use handshake_stream::HandshakeStream;
+pub use listener::{Listener, Protocol};
+pub use shutdown::stopped;
 pub use tls::{Disagreed, Handshakes, TlsSource, TlsStream};
-pub use watched::Watched;
 
 /// Connections that wait to be accepted, as far as the operating system allows: one more waits a second before it tries again.
 const BACKLOG: u32 = 4_096;

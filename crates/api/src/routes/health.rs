@@ -47,6 +47,6 @@ async fn ready(State(api): State<ApiState>) -> Result<Cow<'static, str>, Refused
 }
 
 async fn metrics(State(api): State<ApiState>) -> Result<impl IntoResponse, Refused> {
-    let text = metrics::text(&api.shared.metrics).await?;
+    let text = metrics::text(&api.shared.registry).await?;
     Ok(([(CONTENT_TYPE, METRICS_TYPE)], text))
 }

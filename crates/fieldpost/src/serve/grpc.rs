@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use gateway::decode::{self, Rules};
 use grpc::Grpc;
-use net::listen::Arrivals;
+use net::listen::Listener;
 use tokio::task::JoinSet;
 
 use super::edge::EdgeContext;
@@ -23,7 +23,7 @@ pub(super) async fn open(
     let Some(listen) = edge.settings.grpc.listen else { return Ok(()) };
     let bound = bind("grpc.listen", listen)?;
     addresses.grpc = Some(bound.local_addr().map_err(because("grpc.listen"))?);
-    let mut arrivals = Arrivals::new(bound, "grpc", edge.shares.grpc);
+    let mut arrivals = Listener::new(bound, "grpc", edge.shares.grpc);
     arrivals = arrivals.with_open_files(edge.shares.files.clone());
     if let Some(source) = edge.tls {
         arrivals = arrivals.with_tls(Arc::clone(source), Some(HTTP_2));

@@ -13,7 +13,7 @@ use super::attendance::Attendance;
 use super::backoff::Backoff;
 use super::broker::Broker;
 use super::ending::Ending;
-use super::figures::Figures;
+use super::metrics::Metrics;
 use super::session::Session;
 use super::{Limits, Source};
 
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     pub(super) intake: Intake,
     pub(super) source: Source,
     pub(super) limits: Limits,
-    pub(super) figures: Figures,
+    pub(super) metrics: Metrics,
 }
 
 /// Resolves when the server stops.
@@ -44,12 +44,12 @@ impl AmqpConsumer {
     #[must_use]
     pub fn new(engine: Engine, source: Source, limits: Limits) -> Self {
         let intake = engine.intake(WayIn::Amqp);
-        Self { shared: Shared { engine, intake, source, limits, figures: Figures::default() } }
+        Self { shared: Shared { engine, intake, source, limits, metrics: Metrics::default() } }
     }
 
     /// Puts `fieldpost_amqp_*` into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.shared.figures.register(registry);
+        self.shared.metrics.register(registry);
     }
 
     /// Consumes until `shutdown` is true, or its sender is gone; whenever RabbitMQ cannot be reached, tries again. Returns when what
@@ -70,7 +70,7 @@ impl AmqpConsumer {
             }
             backoff.connection_lasted(begun.elapsed());
             let pause = backoff.pause();
-            shared.figures.lag.set(attendance.lag(shared.engine.clock().now()).as_secs_f64());
+            shared.metrics.lag.set(attendance.lag(shared.engine.clock().now()).as_secs_f64());
             shared.tell_failure(&ending, pause);
             tokio::select! {
                 () = sleep(pause) => {}
@@ -93,11 +93,11 @@ impl Shared {
         let (broker, deliveries, found) = match opened {
             Ok(opened) => opened,
             Err(ending) => {
-                self.figures.connects.count(ending.word());
+                self.metrics.connects.count(ending.word());
                 return ending;
             }
         };
-        self.figures.connects.count("accepted");
+        self.metrics.connects.count("accepted");
         tracing::info!(
             server = %self.source.url,
             queue = self.source.queue.as_str(),
@@ -105,7 +105,7 @@ impl Shared {
             "reports are taken from RabbitMQ"
         );
         let ending = Session::new(self, attendance, broker, deliveries).run(shutdown).await;
-        self.figures.disconnects.count(ending.word());
+        self.metrics.disconnects.count(ending.word());
         ending
     }
 

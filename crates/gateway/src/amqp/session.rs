@@ -21,8 +21,8 @@ use super::attendance::{Attendance, Look};
 use super::broker::Broker;
 use super::consumer::{Shared, stopped};
 use super::ending::Ending;
+use super::in_flight::{Ring, Settled};
 use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
-use super::ring::{Ring, Settled};
 use super::settlement::{Settlement, Tag, Unsent};
 use crate::decode::{self, Rules};
 
@@ -59,7 +59,7 @@ impl<'a> Session<'a> {
         deliveries: Consumer,
     ) -> Self {
         attendance.start_again();
-        shared.figures.connected.set(1);
+        shared.metrics.connected.set(1);
         Self {
             shared,
             attendance,
@@ -131,9 +131,9 @@ impl<'a> Session<'a> {
     }
 
     fn looked(&mut self, look: Look) {
-        let figures = &self.shared.figures;
-        figures.queue_messages.set(look.waiting.into());
-        let before = figures.queue_consumers.set(look.consumers.into());
+        let metrics = &self.shared.metrics;
+        metrics.queue_messages.set(look.waiting.into());
+        let before = metrics.queue_consumers.set(look.consumers.into());
         if look.consumers > 1 && before <= 1 {
             tracing::warn!(
                 consumers = look.consumers,
@@ -150,7 +150,7 @@ impl<'a> Session<'a> {
         if messages > 0 {
             self.attendance.receive(messages);
             self.unacknowledged += messages;
-            self.shared.figures.unacknowledged.inc_by(messages as i64);
+            self.shared.metrics.unacknowledged.inc_by(messages as i64);
             self.ring.hand_in(&self.shared.intake, slice, tags);
         }
         if drained {
@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
     fn settled(&mut self, settled: Settled) {
         let Settled { tags, outcome: Outcome { accepted, rejected } } = settled;
         self.attendance.settle(tags.len() as u64);
-        let reports = &self.shared.figures.reports;
+        let reports = &self.shared.metrics.reports;
         reports.accepted(accepted.into());
         for Rejection { device, problem, .. } in &rejected {
             let from = device.as_ref().map_or("nobody that can be named", |device| device.as_str());
@@ -172,19 +172,19 @@ impl<'a> Session<'a> {
 
     fn count_settlement(&mut self, settlement: Settlement) {
         self.unacknowledged -= settlement.messages;
-        self.shared.figures.settle(settlement);
+        self.shared.metrics.settle(settlement);
     }
 
     /// Tells the engine when it begins or ends that silence may be counted.
     async fn tell_attendance(&mut self) {
         let now = self.shared.engine.clock().now();
         let is_attended = self.attendance.attended(now);
-        self.shared.figures.lag.set(self.attendance.lag(now).as_secs_f64());
+        self.shared.metrics.lag.set(self.attendance.lag(now).as_secs_f64());
         if is_attended == self.is_attended {
             return;
         }
         self.is_attended = is_attended;
-        self.shared.figures.attended.set(is_attended.into());
+        self.shared.metrics.attended.set(is_attended.into());
         self.shared.intake.attend(is_attended).await;
         if is_attended {
             tracing::info!("the queue was seen empty: silence over AMQP is counted");
@@ -225,8 +225,8 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.shared.figures.connected.set(0);
-        self.shared.figures.unacknowledged.dec_by(self.unacknowledged as i64);
+        self.shared.metrics.connected.set(0);
+        self.shared.metrics.unacknowledged.dec_by(self.unacknowledged as i64);
     }
 }
 
@@ -253,7 +253,7 @@ fn poll_gather(
     while !gathered.is_full() {
         match Pin::new(&mut *deliveries).poll_next(cx) {
             Poll::Ready(Some(Ok(delivery))) => {
-                shared.figures.receive(&delivery);
+                shared.metrics.receive(&delivery);
                 gathered.add(&delivery, rules);
             }
             // What was gathered comes again over the next connection.

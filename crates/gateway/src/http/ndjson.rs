@@ -68,7 +68,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     async fn take_chunk(&mut self, lines: &mut Lines, chunk: &Bytes) -> Result<(), NotAccepting> {
-        self.shared.figures.received_bytes.inc_by(chunk.len() as u64);
+        self.shared.metrics.received_bytes.inc_by(chunk.len() as u64);
         let rules = Rules::of(&self.shared.engine);
         let mut rest = &chunk[..];
         while let Some((number, line)) = lines.next(&mut rest) {
@@ -90,7 +90,7 @@ impl Run<'_> {
                 taken => taken,
             };
             match taken {
-                Some(taken) => self.open.memory = Some(taken.counted_by(&self.shared.figures.held_bytes)),
+                Some(taken) => self.open.memory = Some(taken.counted_by(&self.shared.metrics.held_bytes)),
                 None => self.settle_oldest().await?,
             }
         }
@@ -106,7 +106,7 @@ impl Run<'_> {
             memory.shrink(bytes + lines.len() * REPORT_BYTES);
         }
         let pending = self.shared.intake.submit(slice).await?;
-        self.shared.figures.slices_in_flight.inc();
+        self.shared.metrics.slices_in_flight.inc();
         self.in_flight.push_back(InFlight {
             shared: self.shared,
             pending: Some(pending),
@@ -128,7 +128,7 @@ impl Run<'_> {
             self.shared.refused(self.sender, device.as_ref(), &rejection.problem, from);
             self.tally.reject(line, rejection.problem);
         }
-        self.shared.figures.reports.accepted(outcome.accepted.into());
+        self.shared.metrics.reports.accepted(outcome.accepted.into());
         self.tally.accept(outcome.accepted.into());
         Ok(())
     }
@@ -194,6 +194,6 @@ struct InFlight<'a> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.shared.figures.slices_in_flight.dec();
+        self.shared.metrics.slices_in_flight.dec();
     }
 }

@@ -59,7 +59,7 @@ async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tal
         Err(problem) if problem.status != 404 => return Err(Refused::Report(problem)),
         _ => {}
     }
-    shared.figures.reports.accepted(outcome.accepted.into());
+    shared.metrics.reports.accepted(outcome.accepted.into());
     let mut tally = Tally::default();
     tally.accept(outcome.accepted.into());
     Ok(tally)

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::Shared;
-use super::greeting::greet;
+use super::handshake::greet;
 use super::limits::Limits;
 
 /// Serves conversations of one engine, each of which is handed in; they share sessions like connections of one listener.
@@ -30,7 +30,7 @@ impl Dialogues {
 
     /// Puts `fieldpost_mqtt_*` into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.shared.figures.register(registry);
+        self.shared.metrics.register(registry);
     }
 
     /// Serves one connection until it is closed and all that it handed in is settled.
@@ -39,10 +39,10 @@ impl Dialogues {
         let greeted = timeout(self.shared.limits.connect_timeout, greeting).await;
         match greeted.unwrap_or(Err("timeout")) {
             Ok(greeted) => {
-                self.shared.figures.connects.count("accepted");
+                self.shared.metrics.connects.count("accepted");
                 greeted.into_session(stream, &self.shared).run().await;
             }
-            Err(result) => self.shared.figures.connects.count(result),
+            Err(result) => self.shared.metrics.connects.count(result),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Ending {
     /// Another connection came with the same client id; with `clean_start` it does not want the session.
     TakenOver { clean_start: bool },
     /// Its login has more connections than it may, and this is the oldest of them.
-    Outnumbered,
+    OverLoginLimit,
     /// The client broke the rules of the protocol.
     Broke(Violation),
     /// The engine accepts nothing more; what is not acknowledged is unknown.
@@ -52,7 +52,7 @@ impl Ending {
             Self::Goodbye { .. } | Self::Gone => None,
             Self::Silent | Self::Trickling => Some(Code::KeepAliveTimeout),
             Self::TakenOver { .. } => Some(Code::SessionTakenOver),
-            Self::Outnumbered => Some(Code::QuotaExceeded),
+            Self::OverLoginLimit => Some(Code::QuotaExceeded),
             Self::Broke(violation) => Some(violation.code()),
             Self::NoRoom | Self::NotAccepting => Some(Code::ServerBusy),
             Self::Stopping => Some(Code::ServerShuttingDown),
@@ -62,7 +62,7 @@ impl Ending {
     /// Whether the session may outlive the connection: not when the server stops, nor when the
     /// login is over its limit, which counts waiting sessions too.
     pub(super) fn leaves_session(self) -> bool {
-        !matches!(self, Self::NotAccepting | Self::Stopping | Self::Outnumbered)
+        !matches!(self, Self::NotAccepting | Self::Stopping | Self::OverLoginLimit)
     }
 
     pub(super) fn label(self) -> &'static str {
@@ -73,7 +73,7 @@ impl Ending {
             Self::Trickling => "packet_too_slow",
             Self::NoRoom => "no_room",
             Self::TakenOver { .. } => "taken_over",
-            Self::Outnumbered => "outnumbered",
+            Self::OverLoginLimit => "outnumbered",
             Self::Broke(violation) => violation.label(),
             Self::NotAccepting => "not_accepting",
             Self::Stopping => "stopping",
@@ -89,7 +89,7 @@ impl Ending {
             | Self::Trickling
             | Self::NoRoom
             | Self::TakenOver { .. }
-            | Self::Outnumbered
+            | Self::OverLoginLimit
             | Self::Broke(_) => true,
             Self::NotAccepting | Self::Stopping => false,
         }

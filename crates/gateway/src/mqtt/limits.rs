@@ -114,8 +114,8 @@ pub(super) const LABEL_READS_MAX: usize = 4;
 pub(super) const MIRROR_INCOMING_BYTES_MAX: usize = 8 * 1_024 * 1_024;
 /// Copies that wait for one connection, in bytes, and for all of them; beyond either, one is
 /// dropped.
-pub(super) const MIRROR_MAIL_BYTES_MAX: usize = 256 * 1_024;
-pub(super) const MIRROR_MAILS_BYTES_MAX: usize = 64 * 1_024 * 1_024;
+pub(super) const MIRROR_COPIES_BYTES_MAX: usize = 256 * 1_024;
+pub(super) const MIRROR_ALL_COPIES_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// Connections that may watch more than devices they name: each of them is asked about every
 /// report.
 pub(super) const MIRROR_ANYWHERE_MAX: usize = 256;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use access::Logins;
 use engine::Engine;
-use net::listen::{self, Crowd, Guest, Handshakes, OpenFiles, Patience, Room, TlsSource, stopped};
+use net::listen::{
+    self, AcceptBackoff, Capacity, ConnectionPool, Handshakes, OpenFiles, PooledConnection, TlsSource,
+    stopped,
+};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -18,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, debug_span};
 
 use super::Shared;
-use super::greeting::{NotGreeted, greet};
+use super::handshake::{HandshakeRefused, greet};
 use super::limits::{Limits, TCP_KEEPALIVE};
 use super::mirror::Mirror;
 
@@ -72,7 +75,7 @@ impl MqttListener {
 
     /// Puts `fieldpost_mqtt_*` into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.shared.figures.register(registry);
+        self.shared.metrics.register(registry);
     }
 
     /// Serves until `shutdown` is true, or its sender is gone. Returns when every connection has settled what it handed in and is
@@ -108,7 +111,7 @@ struct Showing {
 
 impl Showing {
     fn begin(shared: &Shared) -> Self {
-        let mirror = Mirror::of(&shared.engine, &shared.labels, shared.figures.mirror.clone());
+        let mirror = Mirror::of(&shared.engine, &shared.labels, shared.metrics.mirror.clone());
         let shows = Arc::clone(&mirror);
         Self { mirror, thread: Some(spawn_blocking(move || shows.run())) }
     }
@@ -129,18 +132,18 @@ impl Drop for Showing {
     }
 }
 
-/// Room for connections that speak, and for new ones, which have not said who they are.
+/// Capacity for connections that speak, and for new ones, which have not said who they are.
 #[derive(Debug)]
 struct Places {
-    serving: Arc<Room>,
-    greeting: Arc<Crowd>,
+    serving: Arc<Capacity>,
+    greeting: Arc<ConnectionPool>,
 }
 
 impl Places {
     fn new(limits: &Limits, files: OpenFiles) -> Self {
         Self {
-            serving: Arc::new(Room::new(limits.connections_max)),
-            greeting: Arc::new(Crowd::of_greetings(Room::within(limits.greeting_max, files))),
+            serving: Arc::new(Capacity::new(limits.connections_max)),
+            greeting: Arc::new(ConnectionPool::of_handshakes(Capacity::within(limits.greeting_max, files))),
         }
     }
 
@@ -162,18 +165,18 @@ async fn accept_all(
     places: &Places,
     shutdown: &watch::Receiver<bool>,
 ) -> Never {
-    let (mut patience, handshakes) = (Patience::new("MQTT"), Handshakes::new());
+    let (mut backoff, handshakes) = (AcceptBackoff::new("MQTT"), Handshakes::new());
     loop {
-        let Some((stream, peer)) = patience.accept(listener).await else {
-            shared.figures.accept_errors.inc();
+        let Some((stream, peer)) = backoff.accept(listener).await else {
+            shared.metrics.accept_errors.inc();
             continue;
         };
         // Who it is says whether somebody has to leave for it.
         let Some(guest) = places.greeting.enter_in_turn(peer).await else {
-            shared.figures.connects.count("crowded");
+            shared.metrics.connects.count("crowded");
             continue;
         };
-        let greeting = Greeting {
+        let greeting = NewConnection {
             deadline: Instant::now() + shared.limits.connect_timeout,
             shared: Arc::clone(shared),
             serving: Arc::clone(&places.serving),
@@ -188,16 +191,16 @@ async fn accept_all(
 }
 
 /// How a new connection is greeted.
-struct Greeting {
+struct NewConnection {
     shared: Arc<Shared>,
-    serving: Arc<Room>,
-    guest: Guest,
+    serving: Arc<Capacity>,
+    guest: PooledConnection,
     /// When its CONNECT must be answered.
     deadline: Instant,
     shutdown: watch::Receiver<bool>,
 }
 
-impl Greeting {
+impl NewConnection {
     async fn receive(self, stream: TcpStream, tls: Option<(Arc<ServerConfig>, Handshakes)>, span: Span) {
         if let Err(error) = configure(&stream) {
             tracing::debug!(%error, "a connection was gone at once");
@@ -244,7 +247,7 @@ impl Greeting {
         let greeted = in_time(*deadline, guest, shutdown, greeting).await;
         match (greeted, place) {
             (Ok(greeted), Some(place)) => {
-                shared.figures.connects.count("accepted");
+                shared.metrics.connects.count("accepted");
                 let session = greeted.into_session(stream, &shared);
                 tokio::spawn(session.in_place(place, self.guest.into_file()).instrument(span));
             }
@@ -254,8 +257,8 @@ impl Greeting {
         }
     }
 
-    fn not_accepted(&self, result: NotGreeted) {
-        self.shared.figures.connects.count(result);
+    fn not_accepted(&self, result: HandshakeRefused) {
+        self.shared.metrics.connects.count(result);
         tracing::debug!(result, "a connection was not accepted");
     }
 }
@@ -263,13 +266,13 @@ impl Greeting {
 /// Gives up what takes too long, and everything when the listener stops.
 async fn in_time<T>(
     deadline: Instant,
-    guest: &Guest,
+    guest: &PooledConnection,
     shutdown: &mut watch::Receiver<bool>,
-    greeting: impl Future<Output = Result<T, NotGreeted>>,
-) -> Result<T, NotGreeted> {
+    greeting: impl Future<Output = Result<T, HandshakeRefused>>,
+) -> Result<T, HandshakeRefused> {
     tokio::select! {
         greeted = timeout_at(deadline, greeting) => greeted.unwrap_or(Err("timeout")),
-        () = guest.shown_out() => Err("shown_out"),
+        () = guest.evicted() => Err("shown_out"),
         () = stopped(shutdown) => Err("stopping"),
     }
 }

@@ -5,7 +5,7 @@
 //! for it. A report without a topic is copied to its device's state topic. Without subscribers
 //! nothing is copied.
 
-mod mail;
+mod copy_queue;
 mod topics;
 mod watchers;
 
@@ -18,15 +18,15 @@ use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
 
-use self::mail::{Shown, Slow};
+use self::copy_queue::{ReportCopy, Slow};
 use self::watchers::{Watchers, Watches};
-use super::figures::MirrorFigures;
 use super::labels::Labels;
 use super::limits::{MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT, MIRROR_KINDS_MAX};
+use super::metrics::MirrorMetrics;
 use super::rights::device_level;
 use crate::decode::{self, Rules};
 
-pub(super) use self::mail::Watcher;
+pub(super) use self::copy_queue::Watcher;
 pub(super) use self::topics::{matches, may_match};
 pub(super) use self::watchers::Watched;
 
@@ -41,7 +41,7 @@ pub(super) struct Mirror {
     came: Condvar,
     /// Reports that wait for connections, in bytes, counted for each.
     waiting_bytes: AtomicUsize,
-    figures: MirrorFigures,
+    metrics: MirrorMetrics,
 }
 
 /// What was accepted and is not shown yet.
@@ -84,7 +84,7 @@ impl engine::intake::Mirror for Door {
 
 impl Mirror {
     /// Of all that the engine accepts; [`Mirror::run`] shows it.
-    pub(super) fn of(engine: &Engine, labels: &Arc<Labels>, figures: MirrorFigures) -> Arc<Self> {
+    pub(super) fn of(engine: &Engine, labels: &Arc<Labels>, metrics: MirrorMetrics) -> Arc<Self> {
         let mirror = Arc::new(Self {
             engine: engine.clone(),
             labels: Arc::clone(labels),
@@ -93,7 +93,7 @@ impl Mirror {
             incoming: Mutex::default(),
             came: Condvar::new(),
             waiting_bytes: AtomicUsize::new(0),
-            figures,
+            metrics,
         });
         let door = Door { watched: Arc::clone(&mirror.watched), mirror: Arc::downgrade(&mirror) };
         engine.mirror_to(Arc::new(door));
@@ -105,7 +105,7 @@ impl Mirror {
         let watches = self.watchers().add(watcher, watched);
         if watches == Watches::New {
             self.watched.fetch_add(1, Ordering::Relaxed);
-            self.figures.watched.inc();
+            self.metrics.watched.inc();
         }
         watches != Watches::NoRoom
     }
@@ -114,7 +114,7 @@ impl Mirror {
     pub(super) fn unwatch(&self, watcher: &Arc<Watcher>, watched: Watched) {
         if self.watchers().remove(watcher, watched) {
             self.watched.fetch_sub(1, Ordering::Relaxed);
-            self.figures.watched.dec();
+            self.metrics.watched.dec();
         }
     }
 
@@ -125,13 +125,13 @@ impl Mirror {
     }
 
     /// The next report that waits for a connection.
-    pub(super) fn next(&self, watcher: &Watcher) -> Option<Arc<Shown>> {
+    pub(super) fn next(&self, watcher: &Watcher) -> Option<Arc<ReportCopy>> {
         watcher.take(&self.waiting_bytes)
     }
 
     /// It was written to the connection.
     pub(super) fn count_copy(&self) {
-        self.figures.copies.inc();
+        self.metrics.copies.inc();
     }
 
     fn take(&self, Accepted { source, received, .. }: Accepted<'_>) {
@@ -142,7 +142,7 @@ impl Mirror {
             return;
         }
         if incoming.bytes + item.bytes() > MIRROR_INCOMING_BYTES_MAX {
-            return self.figures.dropped.count("behind");
+            return self.metrics.dropped.count("behind");
         }
         incoming.bytes += item.bytes();
         incoming.items.push_back(item);
@@ -182,10 +182,10 @@ impl Mirror {
         let device = device_level(&topic).unwrap_or_default();
         let watchers = self.watchers().of(device);
         let may_see: Vec<_> = watchers.into_iter().filter(|watcher| self.may_see(watcher, device)).collect();
-        let shown = Arc::new(Shown { topic, payload, source });
+        let shown = Arc::new(ReportCopy { topic, payload, source });
         for watcher in may_see {
             for _ in 0..watcher.put(&shown, slow, &self.waiting_bytes) {
-                self.figures.dropped.count("slow");
+                self.metrics.dropped.count("slow");
             }
         }
     }

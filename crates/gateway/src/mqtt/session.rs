@@ -10,20 +10,20 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
 use engine::intake::NotAccepting;
-use net::listen::Place;
+use net::listen::CapacityPermit;
 use net::metrics::Counted;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::absence::{Absence, Kept, Share, lasts};
 use super::ending::{Ending, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
+use super::offline_session::{Kept, OfflineSession, Share, lasts};
+use super::protocol::Protocol;
 use super::rights::Rights;
 use super::sessions::Seat;
-use super::talk::Talk;
 use super::will::{Fate, Testator, Will};
-use super::{Shared, last_words, scratch};
+use super::{Shared, lingering_close, scratch};
 
 /// A connection whose CONNECT is accepted.
 pub(super) struct Session<S> {
@@ -33,9 +33,9 @@ pub(super) struct Session<S> {
     pub(super) unflushed: bool,
     pub(super) seat: Seat,
     /// Its place among the connections of its login, until it is over.
-    pub(super) _of_login: Place,
+    pub(super) _of_login: CapacityPermit,
     pub(super) access: Rights,
-    pub(super) talk: Talk,
+    pub(super) protocol: Protocol,
     pub(super) will: Option<Box<Will>>,
     /// How long the session outlives the connection, in seconds.
     pub(super) session_expiry_secs: u32,
@@ -49,8 +49,8 @@ pub(super) struct Session<S> {
 /// once as its argument, once as what goes on.
 pub(super) struct Life<S> {
     phase: Phase<S>,
-    _place: Place,
-    _file: Option<Place>,
+    _place: CapacityPermit,
+    _file: Option<CapacityPermit>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are going on, each in a task of its own")]
@@ -90,7 +90,7 @@ enum Outliving {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// What runs until the connection is closed, and then gives place and file back.
-    pub(super) fn in_place(self, place: Place, file: Option<Place>) -> Life<S> {
+    pub(super) fn in_place(self, place: CapacityPermit, file: Option<CapacityPermit>) -> Life<S> {
         Life { phase: Phase::Going(self), _place: place, _file: file }
     }
 
@@ -107,12 +107,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let ending = self.settle(ending).await;
         let outliving = self.outliving(ending);
         let (ending, waiting_will) = self.carry_out_will(ending, outliving.is_some()).await;
-        self.shared.figures.disconnects.count(ending.label());
+        self.shared.metrics.disconnects.count(ending.label());
         tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
-        let Self { shared, seat, access, mut stream, mut talk, session_expiry_secs, .. } = self;
-        talk.say_goodbye(ending);
-        let (out, peer) = (std::mem::take(&mut talk.out), talk.peer());
-        drop(talk);
+        let Self { shared, seat, access, mut stream, mut protocol, session_expiry_secs, .. } = self;
+        protocol.say_goodbye(ending);
+        let (out, peer) = (std::mem::take(&mut protocol.out), protocol.peer());
+        drop(protocol);
         // All that this client said is handed in: a newer connection of it may begin.
         match outliving {
             None => drop(seat),
@@ -120,17 +120,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Some(Outliving::Waiting(kept, share)) => {
                 let until = Instant::now() + lasts(session_expiry_secs, shared.limits.session_expiry_max);
                 let will = waiting_will;
-                let absence = Absence { shared, seat, access, peer, kept, will, until, share };
-                tokio::spawn(absence.run());
+                let offline = OfflineSession { shared, seat, access, peer, kept, will, until, share };
+                tokio::spawn(offline.run());
             }
         }
         match ending {
             Ending::Gone => {}
             // Who said goodbye sends nothing more, and who had to make room makes it now.
-            Ending::Goodbye { .. } | Ending::Outnumbered | Ending::TakenOver { .. } => {
-                last_words::say(&mut stream, &out, false).await;
+            Ending::Goodbye { .. } | Ending::OverLoginLimit | Ending::TakenOver { .. } => {
+                lingering_close::say(&mut stream, &out, false).await;
             }
-            _ => last_words::say(&mut stream, &out, true).await,
+            _ => lingering_close::say(&mut stream, &out, true).await,
         }
     }
 
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Poll::Ready(ending);
         }
         loop {
-            if let Err(not) = self.talk.acknowledge(cx, self.seat.client_id()) {
+            if let Err(not) = self.protocol.acknowledge(cx, self.seat.client_id()) {
                 return Poll::Ready(not.into());
             }
             if let Err(error) = self.say(cx) {
@@ -159,18 +159,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Takes what has come. Pending while there is no room; then ring or socket wake us.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
-        if !self.talk.has_room() {
+        if !self.protocol.has_room() {
             return Poll::Pending;
         }
-        if let Err(ending) = ready!(self.talk.poll_answers(cx)) {
+        if let Err(ending) = ready!(self.protocol.poll_answers(cx)) {
             return Poll::Ready(Err(ending));
         }
-        if self.talk.is_held_back() {
-            return Poll::Ready(self.talk.resume());
+        if self.protocol.is_held_back() {
+            return Poll::Ready(self.protocol.resume());
         }
         ready!(self.shared.held.poll_room(cx));
-        let Self { stream, talk, keep_alive, .. } = self;
-        let received = ready!(scratch::poll_read(stream, cx, |bytes| talk.receive(bytes)));
+        let Self { stream, protocol, keep_alive, .. } = self;
+        let received = ready!(scratch::poll_read(stream, cx, |bytes| protocol.receive(bytes)));
         if let Some(keep_alive) = keep_alive {
             keep_alive.heard();
         }
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     fn say(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(written) = self.poll_write(cx) {
             written?;
-            if !self.talk.deliver(cx) {
+            if !self.protocol.deliver(cx) {
                 break;
             }
         }
@@ -191,13 +191,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Ready when nothing waits to be sent.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let out = &mut self.talk.out;
+        let out = &mut self.protocol.out;
         while !out.is_empty() {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, out))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.shared.figures.sent_bytes.inc_by(written as u64);
+            self.shared.metrics.sent_bytes.inc_by(written as u64);
             out.advance(written);
             self.unflushed = true;
         }
@@ -212,10 +212,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Ready when a packet that has begun takes too long.
     fn poll_trickle(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        if self.talk.has_used_packet() || !self.talk.is_within_packet() {
+        if self.protocol.has_used_packet() || !self.protocol.is_within_packet() {
             self.packet_due = None;
         }
-        if !self.talk.is_within_packet() {
+        if !self.protocol.is_within_packet() {
             return Poll::Pending;
         }
         let due = self.packet_due.get_or_insert_with(|| Box::pin(sleep(PACKET_MAX)));
@@ -224,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         let Some(keep_alive) = &mut self.keep_alive else { return Poll::Pending };
-        if self.talk.waits_for_engine() {
+        if self.protocol.waits_for_engine() {
             // It may well have spoken: it is we who do not listen.
             keep_alive.heard();
         }
@@ -260,13 +260,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     async fn settle_all(&mut self) -> Result<(), NotAccepting> {
         poll_fn(|cx| {
-            self.talk.acknowledge(cx, self.seat.client_id())?;
+            self.protocol.acknowledge(cx, self.seat.client_id())?;
             if let Poll::Ready(Err(_)) = self.poll_write(cx) {
                 // Nobody takes these bytes any more.
-                self.talk.out.clear();
+                self.protocol.out.clear();
                 self.unflushed = false;
             }
-            if self.talk.is_settled() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            if self.protocol.is_settled() { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await
     }
@@ -276,14 +276,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         if self.session_expiry_secs == 0 || !ending.leaves_session() {
             return None;
         }
-        let kept = self.talk.leave();
+        let kept = self.protocol.leave();
         match ending {
             Ending::TakenOver { clean_start: true } => None,
             Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(kept)),
             _ => match self.shared.absent.take(&kept) {
                 Some(share) => Some(Outliving::Waiting(kept, share)),
                 None => {
-                    self.shared.figures.sessions_not_kept.inc();
+                    self.shared.metrics.sessions_not_kept.inc();
                     None
                 }
             },
@@ -302,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Fate::Void => (ending, None),
             Fate::After(delay) => (ending, Some((will, Instant::now() + delay))),
             Fate::Now => {
-                let (client, peer) = (self.seat.client_id(), self.talk.peer());
+                let (client, peer) = (self.seat.client_id(), self.protocol.peer());
                 let applied =
                     apply(&will, Testator { access: &self.access, client, peer }, &self.shared).await;
                 (applied.map_or_else(Ending::from, |()| ending), None)

@@ -13,13 +13,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use net::listen::{Place, Room};
+use net::listen::{Capacity, CapacityPermit};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::absence::Kept;
 use super::ending::Ending;
 use super::limits::{ENDING_WAIT, connections_with_ending_max};
+use super::offline_session::Kept;
 
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct Table {
     /// The seats of each login, oldest first, without those that must leave.
     by_login: HashMap<u32, BTreeMap<u64, Arc<str>>>,
     /// The places of each login that was ever here.
-    places: HashMap<u32, Arc<Room>>,
+    places: HashMap<u32, Arc<Capacity>>,
     /// Who waits for the end of a connection that was told to leave before: the senders are dropped
     /// at its end.
     waiting: HashMap<u64, oneshot::Sender<Kept>>,
@@ -70,7 +70,7 @@ enum Order {
         heir: oneshot::Sender<Kept>,
     },
     /// Its login has another one in its place.
-    Outnumbered,
+    OverLoginLimit,
     Stop,
 }
 
@@ -87,11 +87,11 @@ pub(super) struct Seat {
 impl Sessions {
     /// A place for a connection of a login that may have so many seats, from before it enters until
     /// it is over; `None` if too many of that login are still ending, or wait for those.
-    pub(super) async fn place(&self, login: u32, seats_max: usize) -> Option<Place> {
+    pub(super) async fn place(&self, login: u32, seats_max: usize) -> Option<CapacityPermit> {
         let places = {
             let mut table = self.table();
             let places_max = connections_with_ending_max(seats_max);
-            Arc::clone(table.places.entry(login).or_insert_with(|| Arc::new(Room::new(places_max))))
+            Arc::clone(table.places.entry(login).or_insert_with(|| Arc::new(Capacity::new(places_max))))
         };
         let place = async {
             loop {
@@ -194,7 +194,7 @@ impl Table {
         let entry = self.by_name.get_mut(&(*login, oldest));
         if let Some(end) = entry.and_then(|entry| entry.end.take()) {
             // One that has ended by itself needs no order.
-            drop(end.send(Order::Outnumbered));
+            drop(end.send(Order::OverLoginLimit));
         }
         true
     }
@@ -229,7 +229,7 @@ impl Seat {
         }
         match self.order {
             Some(Order::TakenOver { clean_start, .. }) => Poll::Ready(Ending::TakenOver { clean_start }),
-            Some(Order::Outnumbered) => Poll::Ready(Ending::Outnumbered),
+            Some(Order::OverLoginLimit) => Poll::Ready(Ending::OverLoginLimit),
             Some(Order::Stop) | None => Poll::Ready(Ending::Stopping),
         }
     }
@@ -342,7 +342,7 @@ mod tests {
             told.push(poll_fn(|cx| Poll::Ready(seat.poll_order(cx))).await);
         }
         let taken_over = Poll::Ready(Ending::TakenOver { clean_start: true });
-        let outnumbered = Poll::Ready(Ending::Outnumbered);
+        let outnumbered = Poll::Ready(Ending::OverLoginLimit);
         assert_eq!(told, [taken_over, outnumbered, outnumbered, Poll::Pending, Poll::Pending]);
         assert_eq!(poll_fn(|cx| Poll::Ready(other.poll_order(cx))).await, Poll::Pending);
     }

@@ -16,7 +16,7 @@ use super::ending::Ending;
 use super::labels::Answer;
 use super::rights::{Rights, Unknown};
 use crate::decode::{self, Rules, beginning};
-use crate::figures::Sender;
+use crate::metrics::Sender;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Will {
@@ -68,15 +68,15 @@ impl Will {
             Err(problem) => slice.push_refused(problem, received),
         }
         let outcome = shared.intake.submit(slice).await?.durable().await?;
-        let figures = &shared.figures;
-        figures.reports.accepted(outcome.accepted.into());
+        let metrics = &shared.metrics;
+        metrics.reports.accepted(outcome.accepted.into());
         for rejection in &outcome.rejected {
             let (device, topic) = (rejection.device.as_ref(), Some(beginning(&self.topic)));
             let Testator { access, client, peer } = of;
             let sender = Sender { device, topic, login: access.username(), client, peer };
-            figures.reports.refused_from(&rejection.problem, sender);
+            metrics.reports.refused_from(&rejection.problem, sender);
         }
-        figures.wills.count(if outcome.rejected.is_empty() { "accepted" } else { "refused" });
+        metrics.wills.count(if outcome.rejected.is_empty() { "accepted" } else { "refused" });
         Ok(())
     }
 

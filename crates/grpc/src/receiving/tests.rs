@@ -46,7 +46,7 @@ const LARGE_OF_SENDER_MAX: usize = SENDER_BYTES / LARGE;
 const LARGE_OF_CONNECTION_MAX: usize = CONNECTION_BYTES / LARGE;
 
 fn places() -> Places {
-    Places::new(MemoryBudget::default(), &Figures::default())
+    Places::new(MemoryBudget::default(), &Metrics::default())
 }
 
 impl Places {

@@ -18,7 +18,7 @@ use tracing::debug;
 use super::Answer;
 use super::opened::Opened;
 use super::said::{Said, Settled};
-use crate::figures::Figures;
+use crate::metrics::Metrics;
 use crate::proto::work_response::Refusal;
 use crate::proto::{Job, WorkRequest, WorkResponse};
 use crate::shape;
@@ -52,7 +52,7 @@ pub(super) async fn drive(
     mut requests: Streaming<WorkRequest>,
     answers: mpsc::Sender<Result<Answer, Status>>,
     mut stop: Stop,
-    figures: Figures,
+    metrics: Metrics,
 ) {
     let first = tokio::select! {
         first = requests.message() => first,
@@ -60,7 +60,7 @@ pub(super) async fn drive(
         () = stop.told() => return,
     };
     let ended = match first {
-        Ok(Some(first)) => match open(queues, caller, first, figures) {
+        Ok(Some(first)) => match open(queues, caller, first, metrics) {
             Ok(mut work) => {
                 let ended = work.go_on(&mut requests, &answers, &mut stop).await;
                 work.settle_the_rest().await;
@@ -81,7 +81,7 @@ fn open(
     queues: Queues,
     caller: &Admitted,
     mut first: WorkRequest,
-    figures: Figures,
+    metrics: Metrics,
 ) -> Result<Work, Problem> {
     let open = first.open.take();
     let open =
@@ -89,7 +89,7 @@ fn open(
     let mut work = Work {
         opened: Opened::read(&open, caller)?,
         queues,
-        figures,
+        metrics,
         credits: 0,
         asked: 0,
         leasing: FuturesUnordered::new(),
@@ -108,7 +108,7 @@ fn open(
 struct Work {
     opened: Opened,
     queues: Queues,
-    figures: Figures,
+    metrics: Metrics,
     /// Jobs that may be sent yet.
     credits: u32,
     /// How many of them questions under way may use up.
@@ -169,7 +169,7 @@ impl Work {
                 Some(leased) = self.leasing.next() => self.leased(leased).map_err(|problem| status(&problem))?,
                 Some(settled) = self.settling.next() => {
                     let Settled { acked, refused } = settled.map_err(|problem| status(&problem))?;
-                    self.figures.work_acks.inc_by(acked);
+                    self.metrics.work_acks.inc_by(acked);
                     self.news.acked += acked;
                     self.news.refused.extend(refused);
                 }
@@ -209,7 +209,7 @@ impl Work {
         while let Some(settled) = self.settling.next().await {
             match settled {
                 Ok(settled) => {
-                    self.figures.work_acks.inc_by(settled.acked);
+                    self.metrics.work_acks.inc_by(settled.acked);
                 }
                 Err(problem) => debug!(%problem, "a worker's last words had no effect"),
             }

@@ -33,7 +33,7 @@ use tracing::debug;
 use super::answer_pace::AnswerPace;
 use super::sending::{Answers, Asked};
 use super::web::WebAccess;
-use crate::listen::{Arrivals, Guest, OpenFiles, Speak, TlsSource, stopped};
+use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
 /// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1_024;
@@ -47,7 +47,7 @@ const _: () = assert!(HEAD_BYTES_MAX <= READ_BYTES_MAX, "a head is read whole be
 /// A bound HTTP listener.
 #[derive(Debug)]
 pub struct HttpListener<A> {
-    arrivals: Arrivals,
+    arrivals: Listener,
     app: A,
     busy: Router,
     web: WebAccess,
@@ -67,7 +67,7 @@ where
     #[must_use]
     pub fn new(listener: TcpListener, app: A, busy: Router, connections_max: usize, web: WebAccess) -> Self {
         Self {
-            arrivals: Arrivals::new(listener, "http", connections_max),
+            arrivals: Listener::new(listener, "http", connections_max),
             app,
             busy,
             web,
@@ -118,7 +118,7 @@ struct Http<A> {
     stop: watch::Receiver<bool>,
 }
 
-impl<A> Speak for Http<A>
+impl<A> Protocol for Http<A>
 where
     A: Service<Request, Response = Response, Error = Infallible, Future: Send>
         + Clone
@@ -126,9 +126,9 @@ where
         + Sync
         + 'static,
 {
-    const TURNED_AWAY_MAX: usize = 64;
+    const REJECTED_MAX: usize = 64;
 
-    async fn speak<S>(&self, stream: S, guest: Arc<Guest>)
+    async fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -150,7 +150,7 @@ where
         }
     }
 
-    async fn turn_away<S>(&self, stream: S)
+    async fn reject<S>(&self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -212,7 +212,7 @@ fn with_peer(request: hyper::Request<Incoming>, peer: Option<SocketAddr>) -> Req
 }
 
 /// The request lasts until its answer is sent or given up: it is over when this is dropped.
-struct Paused(Arc<Guest>);
+struct Paused(Arc<PooledConnection>);
 
 impl Drop for Paused {
     fn drop(&mut self) {

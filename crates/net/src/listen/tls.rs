@@ -16,14 +16,14 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::{Accept, TlsAcceptor};
 
-use super::crowd::Guest;
-use super::watched::Watched;
+use super::admission::PooledConnection;
+use super::handshake_stream::HandshakeStream;
 
 /// Where the present certificate and key are.
 pub type TlsSource = Arc<ArcSwap<ServerConfig>>;
 
 /// A connection that speaks TLS.
-pub type TlsStream = tokio_rustls::server::TlsStream<Watched<TcpStream>>;
+pub type TlsStream = tokio_rustls::server::TlsStream<HandshakeStream<TcpStream>>;
 
 /// Connections of one listener that may be agreeing on TLS. One takes some 15 KiB while it does.
 pub(crate) const HANDSHAKES_MAX: usize = 4_096;
@@ -63,7 +63,7 @@ impl Handshakes {
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
-        guest: &Guest,
+        guest: &PooledConnection,
     ) -> Result<TlsStream, Disagreed> {
         let accept = TlsAcceptor::from(config).accept(guest.watch(stream));
         let agreeing = Agreeing { accept, computing: Arc::clone(&self.computing), turn: None };
@@ -78,7 +78,7 @@ impl Handshakes {
 
 /// A handshake that goes on only in its turn, and holds up nobody while it waits for its client.
 struct Agreeing {
-    accept: Accept<Watched<TcpStream>>,
+    accept: Accept<HandshakeStream<TcpStream>>,
     computing: Arc<Semaphore>,
     turn: Option<BoxFuture<'static, Option<OwnedSemaphorePermit>>>,
 }

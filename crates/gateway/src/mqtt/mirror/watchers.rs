@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::hash;
 
-use super::mail::Watcher;
+use super::copy_queue::Watcher;
 use crate::mqtt::limits::{MIRROR_ANYWHERE_MAX, MIRROR_OF_DEVICE_MAX};
 use crate::mqtt::rights::device_level;
 

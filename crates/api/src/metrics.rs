@@ -21,7 +21,7 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 /// Requests, counted and timed.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
     /// Memory that pages of lists have.
@@ -41,7 +41,7 @@ struct Called {
     route: String,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
             requests: Family::default(),
@@ -51,7 +51,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fieldpost_http_requests",

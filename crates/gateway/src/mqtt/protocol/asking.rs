@@ -6,14 +6,14 @@ use std::task::{Context, Poll, ready};
 use base::DeviceId;
 use rmqtt_codec::types::QoS;
 
-use super::{Asking, Stop, Talk};
+use super::{Asking, Protocol, Stop};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
 use crate::mqtt::rights::device_level;
 use crate::mqtt::wire;
 
-impl Talk {
+impl Protocol {
     pub(super) fn is_asking(&self) -> bool {
         self.asking.as_deref().is_some_and(|asking| matches!(asking, Asking::Asks(_)))
     }

@@ -10,20 +10,20 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::figures::ReportFigures;
+use crate::metrics::ReportMetrics;
 
 /// What is shown of copies for those who watch.
 #[derive(Clone, Debug)]
-pub(super) struct MirrorFigures {
+pub(super) struct MirrorMetrics {
     pub(super) watched: Gauge,
     pub(super) copies: Counter,
     pub(super) dropped: ByWord,
 }
 
 #[derive(Debug)]
-pub(super) struct Figures {
-    pub(super) mirror: MirrorFigures,
-    pub(super) reports: ReportFigures,
+pub(super) struct Metrics {
+    pub(super) mirror: MirrorMetrics,
+    pub(super) reports: ReportMetrics,
     pub(super) connections: Gauge,
     pub(super) connects: ByWord,
     pub(super) disconnects: ByWord,
@@ -46,15 +46,15 @@ pub(super) struct Figures {
     pub(super) accept_errors: Counter,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
-            mirror: MirrorFigures {
+            mirror: MirrorMetrics {
                 watched: Gauge::default(),
                 copies: Counter::default(),
                 dropped: ByWord::new("reason"),
             },
-            reports: ReportFigures::new(WayIn::Mqtt),
+            reports: ReportMetrics::new(WayIn::Mqtt),
             connections: Gauge::default(),
             connects: ByWord::new("result"),
             disconnects: ByWord::new("reason"),
@@ -79,7 +79,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         self.reports.register(registry);
         self.connects.register(registry, "fieldpost_mqtt_connects", "Connections by what came of them");

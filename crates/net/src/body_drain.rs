@@ -27,15 +27,15 @@ const BODIES_MAX: usize = 64;
 
 /// The places for bodies that are thrown away.
 #[derive(Debug)]
-pub struct Leftovers(Arc<Semaphore>);
+pub struct BodyDrain(Arc<Semaphore>);
 
-impl Default for Leftovers {
+impl Default for BodyDrain {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(BODIES_MAX)))
     }
 }
 
-impl Leftovers {
+impl BodyDrain {
     /// Whatever is left of the body will be thrown away.
     ///
     /// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.

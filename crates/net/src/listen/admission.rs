@@ -15,8 +15,8 @@ use base::address;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::room::{Place, Room};
-use super::watched::Watched;
+use super::capacity::{Capacity, CapacityPermit};
+use super::handshake_stream::HandshakeStream;
 
 /// How long a connection may take for its handshake (TLS, then CONNECT or the like) before it can
 /// be closed: longer than a slow link takes for one answer.
@@ -52,18 +52,18 @@ const LOOKS_MAX: usize = 5;
 
 /// The connections of a listener.
 #[derive(Debug)]
-pub struct Crowd {
-    room: Arc<Room>,
+pub struct ConnectionPool {
+    capacity: Arc<Capacity>,
     table: Mutex<Table>,
     start: Instant,
-    enters_as: Doing,
+    enters_as: Phase,
     /// Places of one address before its connections go first.
     share: usize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    seats: HashMap<u64, Arc<Seat>>,
+    states: HashMap<u64, Arc<ConnectionState>>,
     by_source: HashMap<Source, usize>,
     entered: u64,
     /// From when on the next newcomer of an address at its share may wait.
@@ -77,7 +77,7 @@ struct Source(IpAddr);
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Doing {
+enum Phase {
     /// It introduces itself.
     Greeting,
     /// It asks nothing.
@@ -89,7 +89,7 @@ enum Doing {
 }
 
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionState {
     peer: SocketAddr,
     /// The crowd's start.
     start: Instant,
@@ -100,7 +100,7 @@ pub(crate) struct Seat {
     window: AtomicU64,
     moved: AtomicU64,
     moved_before: AtomicU64,
-    doing: AtomicU8,
+    phase: AtomicU8,
     /// It showed that it may ask something.
     admitted: AtomicBool,
     leave: Notify,
@@ -110,23 +110,23 @@ pub(crate) struct Seat {
 
 /// A connection's seat; free again when this is dropped.
 #[derive(Debug)]
-pub struct Guest {
-    crowd: Arc<Crowd>,
+pub struct PooledConnection {
+    pool: Arc<ConnectionPool>,
     number: u64,
-    seat: Arc<Seat>,
-    place: Option<Place>,
+    state: Arc<ConnectionState>,
+    place: Option<CapacityPermit>,
 }
 
 /// Whether an address has more than its share, and whether the newcomer's has less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shares {
+struct AddressShares {
     of_many: bool,
     for_few: bool,
 }
 
 /// In which order connections are shown out: the least goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct EvictionRank {
     /// Who makes progress goes only where nobody else can.
     makes_progress: bool,
     /// Then who never showed that it may be here.
@@ -137,32 +137,38 @@ struct Rank {
     since_ms: u64,
 }
 
-impl Crowd {
+impl ConnectionPool {
     /// As many as there is room for.
     #[must_use]
-    pub fn new(room: Room) -> Self {
-        Self::entered_as(Doing::Silent, room)
+    pub fn new(capacity: Capacity) -> Self {
+        Self::entered_as(Phase::Silent, capacity)
     }
 
     /// Connections that introduce themselves and then leave.
     #[must_use]
-    pub fn of_greetings(room: Room) -> Self {
-        Self::entered_as(Doing::Greeting, room)
+    pub fn of_handshakes(capacity: Capacity) -> Self {
+        Self::entered_as(Phase::Greeting, capacity)
     }
 
-    fn entered_as(enters_as: Doing, room: Room) -> Self {
-        let share = (room.places_max() / SHARE_PART).max(1);
-        Self { room: Arc::new(room), table: Mutex::default(), start: Instant::now(), enters_as, share }
+    fn entered_as(enters_as: Phase, capacity: Capacity) -> Self {
+        let share = (capacity.places_max() / SHARE_PART).max(1);
+        Self {
+            capacity: Arc::new(capacity),
+            table: Mutex::default(),
+            start: Instant::now(),
+            enters_as,
+            share,
+        }
     }
 
     /// A seat. Somebody may be shown out for it; `None` if everybody makes progress.
-    pub(crate) async fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+    pub(crate) async fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         for _ in 0..LOOKS_MAX {
-            let leaving = self.room.somebody_leaves();
-            if let Some(place) = self.room.take() {
-                return Some(self.seat(place, peer));
+            let leaving = self.capacity.somebody_leaves();
+            if let Some(place) = self.capacity.take() {
+                return Some(self.admit(place, peer));
             }
-            if self.show_out(peer, Instant::now()) == 0 {
+            if self.evict(peer, Instant::now()) == 0 {
                 break;
             }
             // Late or not, it is looked again.
@@ -172,16 +178,16 @@ impl Crowd {
     }
 
     /// A seat, however long that takes for a newcomer whose address has less than its share. For
-    /// another one only as long as [`Crowd::wait_max`] says; then `None`.
-    pub async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<Guest> {
+    /// another one only as long as [`ConnectionPool::wait_max`] says; then `None`.
+    pub async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         let mut waits_until = None;
         loop {
-            let leaving = self.room.somebody_leaves();
-            if let Some(place) = self.room.take() {
-                return Some(self.seat(place, peer));
+            let leaving = self.capacity.somebody_leaves();
+            if let Some(place) = self.capacity.take() {
+                return Some(self.admit(place, peer));
             }
             let now = Instant::now();
-            let somebody_leaves = self.show_out(peer, now) > 0;
+            let somebody_leaves = self.evict(peer, now) > 0;
             if self.table().has(peer) >= self.share {
                 let until = *waits_until.get_or_insert_with(|| now + self.wait_max(somebody_leaves, now));
                 if now >= until {
@@ -209,43 +215,43 @@ impl Crowd {
 
     /// Resolves when nobody is here.
     pub async fn all_left(&self) {
-        self.room.all_left().await;
+        self.capacity.all_left().await;
     }
 
-    fn seat(self: &Arc<Self>, place: Place, peer: SocketAddr) -> Guest {
-        let seat = Arc::new(Seat::new(peer, self.start, self.enters_as));
+    fn admit(self: &Arc<Self>, place: CapacityPermit, peer: SocketAddr) -> PooledConnection {
+        let state = Arc::new(ConnectionState::new(peer, self.start, self.enters_as));
         let mut table = self.table();
         table.entered += 1;
         let number = table.entered;
         *table.by_source.entry(Source::of(peer)).or_default() += 1;
-        table.seats.insert(number, Arc::clone(&seat));
-        Guest { crowd: Arc::clone(self), number, seat, place: Some(place) }
+        table.states.insert(number, Arc::clone(&state));
+        PooledConnection { pool: Arc::clone(self), number, state, place: Some(place) }
     }
 
     /// Asks those who move least to leave for a newcomer: how many. An address that has more than
     /// its share goes first; who makes progress goes only if nobody else can.
-    fn show_out(&self, newcomer: SocketAddr, now: Instant) -> usize {
+    fn evict(&self, newcomer: SocketAddr, now: Instant) -> usize {
         let now_ms = millis(self.start, now);
         let (mut leaving, for_few): (Vec<_>, _) = {
             let table = self.table();
             let for_few = table.has(newcomer) < self.share;
-            let ranked = table.seats.values().filter_map(|seat| {
-                let shares = Shares { of_many: table.has(seat.peer) > self.share, for_few };
-                Some((seat.rank(now_ms, shares)?, Arc::clone(seat)))
+            let ranked = table.states.values().filter_map(|state| {
+                let shares = AddressShares { of_many: table.has(state.peer) > self.share, for_few };
+                Some((state.rank(now_ms, shares)?, Arc::clone(state)))
             });
             (ranked.collect(), for_few)
         };
         if leaving.iter().any(|(rank, _)| !rank.makes_progress) {
             leaving.retain(|(rank, _)| !rank.makes_progress);
         }
-        let most = (self.room.places_max() / PART).max(1);
+        let most = (self.capacity.places_max() / PART).max(1);
         if leaving.len() > most {
             leaving.select_nth_unstable_by_key(most, |(rank, _)| *rank);
             leaving.truncate(most);
         }
-        for (_, seat) in &leaving {
-            seat.leaves_for_few.store(for_few, Ordering::Relaxed);
-            seat.leave.notify_one();
+        for (_, state) in &leaving {
+            state.leaves_for_few.store(for_few, Ordering::Relaxed);
+            state.leave.notify_one();
         }
         leaving.len()
     }
@@ -272,8 +278,8 @@ fn millis(start: Instant, at: Instant) -> u64 {
     base::time::millis(at.duration_since(start)).cast_unsigned()
 }
 
-impl Seat {
-    fn new(peer: SocketAddr, start: Instant, doing: Doing) -> Self {
+impl ConnectionState {
+    fn new(peer: SocketAddr, start: Instant, phase: Phase) -> Self {
         let now_ms = millis(start, Instant::now());
         Self {
             peer,
@@ -282,7 +288,7 @@ impl Seat {
             window: AtomicU64::new(now_ms / PACE_WINDOW_MS),
             moved: AtomicU64::new(0),
             moved_before: AtomicU64::new(0),
-            doing: AtomicU8::new(doing as u8),
+            phase: AtomicU8::new(phase as u8),
             admitted: AtomicBool::new(false),
             leave: Notify::new(),
             leaves_for_few: AtomicBool::new(false),
@@ -290,18 +296,18 @@ impl Seat {
     }
 
     /// When it would be shown out. `None` if it is left in peace.
-    fn rank(&self, now_ms: u64, Shares { of_many, for_few }: Shares) -> Option<Rank> {
+    fn rank(&self, now_ms: u64, AddressShares { of_many, for_few }: AddressShares) -> Option<EvictionRank> {
         let since_ms = self.since_ms.load(Ordering::Relaxed);
         let pace = self.pace(now_ms, since_ms);
         let admitted = self.admitted.load(Ordering::Relaxed);
         let moves = pace >= PACE_MIN;
-        let (peace, makes_progress) = match self.doing() {
-            Doing::Greeting if of_many && !moves => (GREETING_OF_MANY_MIN, false),
-            Doing::Greeting => (GREETING_MIN, moves),
-            Doing::Unadmitted if of_many => (GREETING_OF_MANY_MIN, false),
-            Doing::Unadmitted => (GREETING_MIN, false),
-            Doing::Silent => (SILENT_MIN, false),
-            Doing::UnderWay => (UNDER_WAY_MIN, moves),
+        let (peace, makes_progress) = match self.phase() {
+            Phase::Greeting if of_many && !moves => (GREETING_OF_MANY_MIN, false),
+            Phase::Greeting => (GREETING_MIN, moves),
+            Phase::Unadmitted if of_many => (GREETING_OF_MANY_MIN, false),
+            Phase::Unadmitted => (GREETING_MIN, false),
+            Phase::Silent => (SILENT_MIN, false),
+            Phase::UnderWay => (UNDER_WAY_MIN, moves),
         };
         let gives_way = match (makes_progress, admitted) {
             (true, _) => of_many && for_few,
@@ -310,13 +316,8 @@ impl Seat {
             (false, false) => true,
         };
         let within_share = !of_many;
-        (gives_way && Duration::from_millis(now_ms.saturating_sub(since_ms)) >= peace).then_some(Rank {
-            makes_progress,
-            admitted,
-            within_share,
-            pace,
-            since_ms,
-        })
+        (gives_way && Duration::from_millis(now_ms.saturating_sub(since_ms)) >= peace)
+            .then_some(EvictionRank { makes_progress, admitted, within_share, pace, since_ms })
     }
 
     /// Bytes a second, over the window that runs and the one before it.
@@ -337,22 +338,22 @@ impl Seat {
         }
     }
 
-    fn doing(&self) -> Doing {
-        match self.doing.load(Ordering::Relaxed) {
-            doing if doing == Doing::Greeting as u8 => Doing::Greeting,
-            doing if doing == Doing::Silent as u8 => Doing::Silent,
-            doing if doing == Doing::Unadmitted as u8 => Doing::Unadmitted,
-            _ => Doing::UnderWay,
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Greeting as u8 => Phase::Greeting,
+            phase if phase == Phase::Silent as u8 => Phase::Silent,
+            phase if phase == Phase::Unadmitted as u8 => Phase::Unadmitted,
+            _ => Phase::UnderWay,
         }
     }
 
-    fn turn(&self, doing: Doing) {
+    fn turn(&self, phase: Phase) {
         let now_ms = millis(self.start, Instant::now());
         self.since_ms.store(now_ms, Ordering::Relaxed);
         self.window.store(now_ms / PACE_WINDOW_MS, Ordering::Relaxed);
         self.moved.store(0, Ordering::Relaxed);
         self.moved_before.store(0, Ordering::Relaxed);
-        self.doing.store(doing as u8, Ordering::Relaxed);
+        self.phase.store(phase as u8, Ordering::Relaxed);
     }
 
     /// It received or sent something.
@@ -362,73 +363,73 @@ impl Seat {
     }
 }
 
-impl Guest {
+impl PooledConnection {
     /// Where it comes from.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        self.seat.peer
+        self.state.peer
     }
 
     /// Its request has begun.
     pub fn begins(&self) {
-        self.seat.turn(Doing::UnderWay);
+        self.state.turn(Phase::UnderWay);
     }
 
     /// Its request is answered, and it may be silent.
     pub fn pauses(&self) {
-        self.seat.turn(Doing::Silent);
+        self.state.turn(Phase::Silent);
     }
 
-    /// It speaks, and goes first until [`Guest::is_admitted`].
+    /// It speaks, and goes first until [`PooledConnection::is_admitted`].
     pub fn awaits_admission(&self) {
-        self.seat.turn(Doing::Unadmitted);
+        self.state.turn(Phase::Unadmitted);
     }
 
     /// It showed that it may ask something, and counts as one long request from now on.
     pub fn is_admitted(&self) {
-        if !self.seat.admitted.swap(true, Ordering::Relaxed) {
-            self.seat.turn(Doing::UnderWay);
+        if !self.state.admitted.swap(true, Ordering::Relaxed) {
+            self.state.turn(Phase::UnderWay);
         }
     }
 
     /// It received or sent something.
     pub(crate) fn moved(&self, bytes: usize) {
-        self.seat.moved(bytes);
+        self.state.moved(bytes);
     }
 
     /// Its stream, of which it is told what it moves.
-    pub fn watch<S>(&self, stream: S) -> Watched<S> {
-        Watched::new(stream, Arc::clone(&self.seat))
+    pub fn watch<S>(&self, stream: S) -> HandshakeStream<S> {
+        HandshakeStream::new(stream, Arc::clone(&self.state))
     }
 
     /// Leaves, and keeps its open file.
     #[must_use]
-    pub fn into_file(mut self) -> Option<Place> {
-        self.place.take().and_then(Place::into_file)
+    pub fn into_file(mut self) -> Option<CapacityPermit> {
+        self.place.take().and_then(CapacityPermit::into_file)
     }
 
     /// Resolves when it must leave. Who makes progress meanwhile stays.
-    pub async fn shown_out(&self) {
+    pub async fn evicted(&self) {
         loop {
-            self.seat.leave.notified().await;
-            let of_many = self.crowd.table().has(self.seat.peer) > self.crowd.share;
-            let for_few = self.seat.leaves_for_few.load(Ordering::Relaxed);
-            let now_ms = millis(self.crowd.start, Instant::now());
-            if self.seat.rank(now_ms, Shares { of_many, for_few }).is_some() {
+            self.state.leave.notified().await;
+            let of_many = self.pool.table().has(self.state.peer) > self.pool.share;
+            let for_few = self.state.leaves_for_few.load(Ordering::Relaxed);
+            let now_ms = millis(self.pool.start, Instant::now());
+            if self.state.rank(now_ms, AddressShares { of_many, for_few }).is_some() {
                 return;
             }
         }
     }
 }
 
-impl Drop for Guest {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let mut table = self.crowd.table();
-        table.seats.remove(&self.number);
-        let source = Source::of(self.seat.peer);
-        if let Some(seats) = table.by_source.get_mut(&source) {
-            *seats -= 1;
-            if *seats == 0 {
+        let mut table = self.pool.table();
+        table.states.remove(&self.number);
+        let source = Source::of(self.state.peer);
+        if let Some(states) = table.by_source.get_mut(&source) {
+            *states -= 1;
+            if *states == 0 {
                 table.by_source.remove(&source);
             }
         }

@@ -11,14 +11,14 @@ use prometheus_client::metrics::gauge::Gauge;
 
 /// A number of bytes that many hold together.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct ReceiveBudget {
     bytes: AtomicUsize,
     bytes_max: usize,
     gauge: Gauge,
     waiting: Mutex<Vec<Waker>>,
 }
 
-impl Held {
+impl ReceiveBudget {
     /// Nothing yet; the gauge shows how much it is.
     pub(super) fn new(bytes_max: usize, gauge: Gauge) -> Self {
         Self { bytes: AtomicUsize::new(0), bytes_max, gauge, waiting: Mutex::default() }
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_goes_on_when_others_hold_less() {
-        let held = Arc::new(Held::new(10, Gauge::default()));
+        let held = Arc::new(ReceiveBudget::new(10, Gauge::default()));
         held.change(0, 9);
         poll_fn(|cx| held.poll_room(cx)).await;
         held.change(9, 12);

@@ -11,19 +11,19 @@ use std::task::Waker;
 use futures_util::task::AtomicWaker;
 
 use crate::mqtt::labels::LabelOf;
-use crate::mqtt::limits::{MIRROR_MAIL_BYTES_MAX, MIRROR_MAILS_BYTES_MAX};
+use crate::mqtt::limits::{MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX};
 use crate::mqtt::rights::Rights;
 
 /// A report that was accepted.
 #[derive(Debug)]
-pub(in crate::mqtt) struct Shown {
+pub(in crate::mqtt) struct ReportCopy {
     pub(in crate::mqtt) topic: Box<str>,
     pub(in crate::mqtt) payload: Box<[u8]>,
     /// The connection that it came over; 0 if that is not told.
     pub(in crate::mqtt) source: u64,
 }
 
-impl Shown {
+impl ReportCopy {
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.topic.len() + self.payload.len()
     }
@@ -32,7 +32,7 @@ impl Shown {
 /// A connection that watches.
 pub(in crate::mqtt) struct Watcher {
     label: Option<Box<LabelOf>>,
-    mail: Mutex<Mail>,
+    copies: Mutex<CopyQueue>,
     waker: AtomicWaker,
     /// It took something since it was last looked at.
     moves: AtomicBool,
@@ -40,7 +40,7 @@ pub(in crate::mqtt) struct Watcher {
     listed: AtomicBool,
 }
 
-enum Mail {
+enum CopyQueue {
     /// An idle connection holds no buffer.
     Empty,
     Waiting(Box<Waiting>),
@@ -50,7 +50,7 @@ enum Mail {
 
 #[derive(Default)]
 struct Waiting {
-    reports: VecDeque<Arc<Shown>>,
+    reports: VecDeque<Arc<ReportCopy>>,
     bytes: usize,
 }
 
@@ -82,7 +82,7 @@ impl Slow {
         let mut dropped = 0;
         // Twice round: whoever took something meanwhile is passed over once.
         for _ in 0..2 * self.connections.len() {
-            if all_waiting_bytes.load(Ordering::Relaxed) + bytes <= MIRROR_MAILS_BYTES_MAX {
+            if all_waiting_bytes.load(Ordering::Relaxed) + bytes <= MIRROR_ALL_COPIES_BYTES_MAX {
                 break;
             }
             let Some(first) = self.connections.pop_front() else { break };
@@ -103,7 +103,7 @@ impl Watcher {
         let label = access.label().map(Box::new);
         Self {
             label,
-            mail: Mutex::new(Mail::Empty),
+            copies: Mutex::new(CopyQueue::Empty),
             waker: AtomicWaker::new(),
             moves: AtomicBool::new(false),
             listed: AtomicBool::new(false),
@@ -123,27 +123,27 @@ impl Watcher {
     /// connection that takes nothing.
     pub(super) fn put(
         self: &Arc<Self>,
-        shown: &Arc<Shown>,
+        shown: &Arc<ReportCopy>,
         slow: &mut Slow,
         all_waiting_bytes: &AtomicUsize,
     ) -> usize {
         let bytes = shown.bytes();
         let dropped = slow.make_room(bytes, all_waiting_bytes);
         {
-            let mut mail = self.mail();
-            let waiting = match &mut *mail {
-                Mail::Closed => return dropped,
-                Mail::Waiting(waiting) => waiting,
-                empty @ Mail::Empty => {
-                    *empty = Mail::Waiting(Box::default());
-                    let Mail::Waiting(waiting) = empty else { return dropped + 1 };
+            let mut copies = self.copies();
+            let waiting = match &mut *copies {
+                CopyQueue::Closed => return dropped,
+                CopyQueue::Waiting(waiting) => waiting,
+                empty @ CopyQueue::Empty => {
+                    *empty = CopyQueue::Waiting(Box::default());
+                    let CopyQueue::Waiting(waiting) = empty else { return dropped + 1 };
                     waiting
                 }
             };
             let of_all = all_waiting_bytes.load(Ordering::Relaxed) + bytes;
-            if waiting.bytes + bytes > MIRROR_MAIL_BYTES_MAX || of_all > MIRROR_MAILS_BYTES_MAX {
+            if waiting.bytes + bytes > MIRROR_COPIES_BYTES_MAX || of_all > MIRROR_ALL_COPIES_BYTES_MAX {
                 if waiting.reports.is_empty() {
-                    *mail = Mail::Empty;
+                    *copies = CopyQueue::Empty;
                 }
                 return dropped + 1;
             }
@@ -158,25 +158,25 @@ impl Watcher {
 
     /// Whether something waits for it; it is listed again when something does.
     fn stays_listed(&self) -> bool {
-        let waits = matches!(&*self.mail(), Mail::Waiting(_));
+        let waits = matches!(&*self.copies(), CopyQueue::Waiting(_));
         self.listed.store(waits, Ordering::Relaxed);
         waits
     }
 
     /// Drops what waits: how many reports.
     fn give_up(&self, all_waiting_bytes: &AtomicUsize) -> usize {
-        let mut mail = self.mail();
-        let Mail::Waiting(waiting) = &mut *mail else { return 0 };
+        let mut copies = self.copies();
+        let CopyQueue::Waiting(waiting) = &mut *copies else { return 0 };
         let reports = waiting.reports.len();
         all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
-        *mail = Mail::Empty;
+        *copies = CopyQueue::Empty;
         reports
     }
 
     /// The next report that waits.
-    pub(super) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<Shown>> {
-        let mut mail = self.mail();
-        let Mail::Waiting(waiting) = &mut *mail else { return None };
+    pub(super) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<ReportCopy>> {
+        let mut copies = self.copies();
+        let CopyQueue::Waiting(waiting) = &mut *copies else { return None };
         let shown = waiting.reports.pop_front();
         if let Some(shown) = &shown {
             self.moves.store(true, Ordering::Relaxed);
@@ -184,20 +184,20 @@ impl Watcher {
             all_waiting_bytes.fetch_sub(shown.bytes(), Ordering::Relaxed);
         }
         if waiting.reports.is_empty() {
-            *mail = Mail::Empty;
+            *copies = CopyQueue::Empty;
         }
         shown
     }
 
     /// Throws away what waits, and what comes yet.
     pub(super) fn close(&self, all_waiting_bytes: &AtomicUsize) {
-        if let Mail::Waiting(waiting) = std::mem::replace(&mut *self.mail(), Mail::Closed) {
+        if let CopyQueue::Waiting(waiting) = std::mem::replace(&mut *self.copies(), CopyQueue::Closed) {
             all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
         }
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn copies(&self) -> MutexGuard<'_, CopyQueue> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -210,20 +210,20 @@ mod tests {
         Arc::new(Watcher::new(&Rights::new(Arc::new(KnownAs::anybody()))))
     }
 
-    fn shown(bytes: usize) -> Arc<Shown> {
-        let payload = vec![b'1'; bytes - size_of::<Shown>() - 1].into();
-        Arc::new(Shown { topic: "t".into(), payload, source: 0 })
+    fn shown(bytes: usize) -> Arc<ReportCopy> {
+        let payload = vec![b'1'; bytes - size_of::<ReportCopy>() - 1].into();
+        Arc::new(ReportCopy { topic: "t".into(), payload, source: 0 })
     }
 
     #[test]
     fn what_a_slow_connection_does_not_take_is_dropped() {
         let (watcher, all, mut slow) = (watcher(), AtomicUsize::new(0), Slow::default());
-        let quarter = shown(MIRROR_MAIL_BYTES_MAX / 4);
+        let quarter = shown(MIRROR_COPIES_BYTES_MAX / 4);
         let mut put = || watcher.put(&quarter, &mut slow, &all);
         assert_eq!([(); 6].map(|()| put()), [0, 0, 0, 0, 1, 1]);
         assert!(watcher.take(&all).is_some() && watcher.take(&all).is_some());
         assert_eq!(put(), 0);
-        assert_eq!(all.load(Ordering::Relaxed), MIRROR_MAIL_BYTES_MAX / 4 * 3);
+        assert_eq!(all.load(Ordering::Relaxed), MIRROR_COPIES_BYTES_MAX / 4 * 3);
         watcher.close(&all);
         assert_eq!(put(), 0, "it is nobody's");
         assert!(watcher.take(&all).is_none());
@@ -232,18 +232,19 @@ mod tests {
 
     #[test]
     fn what_all_connections_do_not_take_is_dropped() {
-        let (all, mut slow) = (AtomicUsize::new(MIRROR_MAILS_BYTES_MAX - 100), Slow::default());
+        let (all, mut slow) = (AtomicUsize::new(MIRROR_ALL_COPIES_BYTES_MAX - 100), Slow::default());
         let empty = watcher();
         assert_eq!(watcher().put(&shown(100), &mut slow, &all), 0);
         assert_eq!(empty.put(&shown(100), &mut slow, &all), 1);
-        assert!(matches!(&*empty.mail(), Mail::Empty), "it holds no buffer");
+        assert!(matches!(&*empty.copies(), CopyQueue::Empty), "it holds no buffer");
     }
 
     #[test]
     fn those_who_take_nothing_lose_their_copies_to_those_who_do() {
         let (all, mut slow) = (AtomicUsize::new(0), Slow::default());
-        let fill = shown(MIRROR_MAIL_BYTES_MAX);
-        let stuck: Vec<_> = (0..MIRROR_MAILS_BYTES_MAX / MIRROR_MAIL_BYTES_MAX).map(|_| watcher()).collect();
+        let fill = shown(MIRROR_COPIES_BYTES_MAX);
+        let stuck: Vec<_> =
+            (0..MIRROR_ALL_COPIES_BYTES_MAX / MIRROR_COPIES_BYTES_MAX).map(|_| watcher()).collect();
         let busy = Arc::clone(&stuck[0]);
         for watcher in &stuck {
             assert_eq!(watcher.put(&fill, &mut slow, &all), 0);

@@ -12,14 +12,14 @@ use tokio::time::sleep;
 
 /// The patience of one accept loop.
 #[derive(Debug)]
-pub struct Patience {
+pub struct AcceptBackoff {
     /// What is listened for, for the log.
     whose: &'static str,
     wait: Duration,
     log: LogLimit<()>,
 }
 
-impl Patience {
+impl AcceptBackoff {
     const FIRST: Duration = Duration::from_millis(10);
     const LONGEST: Duration = Duration::from_secs(1);
 
@@ -66,19 +66,19 @@ mod tests {
     #[test]
     fn waiting_for_open_files_grows_longer_up_to_a_second() {
         let too_many_files = || io::Error::from_raw_os_error(24);
-        let mut patience = Patience::new("test");
-        let waits: Vec<_> = (0..9).map(|_| patience.lose(&too_many_files()).as_millis()).collect();
+        let mut backoff = AcceptBackoff::new("test");
+        let waits: Vec<_> = (0..9).map(|_| backoff.lose(&too_many_files()).as_millis()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-        assert_eq!(patience.lose(&io::ErrorKind::ConnectionAborted.into()), Duration::ZERO);
+        assert_eq!(backoff.lose(&io::ErrorKind::ConnectionAborted.into()), Duration::ZERO);
     }
 
     #[tokio::test]
     async fn a_connection_that_comes_restores_it() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let mut patience = Patience::new("test");
-        patience.lose(&io::Error::from_raw_os_error(24));
+        let mut backoff = AcceptBackoff::new("test");
+        backoff.lose(&io::Error::from_raw_os_error(24));
         let _client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
-        assert!(patience.accept(&listener).await.is_some());
-        assert_eq!(patience.wait, Patience::FIRST);
+        assert!(backoff.accept(&listener).await.is_some());
+        assert_eq!(backoff.wait, AcceptBackoff::FIRST);
     }
 }

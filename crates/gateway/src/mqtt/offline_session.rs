@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
 use super::ending::Ending;
-use super::handshakes::Handshakes;
 use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
+use super::qos2::Qos2Exchanges;
 use super::rights::Rights;
 use super::sessions::Seat;
 use super::subscriptions::Subscriptions;
@@ -26,7 +26,7 @@ use super::will::{Testator, Will};
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) subscriptions: Subscriptions,
-    pub(super) handshakes: Handshakes,
+    pub(super) handshakes: Qos2Exchanges,
 }
 
 impl Kept {
@@ -88,7 +88,7 @@ impl Drop for Share {
 }
 
 /// A session whose client is away.
-pub(super) struct Absence {
+pub(super) struct OfflineSession {
     pub(super) shared: Arc<Shared>,
     pub(super) seat: Seat,
     pub(super) access: Rights,
@@ -102,10 +102,10 @@ pub(super) struct Absence {
     pub(super) share: Share,
 }
 
-impl Absence {
+impl OfflineSession {
     /// Waits until the client is back, or its session ends, or the listener stops.
     pub(super) async fn run(mut self) {
-        let _counted = Counted::new(&self.shared.figures.absent_sessions);
+        let _counted = Counted::new(&self.shared.metrics.absent_sessions);
         let ending = loop {
             let due = self.will.as_ref().map_or(self.until, |(_, due)| *due);
             tokio::select! {
@@ -119,7 +119,7 @@ impl Absence {
             self.apply_will().await;
         };
         let Self { seat, kept, share, .. } = match ending {
-            Some(Ending::TakenOver { clean_start: true } | Ending::Outnumbered) => {
+            Some(Ending::TakenOver { clean_start: true } | Ending::OverLoginLimit) => {
                 // Its session ends here, and so does the wait of its will.
                 self.apply_will().await;
                 return;

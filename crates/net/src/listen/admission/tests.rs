@@ -8,8 +8,8 @@ use tokio::time::{advance, pause, sleep};
 
 use super::*;
 
-fn crowd(places: usize) -> Arc<Crowd> {
-    Arc::new(Crowd::new(Room::new(places)))
+fn pool(places: usize) -> Arc<ConnectionPool> {
+    Arc::new(ConnectionPool::new(Capacity::new(places)))
 }
 
 /// A peer of the host with this number.
@@ -17,18 +17,18 @@ fn peer(host: u32) -> SocketAddr {
     (Ipv4Addr::from_bits(0x0a00_0000 + host), 1_883).into()
 }
 
-fn seat(since_ms: u64, moved: u64, doing: Doing) -> Seat {
-    let seat = Seat::new(peer(1), Instant::now(), doing);
-    seat.since_ms.store(since_ms, Ordering::Relaxed);
-    seat.window.store(60_000 / PACE_WINDOW_MS, Ordering::Relaxed);
-    seat.moved.store(moved, Ordering::Relaxed);
-    seat
+fn state(since_ms: u64, moved: u64, phase: Phase) -> ConnectionState {
+    let state = ConnectionState::new(peer(1), Instant::now(), phase);
+    state.since_ms.store(since_ms, Ordering::Relaxed);
+    state.window.store(60_000 / PACE_WINDOW_MS, Ordering::Relaxed);
+    state.moved.store(moved, Ordering::Relaxed);
+    state
 }
 
 #[test]
 fn who_moves_least_goes_first_and_who_makes_progress_stays() {
-    use Doing::{Greeting, Silent, Unadmitted, UnderWay};
-    for (since_ms, moved, doing, expect) in [
+    use Phase::{Greeting, Silent, Unadmitted, UnderWay};
+    for (since_ms, moved, phase, expect) in [
         (59_500, 0, Silent, None),
         (59_000, 0, Silent, Some((0, 59_000))),
         (59_000, 50, Silent, Some((50, 59_000))),
@@ -45,17 +45,17 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
         (56_000, 9_000, Unadmitted, None),
         (55_000, 9_000, Unadmitted, Some((1_800, 55_000))),
     ] {
-        let shares = Shares { of_many: false, for_few: true };
-        let rank = seat(since_ms, moved, doing).rank(60_000, shares);
+        let shares = AddressShares { of_many: false, for_few: true };
+        let rank = state(since_ms, moved, phase).rank(60_000, shares);
         let rank = rank.map(|rank| (rank.pace, rank.since_ms));
-        assert_eq!(rank, expect, "{since_ms} {moved} {doing:?}");
+        assert_eq!(rank, expect, "{since_ms} {moved} {phase:?}");
     }
 }
 
 #[test]
 fn who_has_more_than_a_share_goes_first_for_who_has_less() {
-    use Doing::{Greeting, UnderWay};
-    for (since_ms, moved, doing, of_many, for_few, expect) in [
+    use Phase::{Greeting, UnderWay};
+    for (since_ms, moved, phase, of_many, for_few, expect) in [
         (58_000, 0, Greeting, true, false, true),
         (58_000, 0, Greeting, false, true, false),
         (58_000, 9_000, Greeting, true, false, false),
@@ -66,23 +66,24 @@ fn who_has_more_than_a_share_goes_first_for_who_has_less() {
         (30_000, 9_000, UnderWay, true, false, false),
         (31_000, 9_000, UnderWay, true, true, false),
     ] {
-        let rank = seat(since_ms, moved, doing).rank(60_000, Shares { of_many, for_few });
-        assert_eq!(rank.is_some(), expect, "{since_ms} {moved} {doing:?} {of_many} {for_few}");
+        let rank = state(since_ms, moved, phase).rank(60_000, AddressShares { of_many, for_few });
+        assert_eq!(rank.is_some(), expect, "{since_ms} {moved} {phase:?} {of_many} {for_few}");
     }
 }
 
 #[test]
 fn progress_of_long_ago_counts_no_more() {
-    let seat = seat(0, 9_000_000, Doing::UnderWay);
-    let goes = |now_ms| seat.rank(now_ms, Shares { of_many: false, for_few: true }).is_some();
+    let state = state(0, 9_000_000, Phase::UnderWay);
+    let goes = |now_ms| state.rank(now_ms, AddressShares { of_many: false, for_few: true }).is_some();
     assert_eq!([60_000, 89_000, 119_000, 120_000].map(goes), [false, false, false, true]);
 }
 
 #[test]
 fn who_is_admitted_goes_last_of_the_idle_and_for_no_crowd() {
-    let (idle, stranger) = (seat(1_000, 0, Doing::UnderWay), seat(55_000, 9_000, Doing::Unadmitted));
+    let (idle, stranger) = (state(1_000, 0, Phase::UnderWay), state(55_000, 9_000, Phase::Unadmitted));
     idle.admitted.store(true, Ordering::Relaxed);
-    let rank = |seat: &Seat, for_few| seat.rank(60_000, Shares { of_many: false, for_few });
+    let rank =
+        |state: &ConnectionState, for_few| state.rank(60_000, AddressShares { of_many: false, for_few });
     assert!(rank(&stranger, true) < rank(&idle, true), "it moves, and never said who it is");
     assert!(rank(&stranger, false).is_some() && rank(&idle, false).is_none());
 }
@@ -100,65 +101,65 @@ fn a_network_of_ipv6_is_one_source() {
 #[tokio::test]
 async fn a_newcomer_takes_the_place_of_who_says_nothing() {
     pause();
-    let crowd = crowd(2);
-    let silent = crowd.enter(peer(1)).await.expect("room");
-    let quick = crowd.enter(peer(1)).await.expect("room");
+    let pool = pool(2);
+    let silent = pool.enter(peer(1)).await.expect("room");
+    let quick = pool.enter(peer(1)).await.expect("room");
     advance(Duration::from_secs(60)).await;
     quick.begins();
-    let leaves = tokio::spawn(async move { silent.shown_out().await });
-    let newcomer = crowd.enter(peer(1)).await;
+    let leaves = tokio::spawn(async move { silent.evicted().await });
+    let newcomer = pool.enter(peer(1)).await;
     assert!(newcomer.is_some());
     leaves.await.expect("shown out");
-    assert!(crowd.enter(peer(1)).await.is_none(), "everybody is quick");
+    assert!(pool.enter(peer(1)).await.is_none(), "everybody is quick");
 }
 
 #[tokio::test]
 async fn who_speaks_up_in_time_stays() {
     pause();
-    let crowd = crowd(1);
-    let guest = crowd.enter(peer(1)).await.expect("room");
+    let pool = pool(1);
+    let guest = pool.enter(peer(1)).await.expect("room");
     advance(Duration::from_secs(60)).await;
-    assert_eq!(crowd.show_out(peer(2), Instant::now()), 1);
+    assert_eq!(pool.evict(peer(2), Instant::now()), 1);
     guest.begins();
-    let left = timeout(Duration::ZERO, guest.shown_out()).await;
+    let left = timeout(Duration::ZERO, guest.evicted()).await;
     assert!(left.is_err());
 }
 
 #[tokio::test]
 async fn whose_turn_it_is_enters_when_somebody_leaves() {
     pause();
-    let crowd = crowd(1);
-    let guest = crowd.enter(peer(1)).await.expect("room");
+    let pool = pool(1);
+    let guest = pool.enter(peer(1)).await.expect("room");
     let next = tokio::spawn({
-        let crowd = Arc::clone(&crowd);
-        async move { crowd.enter_in_turn(peer(2)).await.is_some() }
+        let pool = Arc::clone(&pool);
+        async move { pool.enter_in_turn(peer(2)).await.is_some() }
     });
     tokio::task::yield_now().await;
     assert!(!next.is_finished());
-    assert!(crowd.enter_in_turn(peer(1)).await.is_none(), "its address has its share");
+    assert!(pool.enter_in_turn(peer(1)).await.is_none(), "its address has its share");
     drop(guest);
     assert!(next.await.expect("no panic"));
-    crowd.all_left().await;
-    let table = crowd.table();
-    assert!(table.seats.is_empty() && table.by_source.is_empty());
+    pool.all_left().await;
+    let table = pool.table();
+    assert!(table.states.is_empty() && table.by_source.is_empty());
 }
 
 #[tokio::test]
 async fn one_address_gives_way_to_another() {
     pause();
-    let crowd = crowd(16);
+    let pool = pool(16);
     let mut of_one = Vec::new();
     for _ in 0..16 {
-        let guest = crowd.enter(peer(1)).await.expect("room");
+        let guest = pool.enter(peer(1)).await.expect("room");
         guest.begins();
         of_one.push(guest);
     }
     advance(UNDER_WAY_MIN).await;
     of_one.iter().for_each(|guest| guest.moved(1_000_000));
-    assert!(crowd.enter(peer(1)).await.is_none(), "everybody makes progress");
+    assert!(pool.enter(peer(1)).await.is_none(), "everybody makes progress");
     let leaving: Vec<_> =
-        of_one.into_iter().map(|guest| tokio::spawn(async move { guest.shown_out().await })).collect();
-    assert!(crowd.enter(peer(2)).await.is_some(), "its address has less than its share");
+        of_one.into_iter().map(|guest| tokio::spawn(async move { guest.evicted().await })).collect();
+    assert!(pool.enter(peer(2)).await.is_some(), "its address has less than its share");
     assert_eq!(leaving.iter().filter(|leaving| leaving.is_finished()).count(), 1);
     leaving.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -166,19 +167,19 @@ async fn one_address_gives_way_to_another() {
 #[tokio::test]
 async fn idle_strangers_go_before_a_fleet_behind_one_address() {
     pause();
-    let crowd = Arc::new(Crowd::of_greetings(Room::new(16)));
+    let pool = Arc::new(ConnectionPool::of_handshakes(Capacity::new(16)));
     let (mut fleet, mut strangers) = (Vec::new(), Vec::new());
     for host in 2..10 {
-        fleet.push(crowd.enter(peer(1)).await.expect("room"));
-        strangers.push(crowd.enter(peer(host)).await.expect("room"));
+        fleet.push(pool.enter(peer(1)).await.expect("room"));
+        strangers.push(pool.enter(peer(host)).await.expect("room"));
     }
     advance(GREETING_MIN).await;
     fleet.iter().for_each(|guest| guest.moved(10_000));
-    assert_eq!(crowd.show_out(peer(99), Instant::now()), 1);
+    assert_eq!(pool.evict(peer(99), Instant::now()), 1);
     let mut leave = [0, 0];
     for (leave, guests) in leave.iter_mut().zip([&fleet, &strangers]) {
         for guest in guests {
-            *leave += usize::from(timeout(Duration::ZERO, guest.shown_out()).await.is_ok());
+            *leave += usize::from(timeout(Duration::ZERO, guest.evicted()).await.is_ok());
         }
     }
     assert_eq!(leave, [0, 1]);
@@ -216,11 +217,11 @@ impl Does {
 /// Has connections greeted as a listener does, each for at most so long.
 fn listen(places: usize, timeout_after: Duration) -> Backlog {
     let (backlog, mut waiting) = mpsc::unbounded_channel::<(SocketAddr, Does)>();
-    let crowd = Arc::new(Crowd::of_greetings(Room::new(places)));
+    let pool = Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)));
     tokio::spawn(async move {
         let mut greetings = JoinSet::new();
         while let Some((peer, does)) = waiting.recv().await {
-            match crowd.enter_in_turn(peer).await {
+            match pool.enter_in_turn(peer).await {
                 Some(guest) => drop(greetings.spawn(timeout(timeout_after, greet(guest, does)))),
                 None => does.again(peer),
             }
@@ -230,9 +231,9 @@ fn listen(places: usize, timeout_after: Duration) -> Backlog {
     backlog
 }
 
-async fn greet(guest: Guest, does: Does) {
+async fn greet(guest: PooledConnection, does: Does) {
     match does {
-        Does::Nothing => guest.shown_out().await,
+        Does::Nothing => guest.evicted().await,
         Does::Drips => {
             let drips = async {
                 loop {
@@ -242,7 +243,7 @@ async fn greet(guest: Guest, does: Does) {
             };
             tokio::select! {
                 () = drips => {}
-                () = guest.shown_out() => {}
+                () = guest.evicted() => {}
             }
         }
         Does::Connects { flight, backlog, done } => {
@@ -255,7 +256,7 @@ async fn greet(guest: Guest, does: Does) {
             };
             tokio::select! {
                 () = connects => done.send(guest.peer()).expect("somebody counts"),
-                () = guest.shown_out() => {
+                () = guest.evicted() => {
                     let again = Does::Connects { flight, backlog: backlog.clone(), done };
                     backlog.send((guest.peer(), again)).expect("it listens");
                 }

@@ -6,7 +6,7 @@ use std::task::Context;
 
 use rmqtt_codec::types::QoS;
 
-use super::{Stop, Talk};
+use super::{Protocol, Stop};
 use crate::mqtt::ending::Violation;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
@@ -20,7 +20,7 @@ const NO_MIRROR: &str = "reports are not copied to subscribers: [mqtt] mirror is
 const WATCHED_BY_TOO_MANY: &str =
     "as many connections as may watch this device, or more than one device, do already";
 
-impl Talk {
+impl Protocol {
     pub(super) fn subscribe(
         &mut self,
         packet_id: NonZeroU16,
@@ -31,7 +31,7 @@ impl Talk {
         let before = self.subscriptions.len();
         let granted: Vec<_> =
             filters.iter().map(|(filter, qos)| self.subscribe_to(filter, *qos, answers)).collect();
-        self.shared.figures.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
+        self.shared.metrics.subscriptions.inc_by((self.subscriptions.len() - before) as i64);
         let in_vain = !self.shared.limits.mirror
             && filters
                 .iter()
@@ -63,7 +63,7 @@ impl Talk {
     pub(super) fn unsubscribe(&mut self, packet_id: NonZeroU16, filters: &[String]) -> Result<(), Violation> {
         let before = self.subscriptions.len();
         let removed: Vec<_> = filters.iter().map(|filter| self.subscriptions.remove(filter)).collect();
-        self.shared.figures.subscriptions.dec_by((before - self.subscriptions.len()) as i64);
+        self.shared.metrics.subscriptions.dec_by((before - self.subscriptions.len()) as i64);
         filters.iter().for_each(|filter| self.unwatch(filter));
         self.client.unsuback(packet_id, removed.into_iter(), &mut self.out)
     }

@@ -8,33 +8,33 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::crowd::Seat;
+use super::admission::ConnectionState;
 
-/// A stream that is watched until [`Watched::is_greeted`].
+/// A stream that is watched until [`HandshakeStream::is_greeted`].
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct HandshakeStream<S> {
     stream: S,
-    seat: Option<Arc<Seat>>,
+    state: Option<Arc<ConnectionState>>,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, seat: Arc<Seat>) -> Self {
-        Self { stream, seat: Some(seat) }
+impl<S> HandshakeStream<S> {
+    pub(crate) fn new(stream: S, state: Arc<ConnectionState>) -> Self {
+        Self { stream, state: Some(state) }
     }
 
     /// It need not be watched any more.
     pub(crate) fn is_greeted(&mut self) {
-        self.seat = None;
+        self.state = None;
     }
 
     fn moved(&self, bytes: usize) {
-        if let Some(seat) = &self.seat {
-            seat.moved(bytes);
+        if let Some(state) = &self.state {
+            state.moved(bytes);
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for HandshakeStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for HandshakeStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.moved(written);

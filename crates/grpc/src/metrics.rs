@@ -17,7 +17,7 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 /// Calls, streams and what they carry.
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     calls: Family<Ended, Counter>,
     duration: Family<Called, Histogram>,
     pub(crate) work_streams: Gauge,
@@ -47,7 +47,7 @@ struct Taken {
     result: &'static str,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
@@ -65,7 +65,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fieldpost_grpc_calls",

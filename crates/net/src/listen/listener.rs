@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::crowd::{Crowd, Guest};
-use super::moving::Moving;
-use super::patience::Patience;
-use super::room::{OpenFiles, Place, Room};
-use super::stopping::stopped;
+use super::accept_backoff::AcceptBackoff;
+use super::admission::{ConnectionPool, PooledConnection};
+use super::capacity::{Capacity, CapacityPermit, OpenFiles};
+use super::shutdown::stopped;
+use super::stall_guard::StallGuard;
 use super::tls::{Disagreed, HANDSHAKES_MAX, Handshakes, TlsSource, TlsStream};
 use crate::metrics::{ByWord, Counted};
 
@@ -39,18 +39,18 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Speaks a protocol.
-pub trait Speak: Send + Sync + 'static {
+pub trait Protocol: Send + Sync + 'static {
     /// How many at a time are told that there is no room, beyond all others; one more is closed without a word.
-    const TURNED_AWAY_MAX: usize = 0;
+    const REJECTED_MAX: usize = 0;
 
     /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops, and tells the guest when what it
     /// asked for begins and ends: until then it is silent.
-    fn speak<S>(&self, stream: S, guest: Arc<Guest>) -> impl Future<Output = ()> + Send
+    fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// Says on a connection that there is no room, and ends it.
-    fn turn_away<S>(&self, _stream: S) -> impl Future<Output = ()> + Send
+    fn reject<S>(&self, _stream: S) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -60,14 +60,14 @@ pub trait Speak: Send + Sync + 'static {
 
 /// A bound listener.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct Listener {
     listener: TcpListener,
     /// In the log and in the names of figures.
     name: &'static str,
     connections_max: usize,
     tls: Option<Tls>,
     files: OpenFiles,
-    figures: Arc<Figures>,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ struct Tls {
 }
 
 #[derive(Debug)]
-struct Figures {
+struct Metrics {
     connections: Gauge,
     connects: ByWord,
     accept_errors: Counter,
@@ -85,11 +85,11 @@ struct Figures {
     handshakes: ByWord,
 }
 
-impl Arrivals {
+impl Listener {
     /// So many connections at a time; `name` is what the figures call it, such as "grpc".
     #[must_use]
     pub fn new(listener: TcpListener, name: &'static str, connections_max: usize) -> Self {
-        let figures = Figures {
+        let metrics = Metrics {
             connections: Gauge::default(),
             connects: ByWord::new("result"),
             accept_errors: Counter::default(),
@@ -102,7 +102,7 @@ impl Arrivals {
             connections_max,
             tls: None,
             files: OpenFiles::default(),
-            figures: Arc::new(figures),
+            metrics: Arc::new(metrics),
         }
     }
 
@@ -123,7 +123,7 @@ impl Arrivals {
 
     /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let Figures { connections, connects, accept_errors, shown_out, handshakes } = &*self.figures;
+        let Metrics { connections, connects, accept_errors, shown_out, handshakes } = &*self.metrics;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
         let help =
@@ -140,44 +140,44 @@ impl Arrivals {
     }
 
     /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some time, and cuts what is left.
-    pub async fn run<P: Speak>(self, speaker: P, mut stop: watch::Receiver<bool>) {
-        let (mut door, speaker) = (Door::of::<P>(&self), Arc::new(speaker));
+    pub async fn run<P: Protocol>(self, speaker: P, mut stop: watch::Receiver<bool>) {
+        let (mut admission, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
         let mut connections = JoinSet::new();
         loop {
             let taken = tokio::select! {
-                taken = door.patience.accept(&self.listener) => taken,
+                taken = admission.backoff.accept(&self.listener) => taken,
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
             let Some((stream, peer)) = taken else {
-                self.figures.accept_errors.inc();
+                self.metrics.accept_errors.inc();
                 continue;
             };
             let turn = tokio::select! {
-                turn = door.turn(peer) => turn,
+                turn = admission.turn(peer) => turn,
                 () = stopped(&mut stop) => break,
             };
             let Ok(turn) = turn else {
-                self.figures.connects.count("crowded");
+                self.metrics.connects.count("crowded");
                 continue;
             };
-            let Some(seat) = door.seat(peer).await else {
-                self.figures.connects.count("dropped");
+            let Some(seat) = admission.seat(peer).await else {
+                self.metrics.connects.count("dropped");
                 continue;
             };
-            self.figures.connects.count(seat.label());
-            let (speaker, figures) = (Arc::clone(&speaker), Arc::clone(&self.figures));
-            let connection = Connection { seat, speaker, figures };
+            self.metrics.connects.count(seat.label());
+            let (speaker, metrics) = (Arc::clone(&speaker), Arc::clone(&self.metrics));
+            let connection = Accepted { seat, speaker, metrics };
             if let Err(error) = stream.set_nodelay(true) {
                 debug!(%error, "a connection broke before it began");
                 continue;
             }
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
-                    let handshakes = door.agreeing.clone();
+                    let handshakes = admission.agreeing.clone();
                     connections.spawn(connection.greet(stream, tls.config(), handshakes, turn, stop.clone()))
                 }
-                _ => connections.spawn(connection.speak(stream)),
+                _ => connections.spawn(connection.serve(stream)),
             };
         }
         drop(self.listener);
@@ -203,47 +203,47 @@ impl Tls {
 struct Crowded;
 
 /// Where connections come in.
-struct Door {
-    patience: Patience,
-    served: Arc<Crowd>,
-    turned_away: Arc<Room>,
+struct AdmissionControl {
+    backoff: AcceptBackoff,
+    served: Arc<ConnectionPool>,
+    rejected: Arc<Capacity>,
     /// For those who agree on TLS.
-    handshakes: Option<Arc<Crowd>>,
+    handshakes: Option<Arc<ConnectionPool>>,
     agreeing: Handshakes,
 }
 
 /// A connection's seat, held as long as it lives.
-enum Seat {
-    Served(Guest),
-    TurnedAway(Place),
+enum Seated {
+    Served(PooledConnection),
+    Rejected(CapacityPermit),
 }
 
-impl Seat {
-    fn guest(&self) -> Option<&Guest> {
+impl Seated {
+    fn guest(&self) -> Option<&PooledConnection> {
         match self {
             Self::Served(guest) => Some(guest),
-            Self::TurnedAway(_) => None,
+            Self::Rejected(_) => None,
         }
     }
 
     fn label(&self) -> &'static str {
         match self {
             Self::Served(_) => "accepted",
-            Self::TurnedAway(_) => "busy",
+            Self::Rejected(_) => "busy",
         }
     }
 }
 
-impl Door {
-    fn of<P: Speak>(arrivals: &Arrivals) -> Self {
-        let served = Room::within(arrivals.connections_max, arrivals.files.clone());
+impl AdmissionControl {
+    fn of<P: Protocol>(arrivals: &Listener) -> Self {
+        let served = Capacity::within(arrivals.connections_max, arrivals.files.clone());
         Self {
-            patience: Patience::new(arrivals.name),
-            served: Arc::new(Crowd::new(served)),
-            turned_away: Arc::new(Room::new(P::TURNED_AWAY_MAX)),
+            backoff: AcceptBackoff::new(arrivals.name),
+            served: Arc::new(ConnectionPool::new(served)),
+            rejected: Arc::new(Capacity::new(P::REJECTED_MAX)),
             handshakes: arrivals.tls.as_ref().map(|_| {
                 let places = arrivals.connections_max.min(HANDSHAKES_MAX);
-                Arc::new(Crowd::of_greetings(Room::new(places)))
+                Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)))
             }),
             agreeing: Handshakes::new(),
         }
@@ -251,7 +251,7 @@ impl Door {
 
     /// The turn of a connection to agree on TLS, where that is spoken; others wait to be accepted
     /// meanwhile.
-    async fn turn(&self, peer: SocketAddr) -> Result<Option<Guest>, Crowded> {
+    async fn turn(&self, peer: SocketAddr) -> Result<Option<PooledConnection>, Crowded> {
         match &self.handshakes {
             Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(Crowded),
             None => Ok(None),
@@ -259,29 +259,29 @@ impl Door {
     }
 
     /// `None` where even saying that there is no room would take room that is not there.
-    async fn seat(&self, peer: SocketAddr) -> Option<Seat> {
+    async fn seat(&self, peer: SocketAddr) -> Option<Seated> {
         match self.served.enter(peer).await {
-            Some(guest) => Some(Seat::Served(guest)),
-            None => self.turned_away.take().map(Seat::TurnedAway),
+            Some(guest) => Some(Seated::Served(guest)),
+            None => self.rejected.take().map(Seated::Rejected),
         }
     }
 }
 
 /// A connection with its seat.
-struct Connection<P> {
-    seat: Seat,
+struct Accepted<P> {
+    seat: Seated,
     speaker: Arc<P>,
-    figures: Arc<Figures>,
+    metrics: Arc<Metrics>,
 }
 
-impl<P: Speak> Connection<P> {
+impl<P: Protocol> Accepted<P> {
     /// Agrees on TLS first.
     async fn greet(
         self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
         handshakes: Handshakes,
-        turn: Guest,
+        turn: PooledConnection,
         mut stop: watch::Receiver<bool>,
     ) {
         // How long this may take is for its turn to say.
@@ -291,7 +291,7 @@ impl<P: Speak> Connection<P> {
         let agreed = tokio::select! {
             // In a box that is gone when it is spoken.
             agreed = Box::pin(self.agree(handshakes.agree(stream, config, &turn))) => agreed,
-            () = turn.shown_out() => return self.figures.handshakes.count("too_slow"),
+            () = turn.evicted() => return self.metrics.handshakes.count("too_slow"),
             () = stopped(&mut stop) => return,
         };
         drop((turn, stop));
@@ -299,7 +299,7 @@ impl<P: Speak> Connection<P> {
             guest.pauses();
         }
         if let Some(stream) = agreed {
-            self.speak(stream).await;
+            self.serve(stream).await;
         }
     }
 
@@ -313,27 +313,27 @@ impl<P: Speak> Connection<P> {
             Ok(Err(Disagreed)) => ("failed", None),
             Err(_) => ("too_slow", None),
         };
-        self.figures.handshakes.count(result);
+        self.metrics.handshakes.count(result);
         stream
     }
 
     /// What is spoken is in a box, so that a connection takes no room for what it needed before that.
-    fn speak<S>(self, stream: S) -> BoxFuture<'static, ()>
+    fn serve<S>(self, stream: S) -> BoxFuture<'static, ()>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { seat, speaker, figures } = self;
+        let Self { seat, speaker, metrics } = self;
         async move {
-            let _counted = Counted::new(&figures.connections);
+            let _counted = Counted::new(&metrics.connections);
             match seat {
-                Seat::TurnedAway(_place) => speaker.turn_away(Moving::new(stream, STALL_MAX, None)).await,
-                Seat::Served(guest) => {
+                Seated::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
+                Seated::Served(guest) => {
                     let guest = Arc::new(guest);
-                    let stream = Moving::new(stream, STALL_MAX, Some(Arc::clone(&guest)));
+                    let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&guest)));
                     tokio::select! {
-                        () = speaker.speak(stream, Arc::clone(&guest)) => {}
-                        () = guest.shown_out() => {
-                            figures.shown_out.inc();
+                        () = speaker.serve(stream, Arc::clone(&guest)) => {}
+                        () = guest.evicted() => {
+                            metrics.shown_out.inc();
                             debug!("a slow connection makes room for another");
                         }
                     }
@@ -354,8 +354,8 @@ mod tests {
     /// Says everything again, until nothing more comes or the server stops.
     struct Echo(watch::Receiver<bool>);
 
-    impl Speak for Echo {
-        async fn speak<S>(&self, mut stream: S, guest: Arc<Guest>)
+    impl Protocol for Echo {
+        async fn serve<S>(&self, mut stream: S, guest: Arc<PooledConnection>)
         where
             S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         {
@@ -376,14 +376,14 @@ mod tests {
 
     async fn serve(
         connections_max: usize,
-    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<Figures>) {
+    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<Metrics>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let stop = watch::Sender::new(false);
-        let arrivals = Arrivals::new(listener, "test", connections_max);
-        let figures = Arc::clone(&arrivals.figures);
+        let arrivals = Listener::new(listener, "test", connections_max);
+        let metrics = Arc::clone(&arrivals.metrics);
         let running = tokio::spawn(arrivals.run(Echo(stop.subscribe()), stop.subscribe()));
-        (address, stop, running, figures)
+        (address, stop, running, metrics)
     }
 
     async fn said_again(stream: &mut TcpStream) -> bool {
@@ -393,7 +393,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_finds_no_room_is_closed_and_a_place_that_is_left_is_given_again() {
-        let (address, _stop, _running, figures) = serve(1).await;
+        let (address, _stop, _running, metrics) = serve(1).await;
         let mut first = TcpStream::connect(address).await.expect("it listens");
         assert!(said_again(&mut first).await);
         let mut second = TcpStream::connect(address).await.expect("it listens");
@@ -408,13 +408,13 @@ mod tests {
             }
         };
         let third = timeout(HANDSHAKE_MAX, again).await.expect("there is room again");
-        assert_eq!(figures.connections.get(), 1);
+        assert_eq!(metrics.connections.get(), 1);
         drop(third);
     }
 
     #[tokio::test]
     async fn a_stop_is_told_to_all_and_waits_for_what_they_have_to_say() {
-        let (address, stop, running, figures) = serve(9).await;
+        let (address, stop, running, metrics) = serve(9).await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         assert!(said_again(&mut stream).await);
         stop.send_replace(true);
@@ -422,7 +422,7 @@ mod tests {
         stream.read_to_end(&mut last).await.expect("closed in order");
         assert_eq!(last, b"!");
         running.await.expect("no panic");
-        assert_eq!(figures.connections.get(), 0);
+        assert_eq!(metrics.connections.get(), 0);
         assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
     }
 }

@@ -10,11 +10,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::settlement::{Settlement, Verdict};
-use crate::figures::ReportFigures;
+use crate::metrics::ReportMetrics;
 
 #[derive(Debug)]
-pub(super) struct Figures {
-    pub(super) reports: ReportFigures,
+pub(super) struct Metrics {
+    pub(super) reports: ReportMetrics,
     pub(super) connects: ByWord,
     pub(super) disconnects: ByWord,
     pub(super) connected: Gauge,
@@ -30,10 +30,10 @@ pub(super) struct Figures {
     pub(super) rejected: Counter,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
-            reports: ReportFigures::new(WayIn::Amqp),
+            reports: ReportMetrics::new(WayIn::Amqp),
             connects: ByWord::new("result"),
             disconnects: ByWord::new("reason"),
             connected: Gauge::default(),
@@ -51,7 +51,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub(super) fn receive(&self, delivery: &Delivery) {
         self.received.inc();
         self.received_bytes.inc_by(delivery.data.len() as u64);

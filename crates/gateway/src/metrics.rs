@@ -15,14 +15,14 @@ use prometheus_client::registry::Registry;
 
 /// What became of the reports of one way in.
 #[derive(Debug)]
-pub(crate) struct ReportFigures {
+pub(crate) struct ReportMetrics {
     way: WayIn,
     results: ByWord,
     accepted: Counter,
     log: LogLimit<(Option<IpAddr>, &'static str)>,
 }
 
-impl ReportFigures {
+impl ReportMetrics {
     pub(crate) fn new(way: WayIn) -> Self {
         let results = ByWord::new("result");
         let accepted = results.counter("accepted");
@@ -104,12 +104,12 @@ mod tests {
 
     #[test]
     fn every_refusal_is_counted() {
-        let figures = ReportFigures::new(WayIn::Mqtt);
+        let metrics = ReportMetrics::new(WayIn::Mqtt);
         for _ in 0..3 {
-            figures.refused(&Problem::unreadable("x"), "a test");
+            metrics.refused(&Problem::unreadable("x"), "a test");
         }
-        figures.accepted(2);
-        let count = |word| figures.results.counter(word).get();
+        metrics.accepted(2);
+        let count = |word| metrics.results.counter(word).get();
         assert_eq!((count("unreadable"), count("accepted")), (3, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! Room for so many of a thing: connections of a listener, and the open files that all listeners share.
+//! Capacity for so many of a thing: connections of a listener, and the open files that all listeners share.
 //!
 //! A place costs its holder one pointer, because an idle connection is to be little more than its socket.
 
@@ -11,13 +11,13 @@ use tokio::sync::Notify;
 /// receivers - is not counted here, so whoever makes this leaves room for it: a listener must never be why a file of the log
 /// cannot be opened.
 #[derive(Clone, Debug)]
-pub struct OpenFiles(Arc<Room>);
+pub struct OpenFiles(Arc<Capacity>);
 
 impl OpenFiles {
     /// So many at most.
     #[must_use]
     pub fn new(files_max: usize) -> Self {
-        Self(Arc::new(Room::new(files_max)))
+        Self(Arc::new(Capacity::new(files_max)))
     }
 }
 
@@ -30,7 +30,7 @@ impl Default for OpenFiles {
 
 /// So many places.
 #[derive(Debug)]
-pub struct Room {
+pub struct Capacity {
     taken: AtomicUsize,
     places_max: usize,
     /// What a place here takes a place of too.
@@ -40,9 +40,9 @@ pub struct Room {
 
 /// A place; free again when this is dropped.
 #[derive(Debug)]
-pub struct Place(Option<Arc<Room>>);
+pub struct CapacityPermit(Option<Arc<Capacity>>);
 
-impl Room {
+impl Capacity {
     /// So many places.
     #[must_use]
     pub fn new(places_max: usize) -> Self {
@@ -60,8 +60,8 @@ impl Room {
     }
 
     /// A place, if there is one.
-    pub fn take(self: &Arc<Self>) -> Option<Place> {
-        self.try_take().then(|| Place(Some(Arc::clone(self))))
+    pub fn take(self: &Arc<Self>) -> Option<CapacityPermit> {
+        self.try_take().then(|| CapacityPermit(Some(Arc::clone(self))))
     }
 
     /// Resolves when somebody leaves after this was called, polled or not.
@@ -103,16 +103,16 @@ impl Room {
     }
 }
 
-impl Place {
+impl CapacityPermit {
     /// Gives the place back and keeps the open file that came with it, if one did.
-    pub(crate) fn into_file(mut self) -> Option<Place> {
+    pub(crate) fn into_file(mut self) -> Option<CapacityPermit> {
         let room = self.0.take()?;
         room.give_back();
-        room.within.as_ref().map(|files| Place(Some(Arc::clone(&files.0))))
+        room.within.as_ref().map(|files| CapacityPermit(Some(Arc::clone(&files.0))))
     }
 }
 
-impl Drop for Place {
+impl Drop for CapacityPermit {
     fn drop(&mut self) {
         let Some(room) = &self.0 else { return };
         if let Some(files) = &room.within {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn places_are_given_out_up_to_the_limit_and_come_back() {
-        let room = Arc::new(Room::new(2));
+        let room = Arc::new(Capacity::new(2));
         let places = [room.take(), room.take()];
         assert!(places.iter().all(Option::is_some));
         assert!(room.take().is_none());
@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn rooms_share_the_open_files() {
         let files = OpenFiles::new(3);
-        let (one, other) = (Arc::new(Room::within(2, files.clone())), Arc::new(Room::within(9, files)));
+        let (one, other) =
+            (Arc::new(Capacity::within(2, files.clone())), Arc::new(Capacity::within(9, files)));
         let of_one = [one.take(), one.take(), one.take()];
         assert_eq!(of_one.iter().flatten().count(), 2, "its own limit");
         let of_other = [other.take(), other.take()];
@@ -153,18 +154,19 @@ mod tests {
     #[test]
     fn a_file_may_be_kept_longer_than_the_place() {
         let files = OpenFiles::new(1);
-        let (one, other) = (Arc::new(Room::within(1, files.clone())), Arc::new(Room::within(1, files)));
-        let file = one.take().and_then(Place::into_file);
+        let (one, other) =
+            (Arc::new(Capacity::within(1, files.clone())), Arc::new(Capacity::within(1, files)));
+        let file = one.take().and_then(CapacityPermit::into_file);
         assert_eq!(one.taken(), 0);
         assert!(other.take().is_none());
         drop(file);
         assert!(other.take().is_some());
-        assert!(Arc::new(Room::new(1)).take().and_then(Place::into_file).is_none());
+        assert!(Arc::new(Capacity::new(1)).take().and_then(CapacityPermit::into_file).is_none());
     }
 
     #[tokio::test]
     async fn it_is_known_when_all_have_left() {
-        let room = Arc::new(Room::new(1));
+        let room = Arc::new(Capacity::new(1));
         room.all_left().await;
         let place = room.take();
         let waiting = tokio::spawn({

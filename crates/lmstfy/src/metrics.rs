@@ -16,7 +16,7 @@ use crate::route::Action;
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
     jobs: Family<Moved, Counter>,
@@ -52,7 +52,7 @@ struct Unauthorized {
     reason: &'static str,
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
             requests: Family::default(),
@@ -65,7 +65,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "fieldpost_lmstfy_requests",

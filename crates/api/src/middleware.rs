@@ -114,7 +114,7 @@ impl Service<Request> for Attends {
         // A copy: the URI would keep the buffer that the request was read into.
         let path = CompactString::from(request.uri().path());
         let asked = Asked { method: request.method().clone(), path, peer };
-        let decoded = api.shared.decoders.decoded(api.shared.leftovers.watching(request));
+        let decoded = api.shared.decoders.decoded(api.shared.body_drain.watching(request));
         let answering = decoded.map(|request| caught(self.routes.call(request)));
         async move {
             let response = match answering {
@@ -122,7 +122,7 @@ impl Service<Request> for Attends {
                 Err(refused) => *refused,
             };
             let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
-            api.shared.figures.answered(&asked.method, route, response.status(), began.elapsed());
+            api.shared.metrics.answered(&asked.method, route, response.status(), began.elapsed());
             api.shared.change_log.answered(&asked, route, &response);
             Ok(response)
         }

@@ -1,6 +1,6 @@
 //! What a connected client says, and what we say to it; without the socket.
 //!
-//! All reports of one [`Talk::receive`] are handed in as one slice. Nothing is taken that there is no room for: what does not fit
+//! All reports of one [`Protocol::receive`] are handed in as one slice. Nothing is taken that there is no room for: what does not fit
 //! waits in `unread`, and then no more is received.
 
 mod asking;
@@ -17,25 +17,25 @@ use engine::intake::{NotAccepting, Received};
 use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
-use super::absence::Kept;
 use super::aliases::Aliases;
 use super::control::{self, Control};
 use super::ending::{Ending, Violation};
-use super::handshakes::{Begun, Handshakes, Released};
+use super::in_flight::{Arrivals, Receipt, Refused, Ring, Wants};
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::Watcher;
+use super::offline_session::Kept;
+use super::qos2::{Begun, Qos2Exchanges, Released};
 use super::reply::{self, Client};
 use super::rights::{Rights, Unknown};
-use super::ring::{Arrivals, Receipt, Refused, Ring, Wants};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
 use super::{Shared, Version};
 use crate::decode::{self, Rules};
-use crate::figures::Sender;
+use crate::metrics::Sender;
 
 /// The conversation with one client.
-pub(super) struct Talk {
+pub(super) struct Protocol {
     shared: Arc<Shared>,
     client: Client,
     access: Rights,
@@ -47,7 +47,7 @@ pub(super) struct Talk {
     /// What waits to be written.
     pub(super) out: BytesMut,
     subscriptions: Subscriptions,
-    handshakes: Handshakes,
+    handshakes: Qos2Exchanges,
     aliases: Aliases,
     counted: Counted,
     /// A packet was used since somebody asked.
@@ -94,15 +94,15 @@ struct Counted {
     begun: usize,
 }
 
-impl Talk {
+impl Protocol {
     /// With the session that the client goes on with.
     pub(super) fn new(shared: Arc<Shared>, client: Client, who: Who, access: Rights, kept: Kept) -> Self {
-        let figures = &shared.figures;
-        let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), figures.unacknowledged.clone());
+        let metrics = &shared.metrics;
+        let ring = Ring::new(shared.limits.unacknowledged_max.get().into(), metrics.unacknowledged.clone());
         let Kept { subscriptions, handshakes } = kept;
-        figures.subscriptions.inc_by(subscriptions.len() as i64);
-        figures.unreleased.inc_by(handshakes.len() as i64);
-        let mut talk = Self {
+        metrics.subscriptions.inc_by(subscriptions.len() as i64);
+        metrics.unreleased.inc_by(handshakes.len() as i64);
+        let mut protocol = Self {
             shared,
             client,
             access,
@@ -119,8 +119,8 @@ impl Talk {
             asking: None,
             watcher: None,
         };
-        talk.watch_again();
-        talk
+        protocol.watch_again();
+        protocol
     }
 
     /// Goes on behind the CONNECT: with what was received behind it, and with the CONNACK in `out`.
@@ -157,7 +157,7 @@ impl Talk {
         self.ring.is_empty()
     }
 
-    /// Whether [`Talk::resume`] has something to do before more is received.
+    /// Whether [`Protocol::resume`] has something to do before more is received.
     pub(super) fn is_held_back(&self) -> bool {
         self.held_back
     }
@@ -172,7 +172,7 @@ impl Talk {
         if bytes.is_empty() {
             return Err(Ending::Gone);
         }
-        self.shared.figures.received_bytes.inc_by(bytes.len() as u64);
+        self.shared.metrics.received_bytes.inc_by(bytes.len() as u64);
         if !self.unread.is_empty() {
             self.unread.extend_from_slice(bytes);
             return self.resume();
@@ -282,7 +282,7 @@ impl Talk {
                 let content = hash::derived(hash::derived(0, topic.as_bytes()), publish.payload);
                 match self.handshakes.begin(publish.packet_id, content, handshakes_max) {
                     Begun::New => {
-                        self.shared.figures.unreleased.inc();
+                        self.shared.metrics.unreleased.inc();
                     }
                     Begun::Instead => {}
                     Begun::Repeat => {
@@ -302,7 +302,7 @@ impl Talk {
     fn release(&mut self, packet_id: u16) -> Result<(), Violation> {
         let known = match self.handshakes.release(packet_id) {
             Released::Done => {
-                self.shared.figures.unreleased.dec();
+                self.shared.metrics.unreleased.dec();
                 true
             }
             Released::Unknown => false,
@@ -317,19 +317,19 @@ impl Talk {
         while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
             let settled = settled?;
             let shared = Arc::clone(&self.shared);
-            let figures = &shared.figures;
-            figures.reports.accepted(settled.accepted().into());
+            let metrics = &shared.metrics;
+            metrics.reports.accepted(settled.accepted().into());
             let mut acks = 0;
             for (receipt, refused) in settled.receipts() {
                 if let Some(Refused { problem, device, topic }) = refused {
                     let (login, peer) = (self.access.username(), self.who.peer);
                     let sender = Sender { device, topic, login, client: client_id, peer };
-                    figures.reports.refused_from(problem, sender);
+                    metrics.reports.refused_from(problem, sender);
                 }
                 acks += u64::from(receipt.wants != Wants::Nothing);
                 self.answer(receipt, refused.map(|refused| refused.problem));
             }
-            figures.acks.inc_by(acks);
+            metrics.acks.inc_by(acks);
             let behind = if self.held_back { self.unread.capacity() } else { 0 };
             self.count_as(Counted { held: self.ring.bytes() + behind, ..self.counted });
         }
@@ -344,7 +344,7 @@ impl Talk {
                 if problem.is_some() && self.client.version == Version::V5 {
                     // A reason of refusal ends the handshake.
                     self.handshakes.refused(packet_id);
-                    self.shared.figures.unreleased.dec();
+                    self.shared.metrics.unreleased.dec();
                 } else {
                     self.handshakes.received(packet_id);
                 }
@@ -377,8 +377,8 @@ impl Talk {
     }
 
     fn uncount(&self) {
-        self.shared.figures.subscriptions.dec_by(self.subscriptions.len() as i64);
-        self.shared.figures.unreleased.dec_by(self.handshakes.len() as i64);
+        self.shared.metrics.subscriptions.dec_by(self.subscriptions.len() as i64);
+        self.shared.metrics.unreleased.dec_by(self.handshakes.len() as i64);
     }
 
     /// Says why the connection ends, where the version has a word for it.
@@ -390,7 +390,7 @@ impl Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for Protocol {
     fn drop(&mut self) {
         self.count_as(Counted::default());
         self.uncount();

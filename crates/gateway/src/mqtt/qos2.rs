@@ -6,7 +6,7 @@
 
 /// The ids in use, in order.
 #[derive(Debug, Default)]
-pub(super) struct Handshakes(Vec<Handshake>);
+pub(super) struct Qos2Exchanges(Vec<Handshake>);
 
 #[derive(Clone, Copy, Debug)]
 struct Handshake {
@@ -41,7 +41,7 @@ pub(super) enum Released {
     TooEarly,
 }
 
-impl Handshakes {
+impl Qos2Exchanges {
     /// Takes a publish under an id, if fewer than `max` are under way. `content` is a hash of it.
     pub(super) fn begin(&mut self, packet_id: u16, content: u64, max: usize) -> Begun {
         let new = Handshake { packet_id, received: false, inherited: false, content };
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_id_is_in_use_from_its_publish_to_its_release() {
-        let mut handshakes = Handshakes::default();
+        let mut handshakes = Qos2Exchanges::default();
         assert_eq!(handshakes.begin(7, 1, 2), Begun::New);
         assert_eq!(handshakes.begin(7, 1, 2), Begun::Repeat);
         assert_eq!(handshakes.release(7), Released::TooEarly);
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn no_more_than_the_window_is_under_way() {
-        let mut handshakes = Handshakes::default();
+        let mut handshakes = Qos2Exchanges::default();
         let begun: Vec<_> = [3, 1, 2, 1].map(|id| handshakes.begin(id, 0, 2)).into();
         assert_eq!(begun, [Begun::New, Begun::New, Begun::TooMany, Begun::Repeat]);
     }
 
     #[test]
     fn only_what_is_durable_outlives_the_connection() {
-        let mut handshakes = Handshakes::default();
+        let mut handshakes = Qos2Exchanges::default();
         for id in [9, 4, 6] {
             handshakes.begin(id, 0, 9);
         }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_client_that_lost_its_part_of_the_session_loses_no_publish() {
-        let mut handshakes = Handshakes::default();
+        let mut handshakes = Qos2Exchanges::default();
         for id in [1, 2] {
             handshakes.begin(id, 0xa, 9);
             handshakes.received(id);

@@ -1,4 +1,4 @@
-//! A stream that knows what it moves: it tells the crowd, and breaks when the other side takes nothing of what is sent.
+//! A stream that counts what it moves for the connection pool, and breaks when the other side takes nothing of what is sent.
 //!
 //! Without that, a caller that asks and never reads would keep an answer in memory for as long as it likes.
 
@@ -11,19 +11,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::crowd::Guest;
+use super::admission::PooledConnection;
 
 /// A stream of one connection.
-pub(crate) struct Moving<S> {
+pub(crate) struct StallGuard<S> {
     stream: S,
     stall_max: Duration,
     /// Runs while the other side takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
-    guest: Option<Arc<Guest>>,
+    guest: Option<Arc<PooledConnection>>,
 }
 
-impl<S> Moving<S> {
-    pub(crate) fn new(stream: S, stall_max: Duration, guest: Option<Arc<Guest>>) -> Self {
+impl<S> StallGuard<S> {
+    pub(crate) fn new(stream: S, stall_max: Duration, guest: Option<Arc<PooledConnection>>) -> Self {
         Self { stream, stall_max, stalled: None, guest }
     }
 
@@ -52,7 +52,7 @@ impl<S> Moving<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Moving<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -65,7 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Moving<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Moving<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.sent(cx, sent, |written| *written)
@@ -108,7 +108,7 @@ mod tests {
     async fn who_takes_nothing_is_given_up() {
         pause();
         let (near, mut far) = duplex(4);
-        let mut moving = Moving::new(near, STALL_MAX, None);
+        let mut moving = StallGuard::new(near, STALL_MAX, None);
         let start = Instant::now();
         moving.write_all(b"1234").await.expect("there is room");
         let reads = async {

@@ -9,31 +9,31 @@ use std::time::Instant;
 use access::KnownAs;
 use base::address;
 use bytes::BytesMut;
-use net::listen::Place;
+use net::listen::CapacityPermit;
 use net::metrics::Counted;
 use rmqtt_codec::v5::ConnectAckReason as Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
-use super::absence::Kept;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
+use super::offline_session::Kept;
+use super::protocol::{Protocol, Who};
 use super::reply::Terms;
 use super::rights::Rights;
 use super::session::Session;
 use super::sessions::{Entered, Seat};
-use super::talk::{Talk, Who};
-use super::{Shared, Version, last_words, reply, scratch, wire};
+use super::{Shared, Version, lingering_close, reply, scratch, wire};
 use crate::decode::beginning;
 
 /// A client whose CONNECT is accepted.
-pub(super) struct Greeted {
+pub(super) struct HandshakeDone {
     hello: Hello,
     access: Rights,
     peer: Option<SocketAddr>,
     seat: Seat,
-    of_login: Place,
+    of_login: CapacityPermit,
     /// The session that it goes on with.
     kept: Kept,
     /// What came behind the CONNECT.
@@ -42,17 +42,17 @@ pub(super) struct Greeted {
     out: BytesMut,
 }
 
-impl Greeted {
+impl HandshakeDone {
     pub(super) fn into_session<S>(self, stream: S, shared: &Arc<Shared>) -> Session<S> {
         let Hello { client, keep_alive, will, session_expiry_secs, .. } = self.hello;
         let who = Who { number: self.seat.number(), peer: self.peer };
-        let talk = Talk::new(Arc::clone(shared), client, who, self.access.clone(), self.kept);
+        let protocol = Protocol::new(Arc::clone(shared), client, who, self.access.clone(), self.kept);
         Session {
-            talk: talk.going_on(self.unread, self.out),
+            protocol: protocol.going_on(self.unread, self.out),
             shared: Arc::clone(shared),
             stream,
             unflushed: false,
-            _counted: Counted::new(&shared.figures.connections),
+            _counted: Counted::new(&shared.metrics.connections),
             seat: self.seat,
             _of_login: self.of_login,
             access: self.access,
@@ -65,7 +65,7 @@ impl Greeted {
 }
 
 /// Why there is no session; the label it is counted under.
-pub(super) type NotGreeted = &'static str;
+pub(super) type HandshakeRefused = &'static str;
 
 /// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one more connection.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
@@ -73,7 +73,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     shared: &Shared,
     peer: Option<SocketAddr>,
     has_room: impl FnOnce() -> bool,
-) -> Result<Greeted, NotGreeted> {
+) -> Result<HandshakeDone, HandshakeRefused> {
     let (mut hello, unread) = match receive_hello(stream, shared).await? {
         Ok(received) => received,
         Err(Some((version, reason))) => return Err(refuse(stream, version, reason).await),
@@ -113,10 +113,10 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         return Err("connack_too_large");
     }
     if kept.is_some() {
-        shared.figures.sessions_resumed.inc();
+        shared.metrics.sessions_resumed.inc();
     }
     let (access, kept) = (Rights::new(known_as), kept.unwrap_or_default());
-    Ok(Greeted { hello, access, peer, seat, of_login, kept, unread, out })
+    Ok(HandshakeDone { hello, access, peer, seat, of_login, kept, unread, out })
 }
 
 /// Notes what follows from it that a login has all its connections.
@@ -126,7 +126,7 @@ fn note_full_login(
     (shared, peer): (&Shared, Option<SocketAddr>),
     what: &'static str,
 ) {
-    let log = &shared.figures.full_logins;
+    let log = &shared.metrics.full_logins;
     let Some(left_out) = log.take(Arc::from(&*known_as.username), Instant::now()) else { return };
     tracing::warn!(
         username = beginning(&known_as.username),
@@ -160,7 +160,7 @@ fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Ar
     };
     found.inspect_err(|reason| {
         let key = (peer.map(|peer| address::sender(peer.ip())), label(*reason));
-        let Some(left_out) = shared.figures.refused_logins.take(key, Instant::now()) else { return };
+        let Some(left_out) = shared.metrics.refused_logins.take(key, Instant::now()) else { return };
         let username = hello.credentials.as_ref().map_or("", |credentials| credentials.username.as_str());
         tracing::warn!(
             way = "mqtt",
@@ -202,7 +202,7 @@ type Received = Result<(Hello, Vec<u8>), connect::Refusal>;
 async fn receive_hello<S: AsyncRead + Unpin>(
     stream: &mut S,
     shared: &Shared,
-) -> Result<Received, NotGreeted> {
+) -> Result<Received, HandshakeRefused> {
     let mut bytes = Vec::new();
     loop {
         let read = poll_fn(|cx| {
@@ -215,7 +215,7 @@ async fn receive_hello<S: AsyncRead + Unpin>(
         if read == 0 {
             return Err("gone");
         }
-        shared.figures.received_bytes.inc_by(read as u64);
+        shared.metrics.received_bytes.inc_by(read as u64);
         if bytes[0] >> 4 != wire::CONNECT {
             // What it says is not MQTT, so its length says nothing either.
             return Ok(Err(None));
@@ -235,17 +235,17 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     version: Version,
     reason: Reason,
-) -> NotGreeted {
+) -> HandshakeRefused {
     let mut out = BytesMut::new();
     if reply::refuse(version, reason, &mut out).is_err() {
         return "malformed";
     }
-    last_words::say(stream, &out, true).await;
+    lingering_close::say(stream, &out, true).await;
     label(reason)
 }
 
 /// What a refusal is counted under.
-fn label(reason: Reason) -> NotGreeted {
+fn label(reason: Reason) -> HandshakeRefused {
     match reason {
         Reason::ServerBusy => "busy",
         Reason::QuotaExceeded => "login_full",
