@@ -12,7 +12,7 @@ use records::{GroupKey, JobClock, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::{Jobs, Turn};
-use crate::parking::Horizon;
+use crate::parked::Horizon;
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::is_sparse;

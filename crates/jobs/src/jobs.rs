@@ -1,12 +1,19 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
+pub(crate) mod advance;
+pub(crate) mod eviction;
+pub(crate) mod lease;
+pub(crate) mod paging;
+pub(crate) mod placement;
+pub(crate) mod publish;
+
 use base::Timestamp;
 use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::groups::Groups;
 use crate::heap::Heap;
-use crate::parking::Lot;
+use crate::parked::Lot;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;

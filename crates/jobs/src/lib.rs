@@ -112,32 +112,23 @@
 //!
 //! With 65,536 resident at most, publishing 2,000,000 for later took 0.2 us each, and the longest step of shrinking 7 ms.
 
-mod advance;
 mod entry;
-mod filing;
 mod groups;
 mod heap;
-mod held_up;
 mod jobs;
-mod needs;
-mod parking;
-mod publish;
+mod parked;
 mod queues;
-mod read_pause;
-mod reading;
 mod recurrence;
 mod rules;
-mod run;
-mod shrink;
 mod slab;
 mod table;
 mod timers;
 
-pub use advance::{Expired, Lapsed, Passed, Progress};
+pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
+pub use jobs::lease::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};
+pub use jobs::paging::Want;
+pub use jobs::publish::{NewJob, OnConflict, Published};
 pub use jobs::{Counts, Jobs, Numbers, QueueFigures, Unmoved};
-pub use parking::Horizon;
-pub use publish::{NewJob, OnConflict, Published};
-pub use reading::Want;
+pub use parked::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;
-pub use run::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};

@@ -8,7 +8,7 @@ use records::{QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
-use crate::parking::Parked;
+use crate::parked::Parked;
 use crate::rules::Rules;
 use crate::slab::{Handle, Slab};
 use crate::table::is_sparse;

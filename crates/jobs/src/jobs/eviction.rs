@@ -8,7 +8,7 @@ use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
-use crate::parking::{AHEAD, FRONT, Horizon};
+use crate::parked::{AHEAD, FRONT, Horizon};
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::Found;

@@ -4,9 +4,9 @@ use base::Timestamp;
 use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
+use crate::jobs::lease::{Charge, Released};
 use crate::jobs::{Body, Jobs, Turn};
 use crate::recurrence::Calendar;
-use crate::run::{Charge, Released};
 use crate::slab::Handle;
 use crate::timers::Due;
 

@@ -7,7 +7,7 @@ use records::{GroupKey, JobClock, QueueKey, QueueOrder};
 
 use crate::entry::Entry;
 use crate::jobs::{Jobs, Turn};
-use crate::needs::Line;
+use crate::parked::read_queue::Line;
 use crate::queues::Queue;
 use crate::slab::Handle;
 

@@ -8,6 +8,10 @@
 //! line too, as its head: the group is forgotten then, and read when its head is. Where the newest goes first, that holds of
 //! its line only, and a job whose time has come counts once it is read: new ones may keep coming for ever.
 
+pub(crate) mod blocked_lines;
+pub(crate) mod read_queue;
+pub(crate) mod read_throttle;
+
 use std::time::Duration;
 
 use base::Timestamp;
@@ -15,12 +19,12 @@ use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey
 
 use crate::entry::{Entry, Next};
 use crate::groups::GroupLine;
-use crate::held_up::{DueFrom, HeldUp};
+use crate::jobs::eviction::Stuck;
 use crate::jobs::{Jobs, Turn};
-use crate::needs::{Need, Needs};
+use crate::parked::blocked_lines::{DueFrom, HeldUp};
+use crate::parked::read_queue::{Need, Needs};
+use crate::parked::read_throttle::ReadPause;
 use crate::queues::Queue;
-use crate::read_pause::ReadPause;
-use crate::shrink::Stuck;
 use crate::slab::Handle;
 
 /// Jobs that stay at the front of each line, if there is room for so many, and that are read of one at once.

@@ -11,7 +11,7 @@ use base::Timestamp;
 use records::QueueKey;
 
 use crate::jobs::Jobs;
-use crate::parking::AHEAD;
+use crate::parked::AHEAD;
 use crate::queues::Queue;
 use crate::slab::Handle;
 

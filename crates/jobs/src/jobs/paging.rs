@@ -8,8 +8,8 @@ use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, Queue
 use crate::entry::Entry;
 use crate::groups::GroupLine;
 use crate::jobs::{Jobs, Turn};
-use crate::needs::Need;
-use crate::parking::Horizon;
+use crate::parked::Horizon;
+use crate::parked::read_queue::Need;
 use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;

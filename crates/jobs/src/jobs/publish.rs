@@ -3,8 +3,8 @@
 use base::Timestamp;
 use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
-use crate::advance::Expired;
 use crate::entry::{Entry, Next};
+use crate::jobs::advance::Expired;
 use crate::jobs::{Jobs, Turn};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
