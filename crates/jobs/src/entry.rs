@@ -1,4 +1,4 @@
-//! A job in memory: the 80 bytes that every one needs, and apart from them what only some have.
+//! A job in memory: the 80 bytes that every one read_queue, and apart from them what only some have.
 
 use base::Timestamp;
 use records::{
@@ -10,7 +10,7 @@ use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
-/// What every job needs.
+/// What every job read_queue.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,
@@ -76,7 +76,7 @@ pub(crate) struct Lease {
     pub(crate) number: u64,
     pub(crate) holder: Holder,
     /// The job's `visible_at` before it was leased; not known any more after a load.
-    pub(crate) stood_at: Option<Timestamp>,
+    pub(crate) visible_at_before: Option<Timestamp>,
 }
 
 const _: () = assert!(size_of::<Option<Lease>>() == 40, "as many of these as reserved jobs");

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use records::{GroupKey, JobClock, QueueOrder};
 
 use crate::entry::{Entry, Place};
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::parked::Horizon;
 use crate::queues::Queue;
 use crate::slab::Handle;
@@ -129,7 +129,7 @@ impl Groups {
         self.enter(queue, key, Some(line));
     }
 
-    /// Whether fewer than `low` jobs wait in a group for their turn.
+    /// Whether fewer than `low` jobs wait in a group for their step.
     pub(crate) fn is_short(&self, queue: Handle<Queue>, key: GroupKey, low: usize) -> bool {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
@@ -152,36 +152,36 @@ impl Groups {
 
 impl Jobs {
     /// Files a job of a group, which is in no place.
-    pub(crate) fn file_in_group(
+    pub(crate) fn place_in_group(
         &mut self,
         job: Handle<Entry>,
         key: GroupKey,
         is_due: bool,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
     ) {
         let queue = self.table.entries[job].queue;
         if self.table.entries[job].is_started() {
             let line = self.group_line(queue, key);
             let before = self.groups.enter(queue, key, line).active.replace(job);
             debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
-            self.file_alone(job, is_due, turn);
+            self.place_alone(job, is_due, step);
         } else if is_due {
             self.put_behind(job, key);
-            self.regroup(queue, key, turn);
+            self.regroup(queue, key, step);
         } else {
-            self.file_alone(job, is_due, turn);
+            self.place_alone(job, is_due, step);
         }
     }
 
     /// Makes the first of a group active if none is, or if one was due before the active one, which never started.
-    pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
-        self.choose_active(queue, key, turn);
-        self.watch_line(queue, Some(key));
+    pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
+        self.choose_active(queue, key, step);
+        self.schedule_read(queue, Some(key));
         // Leases of the queue may have waited for this group to be read, and do so no more.
-        self.review(queue, turn.now, turn.wakes.as_deref_mut());
+        self.announce_if_open(queue, step.now, step.wakes.as_deref_mut());
     }
 
-    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
+    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
         let line = self.line(queue, Some(key));
         if line.is_some() {
             // Others of it may be parked of which nothing is known since a restart.
@@ -199,8 +199,8 @@ impl Jobs {
             }
             return;
         };
-        if self.misses_before(queue, order) {
-            self.hold_up(queue, Some(key), order);
+        if self.may_miss_before(queue, order) {
+            self.block_line(queue, Some(key), order);
             return;
         }
         let gives_way = |active: Handle<Entry>| {
@@ -211,8 +211,8 @@ impl Jobs {
             self.groups.activate(queue, key, first);
             self.withdraw(first);
             // Nobody gets one that has expired: it blocks the others until time moves on.
-            let has_expired = self.table.expires_at(first).is_some_and(|at| at <= turn.now);
-            self.file_alone(first, !has_expired, turn);
+            let has_expired = self.table.expires_at(first).is_some_and(|at| at <= step.now);
+            self.place_alone(first, !has_expired, step);
             if let Some(before) = active {
                 self.withdraw(before);
                 self.put_behind(before, key);
@@ -222,11 +222,11 @@ impl Jobs {
 
     /// A job was loaded by which its group is known, if others of that are parked. Where it waits for the wall clock, its time had
     /// come before if the clock has gone back since, and the others do not wait for it to come again.
-    pub(crate) fn know_group(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+    pub(crate) fn restore_group(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
         let entry = &self.table.entries[job];
         let (queue, clock) = (entry.queue, entry.clock_of_wait());
         if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {
-            self.regroup(queue, group, turn);
+            self.regroup(queue, group, step);
         }
     }
 

@@ -13,7 +13,7 @@ use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, 
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::groups::Groups;
 use crate::heap::Heap;
-use crate::parked::Lot;
+use crate::parked::ParkedIndex;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
@@ -31,7 +31,7 @@ pub struct Jobs {
     pub(crate) queues: Queues,
     pub(crate) timers: Timers,
     pub(crate) groups: Groups,
-    pub(crate) lot: Lot,
+    pub(crate) parked: ParkedIndex,
     keeps_dead_letters: bool,
     /// The wall clock of this step; `None` is the engine clock.
     wall: Option<Timestamp>,
@@ -94,7 +94,7 @@ pub enum Unmoved {
 }
 
 /// What one call is given and may add to.
-pub(crate) struct Turn<'a> {
+pub(crate) struct StepContext<'a> {
     pub(crate) now: Timestamp,
     pub(crate) wall: Timestamp,
     pub(crate) calendar: &'a mut dyn Calendar,
@@ -103,7 +103,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) wakes: Option<&'a mut Vec<QueueKey>>,
 }
 
-impl Turn<'_> {
+impl StepContext<'_> {
     pub(crate) fn time(&self, clock: JobClock) -> Timestamp {
         match clock {
             JobClock::Engine => self.now,
@@ -121,9 +121,9 @@ impl Turn<'_> {
 /// Whether what a job carried outlives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
-    Goes,
+    Deleted,
     /// As far as dead letters are kept.
-    StaysForDeadLetter,
+    KeptForDeadLetter,
 }
 
 impl Jobs {
@@ -137,7 +137,7 @@ impl Jobs {
             queues: Queues::default(),
             timers: Timers::default(),
             groups: Groups::default(),
-            lot: Lot::default(),
+            parked: ParkedIndex::default(),
             keeps_dead_letters: false,
             wall: None,
             wall_ahead_ms: 0,
@@ -258,14 +258,14 @@ impl Jobs {
     /// forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {
-        self.timers.wait_on_wall() || self.lot.horizon(JobClock::Wall).is_some()
+        self.timers.wait_on_wall() || self.parked.horizon(JobClock::Wall).is_some()
     }
 
     /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
-        let near = self.lot.next(self.wall_ahead_ms).map(|near| near.max(self.pause_ends()));
+        let near = self.parked.next(self.wall_ahead_ms).map(|near| near.max(self.throttled_until()));
         due.into_iter().chain(near).min()
     }
 
@@ -301,17 +301,17 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Option<JobHead> {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match self.table.find(id)? {
             Found::Job(job) => {
                 let head = self.head(job);
-                self.retire(job, Body::Goes, &mut turn);
+                self.retire(job, Body::Deleted, &mut step);
                 Some(head)
             }
             Found::SuccessorOf(job) => {
                 let head = self.head_of_successor(job);
-                self.name_next(job, Next::Nobody, turn.batch);
-                self.put(job, turn.batch);
+                self.set_successor(job, Next::Nobody, step.batch);
+                self.put(job, step.batch);
                 head
             }
         }
@@ -332,8 +332,8 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let on_engine = turn.convert(run_at, clock, JobClock::Engine);
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let on_engine = step.convert(run_at, clock, JobClock::Engine);
         match self.table.find(id).ok_or(Unmoved::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
@@ -343,10 +343,10 @@ impl Jobs {
                         successor.terms.expires_at = expires_at(recurrence, on_engine);
                     }
                 }
-                self.put(job, turn.batch);
+                self.put(job, step.batch);
             }
             Found::Job(job) if self.table.entries[job].lease.is_some() => return Err(Unmoved::Reserved),
-            Found::Job(job) => self.refile(job, &mut turn, |table| {
+            Found::Job(job) => self.update(job, &mut step, |table| {
                 let entry = &mut table.entries[job];
                 if entry.attempt > 0 {
                     entry.visible_at = on_engine;
@@ -366,8 +366,8 @@ impl Jobs {
         let of_queue = self.table.entries.iter().filter(|(_, entry)| entry.queue == queue);
         let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
         for job in gone {
-            self.name_next(job, Next::Nobody, batch);
-            self.unfile(job);
+            self.set_successor(job, Next::Nobody, batch);
+            self.displace(job);
             self.end_lease(job);
             if let Some(group) = self.table.group(job) {
                 self.groups.forget_if_empty(queue, group);
@@ -381,29 +381,39 @@ impl Jobs {
     }
 
     /// Ends a job for good and starts its successor, whose id it answers.
-    pub(crate) fn retire(&mut self, job: Handle<Entry>, body: Body, turn: &mut Turn<'_>) -> Option<JobId> {
+    pub(crate) fn retire(
+        &mut self,
+        job: Handle<Entry>,
+        body: Body,
+        step: &mut StepContext<'_>,
+    ) -> Option<JobId> {
         let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
-        self.unfile(job);
+        self.displace(job);
         self.end_lease(job);
         let removed = self.table.remove(job);
-        turn.batch.ops.push(match body {
-            Body::StaysForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.entry.id),
-            Body::StaysForDeadLetter | Body::Goes => Op::DeleteJob(removed.entry.id),
+        step.batch.ops.push(match body {
+            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.entry.id),
+            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.entry.id),
         });
         let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
         if let Some((alias, successor)) = successor {
-            let visible_at = successor.run_at.max(turn.time(successor.terms.clock));
+            let visible_at = successor.run_at.max(step.time(successor.terms.clock));
             let head = head_of_successor(&successor, self.queues[queue].key, alias, visible_at);
-            self.admit(&head, turn);
+            self.admit(&head, step);
         }
-        self.move_up(queue, group, turn);
+        self.promote_next(queue, group, step);
         self.queues[queue].jobs -= 1;
         self.queues.leave(queue);
         successor.map(|(_, successor)| successor.id)
     }
 
     /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
-    pub(crate) fn name_next(&mut self, job: Handle<Entry>, next: Next, batch: &mut Batch) -> Option<JobId> {
+    pub(crate) fn set_successor(
+        &mut self,
+        job: Handle<Entry>,
+        next: Next,
+        batch: &mut Batch,
+    ) -> Option<JobId> {
         let gone = self.table.set_next(job, next).successor().map(|successor| successor.id);
         batch.ops.extend(gone.map(Op::DeleteJob));
         gone

@@ -19,18 +19,18 @@ use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey
 
 use crate::entry::{Entry, Next};
 use crate::groups::GroupLine;
-use crate::jobs::eviction::Stuck;
-use crate::jobs::{Jobs, Turn};
-use crate::parked::blocked_lines::{DueFrom, HeldUp};
-use crate::parked::read_queue::{Need, Needs};
-use crate::parked::read_throttle::ReadPause;
+use crate::jobs::eviction::EvictionBackoff;
+use crate::jobs::{Jobs, StepContext};
+use crate::parked::blocked_lines::{BlockedLines, EarliestDue};
+use crate::parked::read_queue::{ReadPriority, ReadQueue};
+use crate::parked::read_throttle::ReadThrottle;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
 /// Jobs that stay at the front of each line, if there is room for so many, and that are read of one at once.
-pub(crate) const FRONT: usize = 1_000;
+pub(crate) const FRONT_MAX: usize = 1_000;
 /// A parked job is read in this long before its time, at least.
-pub(crate) const AHEAD: Duration = Duration::from_secs(1);
+pub(crate) const READ_AHEAD: Duration = Duration::from_secs(1);
 
 /// A place in the order of `visible_at` and publish number: everything up to it, itself included, is resident. In a queue
 /// that gives the newest first, everything from it on is.
@@ -66,7 +66,7 @@ impl Horizon {
     /// From when on something behind this is due within a second, by its clock.
     fn near_from(self) -> Timestamp {
         let first = if self.number == u64::MAX { Timestamp(self.at.0.saturating_add(1)) } else { self.at };
-        first.before(AHEAD)
+        first.before(READ_AHEAD)
     }
 
     /// Whether something behind this is due within a second, or was before.
@@ -86,11 +86,11 @@ impl Horizon {
 
 /// What is parked of a queue.
 #[derive(Default)]
-pub(crate) struct Parked {
+pub(crate) struct ParkedQueue {
     pub(crate) scheduled: u64,
     pub(crate) ready: u64,
     /// None of those that wait for their time is due before this.
-    pub(crate) from: DueFrom,
+    pub(crate) from: EarliestDue,
     /// How far the jobs without a group are resident; `None` if all of them are.
     pub(crate) line: Option<Horizon>,
     /// Whether groups that nothing is known of may have parked jobs.
@@ -101,48 +101,48 @@ pub(crate) struct Parked {
     is_changed: bool,
 }
 
-impl Parked {
+impl ParkedQueue {
     fn is_empty(&self) -> bool {
         self.scheduled == 0 && self.ready == 0
     }
 }
 
 /// What is parked of all queues.
-pub(crate) struct Lot {
+pub(crate) struct ParkedIndex {
     pub(crate) resident_max: usize,
     scheduled: u64,
     ready: u64,
     engine: Option<Horizon>,
     wall: Option<Horizon>,
     /// How far the engine clock's was drawn in while it was being read.
-    pub(crate) drawn_in: Option<Horizon>,
+    pub(crate) pulled_in: Option<Horizon>,
     /// Counts the epochs of all queues.
     epochs: u64,
     /// Up to where time has moved on, by the engine clock and by the wall clock.
-    moved_on: (Timestamp, Timestamp),
+    advanced_to: (Timestamp, Timestamp),
     /// Lines to be read.
-    pub(crate) needs: Needs,
+    pub(crate) read_queue: ReadQueue,
     /// Lines that have a job which waits until those whose time came before are read.
-    pub(crate) held_up: HeldUp,
+    pub(crate) blocked_lines: BlockedLines,
     /// A line was read last, not a clock: they take turns.
     pub(crate) line_was_last: bool,
     /// Jobs taken in since something was wanted.
     pub(crate) taken_in: usize,
     /// When jobs are read by their time although there is little room.
-    pub(crate) read_pause: ReadPause,
+    pub(crate) read_throttle: ReadThrottle,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
     /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
     pub(crate) front: usize,
     /// Jobs that shrinking parks, the last first.
-    pub(crate) leaving: Vec<(JobId, Parking)>,
+    pub(crate) planned: Vec<(JobId, Parking)>,
     /// Of all that are resident.
-    pub(crate) stuck: Stuck,
+    pub(crate) backoff: EvictionBackoff,
     /// Of those that wait for their time.
-    pub(crate) scheduled_stuck: Stuck,
+    pub(crate) scheduled_backoff: EvictionBackoff,
 }
 
-impl Default for Lot {
+impl Default for ParkedIndex {
     fn default() -> Self {
         Self {
             resident_max: usize::MAX,
@@ -150,24 +150,24 @@ impl Default for Lot {
             ready: 0,
             engine: None,
             wall: None,
-            drawn_in: None,
+            pulled_in: None,
             epochs: 0,
-            moved_on: (Timestamp(i64::MIN), Timestamp(i64::MIN)),
-            needs: Needs::default(),
-            held_up: HeldUp::default(),
+            advanced_to: (Timestamp(i64::MIN), Timestamp(i64::MIN)),
+            read_queue: ReadQueue::default(),
+            blocked_lines: BlockedLines::default(),
             line_was_last: false,
             taken_in: 0,
-            read_pause: ReadPause::default(),
+            read_throttle: ReadThrottle::default(),
             changed: Vec::new(),
-            front: FRONT,
-            leaving: Vec::new(),
-            stuck: Stuck::default(),
-            scheduled_stuck: Stuck::default(),
+            front: FRONT_MAX,
+            planned: Vec::new(),
+            backoff: EvictionBackoff::default(),
+            scheduled_backoff: EvictionBackoff::default(),
         }
     }
 }
 
-impl Lot {
+impl ParkedIndex {
     pub(crate) fn is_empty(&self) -> bool {
         self.scheduled == 0 && self.ready == 0
     }
@@ -180,17 +180,17 @@ impl Lot {
     }
 
     /// Time has moved on to this: parked jobs whose time has come are missed from now on until they are read.
-    pub(crate) fn move_on(&mut self, now: Timestamp, wall: Timestamp) {
-        self.moved_on = (now, wall);
+    pub(crate) fn advance_to(&mut self, now: Timestamp, wall: Timestamp) {
+        self.advanced_to = (now, wall);
     }
 
     /// Whether jobs of any queue whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn misses_before(&self, place: (Timestamp, u64)) -> bool {
-        self.misses_between(DueFrom::UNKNOWN, place)
+    pub(crate) fn may_miss_before(&self, place: (Timestamp, u64)) -> bool {
+        self.may_miss_between(EarliestDue::UNKNOWN, place)
     }
 
     /// Whether jobs that are due from then on, whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn misses_between(&self, from: DueFrom, place: (Timestamp, u64)) -> bool {
+    pub(crate) fn may_miss_between(&self, from: EarliestDue, place: (Timestamp, u64)) -> bool {
         let misses = |horizon: Option<Horizon>, time, from: Option<Timestamp>| {
             from.is_some_and(|from| from <= time && from <= place.0)
                 && horizon.is_some_and(|horizon| {
@@ -198,7 +198,8 @@ impl Lot {
                         && horizon.is_before(place, QueueOrder::Fifo)
                 })
         };
-        misses(self.engine, self.moved_on.0, from.engine) || misses(self.wall, self.moved_on.1, from.wall)
+        misses(self.engine, self.advanced_to.0, from.engine)
+            || misses(self.wall, self.advanced_to.1, from.wall)
     }
 
     /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
@@ -217,10 +218,10 @@ impl Lot {
     }
 
     /// Has jobs of a clock be resident no further than to just before this place.
-    pub(crate) fn draw_in(&mut self, clock: JobClock, place: (Timestamp, u64)) {
+    pub(crate) fn pull_in(&mut self, clock: JobClock, place: (Timestamp, u64)) {
         let before = Horizon::just_before(place.0, place.1);
         if clock == JobClock::Engine {
-            self.drawn_in = Some(self.drawn_in.map_or(before, |drawn_in| drawn_in.min(before)));
+            self.pulled_in = Some(self.pulled_in.map_or(before, |pulled_in| pulled_in.min(before)));
         }
         let horizon = self.horizon(clock).map_or(before, |horizon| horizon.min(before));
         self.set_horizon(clock, Some(horizon));
@@ -230,14 +231,14 @@ impl Lot {
 impl Jobs {
     /// Most jobs that are resident before some are parked. Without it none are.
     pub fn set_resident_max(&mut self, max: usize) {
-        self.lot.resident_max = max;
-        self.lot.front = self.lot.front.min(max / 8).max(1);
+        self.parked.resident_max = max;
+        self.parked.front = self.parked.front.min(max / 8).max(1);
     }
 
     /// Whether any job is parked.
     #[must_use]
     pub fn has_parked(&self) -> bool {
-        !self.lot.is_empty()
+        !self.parked.is_empty()
     }
 
     /// How far a line is resident, if any of it is parked: where reading it goes on.
@@ -249,7 +250,7 @@ impl Jobs {
     /// How many jobs of all queues are parked: those that wait for their time, and those that wait for a worker.
     #[must_use]
     pub fn parked_in_all(&self) -> (u64, u64) {
-        (self.lot.scheduled, self.lot.ready)
+        (self.parked.scheduled, self.parked.ready)
     }
 
     /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.
@@ -266,29 +267,29 @@ impl Jobs {
         }
         let record = self.queues.enter(queue);
         let line = Some(Horizon::unknown(self.queues[record].order));
-        self.queues[record].parked = Some(Box::new(Parked {
+        self.queues[record].parked = Some(Box::new(ParkedQueue {
             scheduled,
             ready,
-            from: if scheduled > 0 { DueFrom::UNKNOWN } else { DueFrom::default() },
+            from: if scheduled > 0 { EarliestDue::UNKNOWN } else { EarliestDue::default() },
             line,
             groups_unknown: true,
             epoch: 0,
             is_changed: false,
         }));
-        self.lot.scheduled += scheduled;
-        self.lot.ready += ready;
-        self.lot.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
-        self.lot.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
-        self.note_unread(record);
+        self.parked.scheduled += scheduled;
+        self.parked.ready += ready;
+        self.parked.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
+        self.parked.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
+        self.note_starved(record);
         if ready > 0 {
-            self.lot.needs.set((queue, None), Need::Blocking);
+            self.parked.read_queue.set((queue, None), ReadPriority::Blocking);
         }
     }
 
     /// The queues whose counts have changed since this was last asked: how many jobs of each are parked that wait for their
     /// time, and that wait for a worker.
     pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
-        for queue in std::mem::take(&mut self.lot.changed) {
+        for queue in std::mem::take(&mut self.parked.changed) {
             let record = &mut self.queues[queue];
             let Some(parked) = &mut record.parked else { continue };
             parked.is_changed = false;
@@ -310,12 +311,12 @@ impl Jobs {
     }
 
     /// What a job that is in no place, and is to wait, waits for in the store; `None` if it stays resident.
-    pub(crate) fn parking_of(&self, job: Handle<Entry>, turn: &Turn<'_>) -> Option<Parking> {
-        if self.lot.is_empty() || !self.can_be_parked(job) {
+    pub(crate) fn parking_of(&self, job: Handle<Entry>, step: &StepContext<'_>) -> Option<Parking> {
+        if self.parked.is_empty() || !self.can_be_parked(job) {
             return None;
         }
-        if self.is_due(job, turn) {
-            let lasts = !self.expires_soon(job, turn.now);
+        if self.is_due(job, step) {
+            let lasts = !self.expires_soon(job, step.now);
             (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
         } else {
             let outlives = self.outlives_its_wait(job);
@@ -325,7 +326,7 @@ impl Jobs {
 
     /// Whether a job would be read in again at once because it expires.
     pub(crate) fn expires_soon(&self, job: Handle<Entry>, now: Timestamp) -> bool {
-        self.table.expires_at(job).is_some_and(|at| at <= now.after(AHEAD))
+        self.table.expires_at(job).is_some_and(|at| at <= now.after(READ_AHEAD))
     }
 
     /// Whether a job comes due before it expires. The store finds one that waits for its time by that only.
@@ -347,7 +348,7 @@ impl Jobs {
 
     pub(crate) fn is_behind_time(&self, job: Handle<Entry>) -> bool {
         let entry = &self.table.entries[job];
-        let horizon = self.lot.horizon(entry.clock);
+        let horizon = self.parked.horizon(entry.clock);
         horizon.is_some_and(|horizon| horizon.is_before(entry.order(), QueueOrder::Fifo))
     }
 
@@ -395,7 +396,7 @@ impl Jobs {
         let queue = self.table.entries[job].queue;
         let expiry = head.terms.expires_at.filter(|_| parking != Parking::Time);
         if let Some(at) = expiry {
-            self.lot.draw_in(JobClock::Engine, (at, 0));
+            self.parked.pull_in(JobClock::Engine, (at, 0));
         }
         self.table.remove(job);
         let parked = self.parked_mut(queue);
@@ -409,17 +410,17 @@ impl Jobs {
         parked.groups_unknown |= parking == Parking::Head;
         match parking {
             Parking::Time => {
-                self.lot.scheduled += 1;
-                self.note_unread(queue);
+                self.parked.scheduled += 1;
+                self.note_starved(queue);
             }
-            Parking::Worker | Parking::Head => self.lot.ready += 1,
+            Parking::Worker | Parking::Head => self.parked.ready += 1,
         }
         if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {
             // From now on its head leads to it, as after a start.
             self.groups.forget(queue, group);
             let line = (self.queues[queue].key, Some(group));
-            self.lot.needs.remove(line);
-            self.lot.held_up.release(line);
+            self.parked.read_queue.remove(line);
+            self.parked.blocked_lines.release(line);
         }
         self.queues[queue].jobs -= 1;
         batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
@@ -428,12 +429,12 @@ impl Jobs {
     /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.
     pub(crate) fn count_less(&mut self, queue: Handle<Queue>, parking: Parking) {
         let of_all = match parking {
-            Parking::Time => &mut self.lot.scheduled,
-            Parking::Worker | Parking::Head => &mut self.lot.ready,
+            Parking::Time => &mut self.parked.scheduled,
+            Parking::Worker | Parking::Head => &mut self.parked.ready,
         };
         *of_all = of_all.saturating_sub(1);
-        self.lot.epochs += 1;
-        let epoch = self.lot.epochs;
+        self.parked.epochs += 1;
+        let epoch = self.parked.epochs;
         let parked = self.parked_mut(queue);
         let of_queue = match parking {
             Parking::Time => &mut parked.scheduled,
@@ -442,26 +443,26 @@ impl Jobs {
         debug_assert!(*of_queue > 0, "what is parked is counted");
         *of_queue = of_queue.saturating_sub(1);
         if parked.scheduled == 0 {
-            parked.from = DueFrom::default();
+            parked.from = EarliestDue::default();
         }
         if parked.ready == 0 {
             (parked.line, parked.groups_unknown) = (None, false);
             parked.epoch = epoch;
         }
-        if self.lot.is_empty() {
-            (self.lot.engine, self.lot.wall) = (None, None);
+        if self.parked.is_empty() {
+            (self.parked.engine, self.parked.wall) = (None, None);
         }
     }
 
     /// What is parked of a queue, about to be changed.
-    fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut Parked {
-        let epochs = &mut self.lot.epochs;
+    fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut ParkedQueue {
+        let epochs = &mut self.parked.epochs;
         let parked = self.queues[queue].parked.get_or_insert_with(|| {
             *epochs += 1;
-            Box::new(Parked { epoch: *epochs, ..Parked::default() })
+            Box::new(ParkedQueue { epoch: *epochs, ..ParkedQueue::default() })
         });
         if !std::mem::replace(&mut parked.is_changed, true) {
-            self.lot.changed.push(queue);
+            self.parked.changed.push(queue);
         }
         parked
     }
@@ -470,13 +471,13 @@ impl Jobs {
     pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
         let queue = self.table.entries[first].queue;
         self.queues[queue].parked.is_some()
-            && (self.is_behind_unread(first)
-                || self.held_up_at(first).is_some()
-                || self.lot.needs.block(self.queues[queue].key))
+            && (self.is_behind_parked(first)
+                || self.blocked_at(first).is_some()
+                || self.parked.read_queue.block(self.queues[queue].key))
     }
 
     /// Whether a ready job is behind what is resident of its queue's line.
-    pub(crate) fn is_behind_unread(&self, ready: Handle<Entry>) -> bool {
+    pub(crate) fn is_behind_parked(&self, ready: Handle<Entry>) -> bool {
         let entry = &self.table.entries[ready];
         let line = self.line(entry.queue, None);
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))

@@ -8,7 +8,7 @@ use records::{QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
-use crate::parked::Parked;
+use crate::parked::ParkedQueue;
 use crate::rules::Rules;
 use crate::slab::{Handle, Slab};
 use crate::table::is_sparse;
@@ -29,7 +29,7 @@ pub(crate) struct Queue {
     /// None of those that wait for their time has a `visible_at` before this, by whichever clock.
     pub(crate) timed_from: Timestamp,
     pub(crate) rules: Option<Box<Rules>>,
-    pub(crate) parked: Option<Box<Parked>>,
+    pub(crate) parked: Option<Box<ParkedQueue>>,
 }
 
 const _: () = assert!(size_of::<Option<Queue>>() == 56, "there may be as many of these as of jobs");

@@ -4,7 +4,7 @@ use base::Timestamp;
 use records::{JobClock, JobId, Recurrence, Rule};
 
 use crate::entry::Entry;
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::slab::Handle;
 
 /// Knows when a job of [`Rule::Calendar`] is due again.
@@ -27,19 +27,19 @@ impl Calendar for NoCalendar {
 impl Jobs {
     /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`, and nothing is changed, if
     /// the job does not come again.
-    pub(crate) fn recur(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Timestamp> {
+    pub(crate) fn recur(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Timestamp> {
         let recurrence = self.table.recurrence(job)?;
         if recurrence.left.is_some_and(|left| left <= 1) {
             return None;
         }
         let Entry { id, run_at, clock, .. } = self.table.entries[job];
         let (clock, next) = match recurrence.rule {
-            Rule::Every(ms) => (clock, next_of_every(ms, run_at, turn.time(clock))),
-            Rule::Calendar => (JobClock::Wall, turn.calendar.next(id, run_at, turn.wall)?),
+            Rule::Every(ms) => (clock, next_of_every(ms, run_at, step.time(clock))),
+            Rule::Calendar => (JobClock::Wall, step.calendar.next(id, run_at, step.wall)?),
         };
         debug_assert!(next > run_at, "a schedule goes on");
-        let (number, on_engine) = (self.numbers.take_job(), turn.convert(next, clock, JobClock::Engine));
-        self.refile(job, turn, |table| {
+        let (number, on_engine) = (self.numbers.take_job(), step.convert(next, clock, JobClock::Engine));
+        self.update(job, step, |table| {
             let entry = &mut table.entries[job];
             (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
             (entry.number, entry.attempt) = (number, 0);

@@ -72,7 +72,7 @@ impl Jobs {
         if rules != QueueRules::default() {
             self.queues[queue].rules = Some(Box::new(Rules::new(&rules, before.as_deref(), now)));
         }
-        self.review(queue, now, Some(wakes));
+        self.announce_if_open(queue, now, Some(wakes));
         self.queues.leave(queue);
     }
 

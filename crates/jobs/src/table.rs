@@ -64,7 +64,7 @@ impl Table {
         let lease = match head.state {
             JobState::Waiting => None,
             JobState::Reserved { lease: number, holder } => {
-                Some(self.leases.insert(Lease { number, holder, stood_at: None }))
+                Some(self.leases.insert(Lease { number, holder, visible_at_before: None }))
             }
         };
         let job = self.entries.insert(Entry {
@@ -248,7 +248,7 @@ pub(crate) fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Time
     recurrence.ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)))
 }
 
-/// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was filled since.
+/// Whether an index has far more room than it read_queue. Giving it back pays for itself: most of it was filled since.
 pub(crate) fn is_sparse<T>(table: &HashTable<T>) -> bool {
     table.capacity() > INDEX_ENTRIES_KEPT && table.len() < table.capacity() / 8
 }

@@ -5,7 +5,7 @@ use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::lease::{Charge, Released};
-use crate::jobs::{Body, Jobs, Turn};
+use crate::jobs::{Body, Jobs, StepContext};
 use crate::recurrence::Calendar;
 use crate::slab::Handle;
 use crate::timers::Due;
@@ -74,20 +74,20 @@ impl Jobs {
         passed: &mut Vec<Passed>,
     ) -> Progress {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        self.lot.move_on(now, wall);
-        self.review_held_up(&mut turn);
+        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        self.parked.advance_to(now, wall);
+        self.unblock_lines(&mut step);
         for _ in 0..limit {
             let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };
             match due {
-                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut turn))),
-                Due::Job(job) => passed.extend(self.come_due(job, &mut turn).map(Passed::Lapsed)),
+                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut step))),
+                Due::Job(job) => passed.extend(self.come_due(job, &mut step).map(Passed::Lapsed)),
                 Due::Refill(at, queue) => {
                     self.timers.forget_refill(at, queue);
                     if let Some(rules) = &mut self.queues[queue].rules {
                         rules.refill_at = None;
                     }
-                    self.review(queue, now, turn.wakes.as_deref_mut());
+                    self.announce_if_open(queue, now, step.wakes.as_deref_mut());
                 }
             }
         }
@@ -97,25 +97,25 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn expire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Expired {
+    pub(crate) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
         let Entry { id, queue, .. } = self.table.entries[job];
         let queue = self.queues[queue].key;
         let alias = self.table.claim(job).map(|claim| claim.alias);
-        let next_run = self.recur(job, turn);
+        let next_run = self.recur(job, step);
         if next_run.is_none() {
-            self.retire(job, Body::Goes, turn);
+            self.retire(job, Body::Deleted, step);
         }
         Expired { job: id, queue, alias, next_run }
     }
 
     /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from that time on, not from
     /// when it was noticed.
-    fn come_due(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Lapsed> {
+    fn come_due(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
-            self.unfile(job);
-            match self.parking_of(job, turn) {
-                Some(parking) => self.park(job, parking, turn.batch),
-                None => self.file(job, turn),
+            self.displace(job);
+            match self.parking_of(job, step) {
+                Some(parking) => self.park(job, parking, step.batch),
+                None => self.place(job, step),
             }
             return None;
         };
@@ -126,7 +126,7 @@ impl Jobs {
         let alias = self.table.claim(job).map(|claim| claim.alias);
         let Entry { id, queue, attempt, tries, visible_at, .. } = self.table.entries[job];
         let (queue, group) = (self.queues[queue].key, self.table.group(job));
-        let released = self.end_run(job, visible_at, charge, turn);
+        let released = self.end_run(job, visible_at, charge, step);
         Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })
     }
 }

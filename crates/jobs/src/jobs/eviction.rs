@@ -8,7 +8,7 @@ use records::{Batch, GroupKey, JobClock, JobId, Parking, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
-use crate::parked::{AHEAD, FRONT, Horizon};
+use crate::parked::{FRONT_MAX, Horizon, READ_AHEAD};
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::Found;
@@ -23,9 +23,9 @@ type Placed = ((Timestamp, u64), JobId);
 
 /// How many there were when too few of them could be parked; 0 if that is not so.
 #[derive(Default)]
-pub(crate) struct Stuck(usize);
+pub(crate) struct EvictionBackoff(usize);
 
-impl Stuck {
+impl EvictionBackoff {
     /// Whether looking for some to park is worth it: there are more than the most, and many more than when none was found.
     fn is_over(&mut self, count: usize, most: usize) -> bool {
         if count <= most {
@@ -34,11 +34,11 @@ impl Stuck {
         count > most.max(self.0)
     }
 
-    fn note(&mut self, is_stuck: bool, count: usize) {
-        self.0 = if is_stuck { count + count / 4 } else { 0 };
+    fn note(&mut self, is_active: bool, count: usize) {
+        self.0 = if is_active { count + count / 4 } else { 0 };
     }
 
-    pub(crate) fn is_stuck(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.0 > 0
     }
 }
@@ -48,62 +48,62 @@ impl Jobs {
     /// that come due in more than a minute, of which consumers have no use yet, until an eighth is. First those leave whose time
     /// comes last, then the ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
-        let was_stuck = self.lot.stuck.is_stuck();
-        if self.lot.leaving.is_empty() && !self.plan(now) {
+        let was_stuck = self.parked.backoff.is_active();
+        if self.parked.planned.is_empty() && !self.plan(now) {
             // Reading waited for this, and goes on without room.
-            return self.lot.stuck.is_stuck() && !was_stuck;
+            return self.parked.backoff.is_active() && !was_stuck;
         }
         let before = self.waiting_in_memory();
         for _ in 0..PARKED_AT_A_TIME {
-            let Some((id, parking)) = self.lot.leaving.pop() else { break };
+            let Some((id, parking)) = self.parked.planned.pop() else { break };
             self.park_if_behind(now, id, parking, batch);
         }
         let resident = self.waiting_in_memory();
-        if !self.lot.leaving.is_empty() {
+        if !self.parked.planned.is_empty() {
             return true;
         }
         if resident == before {
-            self.lot.stuck.note(true, resident);
-            self.lot.scheduled_stuck.note(true, self.counts().scheduled);
+            self.parked.backoff.note(true, resident);
+            self.parked.scheduled_backoff.note(true, self.counts().scheduled);
         }
-        resident > self.lot.resident_max && !(self.lot.stuck.is_stuck() && was_stuck)
+        resident > self.parked.resident_max && !(self.parked.backoff.is_active() && was_stuck)
     }
 
     /// Chooses what leaves: whether anything does.
     fn plan(&mut self, now: Timestamp) -> bool {
-        let (resident, most) = (self.waiting_in_memory(), self.lot.resident_max);
-        self.lot.leaving = if self.lot.stuck.is_over(resident, most) {
+        let (resident, most) = (self.waiting_in_memory(), self.parked.resident_max);
+        self.parked.planned = if self.parked.backoff.is_over(resident, most) {
             self.plan_all(now, resident - most / 4)
         } else {
-            self.plan_crowd(now)
+            self.plan_far_scheduled(now)
         };
-        !self.lot.leaving.is_empty()
+        !self.parked.planned.is_empty()
     }
 
     /// Parks `excess` jobs, if there are so many that can be; the last of the list leaves first.
     fn plan_all(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
-        let scheduled = self.plan_scheduled(now, AHEAD, excess);
-        let mut leaving = match excess - scheduled.len() {
+        let scheduled = self.plan_scheduled(now, READ_AHEAD, excess);
+        let mut planned = match excess - scheduled.len() {
             0 => Vec::new(),
             rest => self.plan_lines(now, rest),
         };
-        leaving.extend(scheduled);
-        self.lot.stuck.note(leaving.len() <= excess / 4, self.waiting_in_memory());
-        leaving
+        planned.extend(scheduled);
+        self.parked.backoff.note(planned.len() <= excess / 4, self.waiting_in_memory());
+        planned
     }
 
     /// Parks jobs that wait long for their time where those that do are too many among all.
-    fn plan_crowd(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
+    fn plan_far_scheduled(&mut self, now: Timestamp) -> Vec<(JobId, Parking)> {
         // One at least: as many are read ahead of their time.
-        let (scheduled, most) = (self.counts().scheduled, (self.lot.resident_max / 8).max(1));
-        if !self.lot.scheduled_stuck.is_over(scheduled, most) {
+        let (scheduled, most) = (self.counts().scheduled, (self.parked.resident_max / 8).max(1));
+        if !self.parked.scheduled_backoff.is_over(scheduled, most) {
             return Vec::new();
         }
         // More stay than there are once few have been, and some were read in.
         let excess = scheduled - most / 4 * 3;
-        let leaving = self.plan_scheduled(now, SOON, excess);
-        self.lot.scheduled_stuck.note(leaving.len() <= excess / 4, scheduled);
-        leaving
+        let planned = self.plan_scheduled(now, SOON, excess);
+        self.parked.scheduled_backoff.note(planned.len() <= excess / 4, scheduled);
+        planned
     }
 
     /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many that come due later than `ahead`.
@@ -129,7 +129,7 @@ impl Jobs {
         for clock in [JobClock::Engine, JobClock::Wall] {
             let of_clock = gone.iter().filter(|(_, of)| *of == clock);
             if let Some(first) = of_clock.map(|((order, _), _)| *order).min() {
-                self.lot.draw_in(clock, first);
+                self.parked.pull_in(clock, first);
             }
         }
         gone.into_iter().map(|((_, id), _)| (id, Parking::Time)).collect()
@@ -149,8 +149,8 @@ impl Jobs {
             }
         }
         let (front, front_of_group) = self.fronts(lines.keys().map(|(_, group)| *group));
-        self.lot.front = front;
-        let (mut leaving, mut heads) = (Vec::new(), Vec::new());
+        self.parked.front = front;
+        let (mut planned, mut heads) = (Vec::new(), Vec::new());
         // A group's head may leave when the others have.
         let (of_queues, of_groups): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|((_, group), _)| group.is_none());
@@ -160,7 +160,7 @@ impl Jobs {
             if order == QueueOrder::Lifo {
                 line.reverse();
             }
-            let room = excess - leaving.len() - heads.len();
+            let room = excess - planned.len() - heads.len();
             let front = if group.is_some() { front_of_group } else { front };
             let kept = front.max(line.len().saturating_sub(room));
             if line.len() <= kept {
@@ -170,19 +170,19 @@ impl Jobs {
                 Some((at, number)) => Horizon { at, number },
                 None => Horizon::just_before(line[0].0.0, line[0].0.1),
             };
-            self.draw_line_in(queue, group, to, order);
+            self.pull_line_in(queue, group, to, order);
             let gone = line.drain(kept..).map(|(_, id)| (id, self.parking_in_line(id)));
             if group.is_some() {
-                leaving.extend(gone);
+                planned.extend(gone);
             } else {
                 heads.extend(gone);
             }
-            if leaving.len() + heads.len() == excess {
+            if planned.len() + heads.len() == excess {
                 break;
             }
         }
         // The last of the list leaves first.
-        heads.append(&mut leaving);
+        heads.append(&mut planned);
         heads
     }
 
@@ -218,8 +218,8 @@ impl Jobs {
         for group in lines {
             *(if group.is_some() { &mut of_groups } else { &mut of_queues }) += 1;
         }
-        let share = |lines: usize| (self.lot.resident_max / 4 / lines.max(1)).clamp(1, FRONT);
-        if of_groups > self.lot.resident_max / 8 {
+        let share = |lines: usize| (self.parked.resident_max / 4 / lines.max(1)).clamp(1, FRONT_MAX);
+        if of_groups > self.parked.resident_max / 8 {
             return (share(of_queues), 0);
         }
         let front = share(of_queues + of_groups);
@@ -227,7 +227,7 @@ impl Jobs {
     }
 
     /// Has a line be resident no further than to this place.
-    fn draw_line_in(
+    fn pull_line_in(
         &mut self,
         queue: Handle<Queue>,
         group: Option<GroupKey>,
@@ -260,7 +260,7 @@ impl Jobs {
                 _ => false,
             };
         if is_behind {
-            self.unfile(job);
+            self.displace(job);
             self.park(job, parking, batch);
         }
     }

@@ -6,7 +6,7 @@ use base::Timestamp;
 use records::{Batch, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Reservation};
 
 use crate::entry::{Claim, Entry, Lease, Next};
-use crate::jobs::{Body, Jobs, Turn};
+use crate::jobs::{Body, Jobs, StepContext};
 use crate::queues::Queue;
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
@@ -133,19 +133,19 @@ impl Jobs {
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
         let job = self.enter(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
                 // One that has expired meanwhile does so when time moves on.
-                let superseded = self.give_way(job, &mut turn);
+                let superseded = self.supersede(job, &mut step);
                 let released =
-                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut turn));
+                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut step));
                 Loaded::Interrupted { job: head.id, attempt: head.attempt, released }
             }
             JobState::Reserved { .. } | JobState::Waiting => {
-                self.file(job, &mut turn);
-                self.know_group(job, &mut turn);
+                self.place(job, &mut step);
+                self.restore_group(job, &mut step);
                 Loaded::Kept
             }
         }
@@ -167,18 +167,18 @@ impl Jobs {
         let queue = self.queues.find(queue)?;
         self.pass_over_expired(queue, now);
         if !self.can_lease(queue, now) {
-            self.close(queue);
+            self.mark_closed(queue);
             return None;
         }
         let job = self.queues[queue].ready.first()?;
-        self.lot.read_pause.leased(now);
+        self.parked.read_throttle.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);
         self.timers.time(&mut self.table.entries, job);
         self.put(job, batch);
         if !self.can_lease(queue, now) {
-            self.close(queue);
+            self.mark_closed(queue);
         }
         Some(leased)
     }
@@ -196,8 +196,8 @@ impl Jobs {
     fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
         let entry = &mut self.table.entries[job];
-        let stood_at = Some(entry.visible_at);
-        let lease = self.table.leases.insert(Lease { number, holder, stood_at });
+        let visible_at_before = Some(entry.visible_at);
+        let lease = self.table.leases.insert(Lease { number, holder, visible_at_before });
         entry.lease = Some(lease);
         entry.attempt = entry.attempt.saturating_add(1);
         entry.visible_at = now.after(ttr);
@@ -225,7 +225,7 @@ impl Jobs {
         let Some(queue) = self.queues.find(queue) else { return false };
         let may = self.can_lease(queue, now);
         if !may {
-            self.close(queue);
+            self.mark_closed(queue);
         }
         may
     }
@@ -250,11 +250,11 @@ impl Jobs {
     ) -> Result<Acked, Stale> {
         let job = self.reserved(now, reservation)?;
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        let next_run = if self.gives_way(job) { None } else { self.recur(job, &mut turn) };
+        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        let next_run = if self.is_superseded(job) { None } else { self.recur(job, &mut step) };
         let successor = match next_run {
             Some(_) => None,
-            None => self.retire(job, Body::Goes, &mut turn),
+            None => self.retire(job, Body::Deleted, &mut step),
         };
         Ok(Acked { successor, next_run })
     }
@@ -274,8 +274,8 @@ impl Jobs {
     ) -> Result<Released, Stale> {
         let job = self.reserved(now, reservation)?;
         let (until, wall) = (now.after(retry.delay), self.see_wall(now));
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        Ok(self.end_run(job, until, retry.charge, &mut turn))
+        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        Ok(self.end_run(job, until, retry.charge, &mut step))
     }
 
     /// A lease did not reach its worker: it is as if it had not been made. The attempt was none, the job has its old place in
@@ -293,20 +293,21 @@ impl Jobs {
     ) -> Result<Released, Stale> {
         let job = self.reserved(now, reservation)?;
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
+        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
         let rules = self.queues[self.table.entries[job].queue].rules.as_mut();
         if let Some(bucket) = rules.and_then(|rules| rules.bucket.as_mut()) {
             bucket.give_back(now);
         }
-        let is_over = self.gives_way(job) || self.table.expires_at(job).is_some_and(|at| at <= now);
-        let stood_at = self.table.lease(job).and_then(|lease| lease.stood_at).filter(|_| !is_over);
-        let Some(stood_at) = stood_at else {
-            return Ok(self.end_run(job, now, Charge::Uncounted, &mut turn));
+        let is_over = self.is_superseded(job) || self.table.expires_at(job).is_some_and(|at| at <= now);
+        let visible_at_before =
+            self.table.lease(job).and_then(|lease| lease.visible_at_before).filter(|_| !is_over);
+        let Some(visible_at_before) = visible_at_before else {
+            return Ok(self.end_run(job, now, Charge::Uncounted, &mut step));
         };
-        self.refile(job, &mut turn, |table| {
+        self.update(job, &mut step, |table| {
             let entry = &mut table.entries[job];
             entry.attempt = entry.attempt.saturating_sub(1);
-            entry.visible_at = stood_at;
+            entry.visible_at = visible_at_before;
         });
         Ok(Released::Waiting { until: now })
     }
@@ -337,39 +338,39 @@ impl Jobs {
         job: Handle<Entry>,
         until: Timestamp,
         charge: Charge,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
     ) -> Released {
-        if let Some(superseded) = self.give_way(job, turn) {
+        if let Some(superseded) = self.supersede(job, step) {
             return superseded;
         }
         let entry = &self.table.entries[job];
-        let has_expired = self.table.expires_at(job).is_some_and(|at| at <= turn.now);
+        let has_expired = self.table.expires_at(job).is_some_and(|at| at <= step.now);
         let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
         if !has_expired && !died {
-            return self.requeue(job, until, charge, turn);
+            return self.requeue(job, until, charge, step);
         }
-        if let Some(next_run) = self.recur(job, turn) {
+        if let Some(next_run) = self.recur(job, step) {
             return Released::Recurs { died, next_run };
         }
         if died {
-            self.retire(job, Body::StaysForDeadLetter, turn);
+            self.retire(job, Body::KeptForDeadLetter, step);
             return Released::Dead;
         }
-        self.retire(job, Body::Goes, turn);
+        self.retire(job, Body::Deleted, step);
         Released::Expired
     }
 
     /// Whether a job is replaced when its run ends, in whatever way.
-    fn gives_way(&self, job: Handle<Entry>) -> bool {
+    fn is_superseded(&self, job: Handle<Entry>) -> bool {
         matches!(self.table.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
     }
 
     /// Ends a job whose run has ended if it is to be replaced then.
-    fn give_way(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Released> {
-        if !self.gives_way(job) {
+    fn supersede(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Released> {
+        if !self.is_superseded(job) {
             return None;
         }
-        self.retire(job, Body::Goes, turn).map(|successor| Released::Superseded { successor })
+        self.retire(job, Body::Deleted, step).map(|successor| Released::Superseded { successor })
     }
 
     /// Ends the run of a job that is to be tried again.
@@ -378,10 +379,10 @@ impl Jobs {
         job: Handle<Entry>,
         until: Timestamp,
         charge: Charge,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
     ) -> Released {
-        let by_wall = turn.convert(until, JobClock::Engine, JobClock::Wall);
-        self.refile(job, turn, |table| {
+        let by_wall = step.convert(until, JobClock::Engine, JobClock::Wall);
+        self.update(job, step, |table| {
             let entry = &mut table.entries[job];
             if charge == Charge::Uncounted {
                 entry.attempt = entry.attempt.saturating_sub(1);

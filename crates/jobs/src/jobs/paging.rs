@@ -7,9 +7,9 @@ use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, Queue
 
 use crate::entry::Entry;
 use crate::groups::GroupLine;
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::parked::Horizon;
-use crate::parked::read_queue::Need;
+use crate::parked::read_queue::ReadPriority;
 use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
@@ -42,11 +42,11 @@ impl Jobs {
     /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then [`Jobs::read_to`]. Some of it may
     /// wait for a later step, but for what is [`Jobs::wanted_at_once`].
     pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
-        self.lot.taken_in = 0;
+        self.parked.taken_in = 0;
         if let Some(want) = self.wanted_at_once() {
             return Some(want);
         }
-        if self.lot.line_was_last {
+        if self.parked.line_was_last {
             self.wanted_time(now).or_else(|| self.wanted_line())
         } else {
             self.wanted_line().or_else(|| self.wanted_time(now))
@@ -56,64 +56,64 @@ impl Jobs {
     /// What must be read in this step: of a group with parked jobs one is resident, or parked as its head, so that it is found
     /// again after a crash. There is one such group at most for each job of a group that ended, or was moved, in the step.
     pub fn wanted_at_once(&mut self) -> Option<Want> {
-        self.lot.taken_in = 0;
-        self.line_in_need(Need::Orphan)
+        self.parked.taken_in = 0;
+        self.next_line(ReadPriority::Orphan)
     }
 
     /// What should be read before the next job of this queue can be leased.
     pub fn wanted_of(&mut self, queue: QueueKey) -> Option<Want> {
-        self.lot.taken_in = 0;
-        let (queue, group) = self.lot.needs.next_of(queue)?;
+        self.parked.taken_in = 0;
+        let (queue, group) = self.parked.read_queue.next_of(queue)?;
         Some(Want::Line { queue, group })
     }
 
     /// How many jobs should be taken in of what is wanted: a part of those that there is room for, and one at least.
     #[must_use]
     pub fn page_max(&self, want: Want) -> usize {
-        let room = self.lot.resident_max.saturating_sub(self.waiting_in_memory());
+        let room = self.parked.resident_max.saturating_sub(self.waiting_in_memory());
         match want {
             Want::Time { from, .. } => {
                 let most = if from == Horizon::LEAST.at { TIMED_AT_FIRST } else { TIMED_AT_ONCE };
-                (self.lot.resident_max / 32).clamp(1, most)
+                (self.parked.resident_max / 32).clamp(1, most)
             }
-            Want::Line { .. } => (room / 4).clamp(1, self.lot.front),
+            Want::Line { .. } => (room / 4).clamp(1, self.parked.front),
         }
     }
 
     fn wanted_line(&mut self) -> Option<Want> {
-        self.line_in_need(Need::Blocking)
-            .or_else(|| if self.is_roomy() { self.line_in_need(Need::Ahead) } else { None })
+        self.next_line(ReadPriority::Blocking)
+            .or_else(|| if self.is_roomy() { self.next_line(ReadPriority::Prefetch) } else { None })
     }
 
-    fn line_in_need(&mut self, need: Need) -> Option<Want> {
-        while let Some((key, group)) = self.lot.needs.next(need) {
+    fn next_line(&mut self, need: ReadPriority) -> Option<Want> {
+        while let Some((key, group)) = self.parked.read_queue.next(need) {
             let Some(queue) = self.queues.find(key) else {
-                self.lot.needs.remove((key, group));
+                self.parked.read_queue.remove((key, group));
                 continue;
             };
             // One that waited for what is no longer parked is told so by reading nothing.
-            if need != Need::Ahead || self.need_of(queue, group).is_some() {
+            if need != ReadPriority::Prefetch || self.read_priority(queue, group).is_some() {
                 return Some(Want::Line { queue: key, group });
             }
-            self.lot.needs.remove((key, group));
+            self.parked.read_queue.remove((key, group));
         }
         None
     }
 
     fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
-        if self.lot.is_empty() || !self.lot.leaving.is_empty() || self.must_shrink_first() {
+        if self.parked.is_empty() || !self.parked.planned.is_empty() || self.must_shrink_first() {
             return None;
         }
         // Of both clocks together, because together they are too many.
-        if now < self.pause_ends() {
+        if now < self.throttled_until() {
             return None;
         }
-        let is_short = self.counts().scheduled < (self.lot.resident_max / 16).max(1) && self.is_roomy();
+        let is_short = self.counts().scheduled < (self.parked.resident_max / 16).max(1) && self.is_roomy();
         let wall = self.see_wall(now);
         for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
-            let Some(horizon) = self.lot.horizon(clock) else { continue };
+            let Some(horizon) = self.parked.horizon(clock) else { continue };
             if horizon.is_near(time) || is_short {
-                self.lot.drawn_in = None;
+                self.parked.pulled_in = None;
                 return Some(Want::Time { clock, from: horizon.at });
             }
         }
@@ -122,7 +122,7 @@ impl Jobs {
 
     /// Whether so many are resident that some are to be parked before more are read in, and can be.
     fn must_shrink_first(&self) -> bool {
-        self.waiting_in_memory() > self.lot.resident_max && !self.lot.stuck.is_stuck()
+        self.waiting_in_memory() > self.parked.resident_max && !self.parked.backoff.is_active()
     }
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.
@@ -134,27 +134,29 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) {
-        self.lot.line_was_last = matches!(want, Want::Line { .. });
+        self.parked.line_was_last = matches!(want, Want::Line { .. });
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match want {
             Want::Time { clock, .. } => {
                 // What was read may have joined a line meanwhile, and expire there.
-                let drawn_in = self.lot.drawn_in.take().filter(|_| clock == JobClock::Engine);
-                self.lot.set_horizon(clock, to.into_iter().chain(drawn_in).min());
-                self.lot.read_pause.read(now);
-                self.forget_read();
-                self.review_held_up(&mut turn);
+                let pulled_in = self.parked.pulled_in.take().filter(|_| clock == JobClock::Engine);
+                self.parked.set_horizon(clock, to.into_iter().chain(pulled_in).min());
+                self.parked.read_throttle.read(now);
+                self.forget_served();
+                self.unblock_lines(&mut step);
             }
             Want::Line { queue: key, group } => {
-                self.lot.needs.was_read((key, group));
-                self.lot.needs.remove((key, group));
+                self.parked.read_queue.was_read((key, group));
+                self.parked.read_queue.remove((key, group));
                 let Some(queue) = self.queues.find(key) else { return };
                 self.set_line(queue, group, to);
-                self.move_up(queue, group, &mut turn);
+                self.promote_next(queue, group, &mut step);
                 // It has one that leads to it, be it one that has expired.
-                if self.lot.taken_in > 0 && self.lot.needs.get((key, group)) == Some(Need::Orphan) {
-                    self.lot.needs.set((key, group), Need::Blocking);
+                if self.parked.taken_in > 0
+                    && self.parked.read_queue.get((key, group)) == Some(ReadPriority::Orphan)
+                {
+                    self.parked.read_queue.set((key, group), ReadPriority::Blocking);
                 }
             }
         }
@@ -169,11 +171,11 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let job = self.enter_parked(parked, &mut turn);
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let job = self.enter_from_store(parked, &mut step);
         let queue = self.table.entries[job].queue;
-        self.stay(job, parked.parking, &mut turn);
-        self.let_go(queue, &mut turn);
+        self.keep_resident(job, parked.parking, &mut step);
+        self.unblock_queue(queue, &mut step);
     }
 
     /// Makes a parked job resident that was read because it was wanted; one that has come due behind its line stays parked, in
@@ -186,41 +188,41 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        self.lot.taken_in += 1;
-        let job = self.enter_parked(parked, &mut turn);
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        self.parked.taken_in += 1;
+        let job = self.enter_from_store(parked, &mut step);
         let queue = self.table.entries[job].queue;
-        let joins_line = parked.parking == Parking::Time && self.is_due(job, &turn);
-        match self.parking_of(job, &turn).filter(|_| joins_line) {
-            Some(parking) => self.park(job, parking, turn.batch),
-            None => self.stay(job, parked.parking, &mut turn),
+        let joins_line = parked.parking == Parking::Time && self.is_due(job, &step);
+        match self.parking_of(job, &step).filter(|_| joins_line) {
+            Some(parking) => self.park(job, parking, step.batch),
+            None => self.keep_resident(job, parked.parking, &mut step),
         }
-        self.let_go(queue, &mut turn);
+        self.unblock_queue(queue, &mut step);
     }
 
     /// Looks again at what waited for jobs of this queue to be read, if none of them is left that could be missed.
-    fn let_go(&mut self, queue: Handle<Queue>, turn: &mut Turn<'_>) {
+    fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
         let is_missed = self.queues[queue].parked.as_ref().is_some_and(|parked| parked.scheduled > 0);
         if is_missed {
             return;
         }
-        while let Some((_, group)) = self.lot.held_up.release_of(self.queues[queue].key) {
-            self.move_up(queue, group, turn);
+        while let Some((_, group)) = self.parked.blocked_lines.release_of(self.queues[queue].key) {
+            self.promote_next(queue, group, step);
         }
-        if self.lot.is_empty() {
-            self.review_held_up(turn);
+        if self.parked.is_empty() {
+            self.unblock_lines(step);
         }
     }
 
-    fn enter_parked(&mut self, parked: &ParkedJob, turn: &mut Turn<'_>) -> Handle<Entry> {
-        turn.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut StepContext<'_>) -> Handle<Entry> {
+        step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
         let job = self.enter(&parked.head);
         self.count_less(self.table.entries[job].queue, parked.parking);
         job
     }
 
-    fn stay(&mut self, job: Handle<Entry>, parking: Parking, turn: &mut Turn<'_>) {
-        self.put(job, turn.batch);
+    fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut StepContext<'_>) {
+        self.put(job, step.batch);
         let entry = &self.table.entries[job];
         let (queue, order) = (entry.queue, entry.order_in_group());
         // Where the newest goes first, another head may have been parked before it: then the group is read.
@@ -233,42 +235,44 @@ impl Jobs {
             self.groups.know(queue, group, GroupLine { to, ..line });
         }
         // What is ready stays so, though the wall clock may have gone back.
-        let is_due = parking != Parking::Time || self.is_due(job, turn);
-        self.file_as(job, is_due, turn);
+        let is_due = parking != Parking::Time || self.is_due(job, step);
+        self.place_as(job, is_due, step);
     }
 
     /// Notes whether a line should be read; nobody looks at it again before something happens to it.
-    pub(crate) fn watch_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+    pub(crate) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
         let line = (self.queues[queue].key, group);
-        match self.need_of(queue, group) {
-            Some(need) => self.lot.needs.set(line, need),
-            None => self.lot.needs.remove(line),
+        match self.read_priority(queue, group) {
+            Some(need) => self.parked.read_queue.set(line, need),
+            None => self.parked.read_queue.remove(line),
         }
     }
 
     /// What depends on reading a line of which some is parked.
-    fn need_of(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<Need> {
+    fn read_priority(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<ReadPriority> {
         let line = self.line(queue, group)?;
         if let Some(group) = group {
             // Of one that is forgotten nobody asks for more.
             self.groups.line(queue, group)?;
         }
-        let low = if self.is_roomy() { self.lot.front / 4 } else { 0 };
+        let low = if self.is_roomy() { self.parked.front / 4 } else { 0 };
         let is_short = match group {
-            Some(group) if self.groups.has_nobody(queue, group) => return Some(Need::Orphan),
-            Some(group) if self.groups.is_headless(queue, group, Some(line)) => return Some(Need::Blocking),
+            Some(group) if self.groups.has_nobody(queue, group) => return Some(ReadPriority::Orphan),
+            Some(group) if self.groups.is_headless(queue, group, Some(line)) => {
+                return Some(ReadPriority::Blocking);
+            }
             Some(group) => self.groups.is_short(queue, group, low),
             None => match self.queues[queue].ready.first() {
-                Some(first) if !self.is_behind_unread(first) => self.queues[queue].ready.len() < low,
-                Some(_) | None => return Some(Need::Blocking),
+                Some(first) if !self.is_behind_parked(first) => self.queues[queue].ready.len() < low,
+                Some(_) | None => return Some(ReadPriority::Blocking),
             },
         };
-        is_short.then_some(Need::Ahead)
+        is_short.then_some(ReadPriority::Prefetch)
     }
 
     /// Whether reading in some jobs does not have others parked soon.
     pub(crate) fn is_roomy(&self) -> bool {
-        self.waiting_in_memory() < self.lot.resident_max / 2
+        self.waiting_in_memory() < self.parked.resident_max / 2
     }
 
     /// Resident jobs that no worker has: only these can be parked.

@@ -4,16 +4,16 @@ use base::Timestamp;
 use records::{Batch, GroupKey, JobHead, JobState, Op, QueueKey};
 
 use crate::entry::{Entry, Place};
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::Table;
 
 impl Jobs {
     /// Takes a job in that is new in memory.
-    pub(crate) fn admit(&mut self, head: &JobHead, turn: &mut Turn<'_>) {
+    pub(crate) fn admit(&mut self, head: &JobHead, step: &mut StepContext<'_>) {
         let job = self.enter(head);
-        self.settle(job, turn);
+        self.store_or_park(job, step);
     }
 
     /// Has a job in memory, in no place yet.
@@ -26,61 +26,61 @@ impl Jobs {
     }
 
     /// Changes a job, whose run is over if it had one, and has it wait as it must then.
-    pub(crate) fn refile(
+    pub(crate) fn update(
         &mut self,
         job: Handle<Entry>,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
         change: impl FnOnce(&mut Table),
     ) {
         let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
-        self.unfile(job);
+        self.displace(job);
         self.end_lease(job);
         change(&mut self.table);
-        self.settle(job, turn);
-        self.move_up(queue, group, turn);
+        self.store_or_park(job, step);
+        self.promote_next(queue, group, step);
     }
 
     /// Stores a job that has changed, and has it wait: here, or where only the store has it.
-    fn settle(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
-        if let Some(parking) = self.parking_of(job, turn) {
-            self.park(job, parking, turn.batch);
+    fn store_or_park(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+        if let Some(parking) = self.parking_of(job, step) {
+            self.park(job, parking, step.batch);
             return;
         }
-        self.put(job, turn.batch);
-        self.file(job, turn);
+        self.put(job, step.batch);
+        self.place(job, step);
     }
 
     /// Has a job wait for a time, for its group or for a consumer.
-    pub(crate) fn file(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
-        self.file_as(job, self.is_due(job, turn), turn);
+    pub(crate) fn place(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+        self.place_as(job, self.is_due(job, step), step);
     }
 
     /// Whether the time has come that a job waits for. While loading it never has: all jobs go through the timers then, and
     /// the first advance names their queues.
-    pub(crate) fn is_due(&self, job: Handle<Entry>, turn: &Turn<'_>) -> bool {
+    pub(crate) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
         let entry = &self.table.entries[job];
-        turn.wakes.is_some() && entry.visible_at <= turn.time(entry.clock_of_wait())
+        step.wakes.is_some() && entry.visible_at <= step.time(entry.clock_of_wait())
     }
 
     /// Has a job wait that is due, or not. One that has expired waits for time to move on.
-    pub(crate) fn file_as(&mut self, job: Handle<Entry>, mut is_due: bool, turn: &mut Turn<'_>) {
+    pub(crate) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut StepContext<'_>) {
         let Entry { lease, number, .. } = self.table.entries[job];
         if lease.is_some() {
             is_due = false;
         } else if let Some(at) = self.table.expires_at(job) {
             self.timers.note_expiry(at, number, job);
-            is_due &= at > turn.now;
+            is_due &= at > step.now;
         }
         match self.table.group(job) {
-            Some(group) => self.file_in_group(job, group, is_due, turn),
-            None => self.file_alone(job, is_due, turn),
+            Some(group) => self.place_in_group(job, group, is_due, step),
+            None => self.place_alone(job, is_due, step),
         }
     }
 
     /// Has a job wait for a time or for a consumer.
-    pub(crate) fn file_alone(&mut self, job: Handle<Entry>, is_due: bool, turn: &mut Turn<'_>) {
+    pub(crate) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut StepContext<'_>) {
         if is_due {
-            self.make_ready(job, turn);
+            self.make_ready(job, step);
         } else {
             let Entry { queue, visible_at, lease, .. } = self.table.entries[job];
             if lease.is_none() {
@@ -90,13 +90,13 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn make_ready(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
+    pub(crate) fn make_ready(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
         self.queues.make_due(&mut self.table.entries, job, Place::Ready);
-        self.review(self.table.entries[job].queue, turn.now, turn.wakes.as_deref_mut());
+        self.announce_if_open(self.table.entries[job].queue, step.now, step.wakes.as_deref_mut());
     }
 
-    /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::move_up`].
-    pub(crate) fn unfile(&mut self, job: Handle<Entry>) {
+    /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::promote_next`].
+    pub(crate) fn displace(&mut self, job: Handle<Entry>) {
         self.withdraw(job);
         self.stop_expiry(job);
         if let Some(group) = self.table.group(job) {
@@ -114,7 +114,7 @@ impl Jobs {
                 self.queues.take_out(&mut self.table.entries, job, place);
                 let queue = self.table.entries[job].queue;
                 if self.queues[queue].ready.first().is_none() {
-                    self.close(queue);
+                    self.mark_closed(queue);
                 }
             }
             Place::Behind => {
@@ -140,15 +140,25 @@ impl Jobs {
     }
 
     /// A job of the queue, and of the group, has gone elsewhere: what it stood in the way of comes forward.
-    pub(crate) fn move_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, turn: &mut Turn<'_>) {
+    pub(crate) fn promote_next(
+        &mut self,
+        queue: Handle<Queue>,
+        group: Option<GroupKey>,
+        step: &mut StepContext<'_>,
+    ) {
         if let Some(group) = group {
-            self.regroup(queue, group, turn);
+            self.regroup(queue, group, step);
         }
-        self.review(queue, turn.now, turn.wakes.as_deref_mut());
+        self.announce_if_open(queue, step.now, step.wakes.as_deref_mut());
     }
 
     /// Names a queue if something can be leased and could not when this was last looked at.
-    pub(crate) fn review(&mut self, queue: Handle<Queue>, now: Timestamp, wakes: Option<&mut Vec<QueueKey>>) {
+    pub(crate) fn announce_if_open(
+        &mut self,
+        queue: Handle<Queue>,
+        now: Timestamp,
+        wakes: Option<&mut Vec<QueueKey>>,
+    ) {
         let is_open = self.can_lease(queue, now);
         let record = &mut self.queues[queue];
         if let Some(wakes) = wakes
@@ -159,14 +169,14 @@ impl Jobs {
         }
         record.is_open = is_open;
         if !is_open {
-            self.note_unread(queue);
+            self.note_starved(queue);
         }
     }
 
     /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
-    pub(crate) fn close(&mut self, queue: Handle<Queue>) {
+    pub(crate) fn mark_closed(&mut self, queue: Handle<Queue>) {
         self.queues[queue].is_open = false;
-        self.note_unread(queue);
+        self.note_starved(queue);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
@@ -177,11 +187,11 @@ impl Jobs {
         if record.rules.is_none() && record.parked.is_none() {
             return first.is_some();
         }
-        self.watch_line(queue, None);
+        self.schedule_read(queue, None);
         let Some(first) = first else { return false };
         if self.is_blocked(first) {
-            if let Some(place) = self.held_up_at(first) {
-                self.hold_up(queue, None, place);
+            if let Some(place) = self.blocked_at(first) {
+                self.block_line(queue, None, place);
             }
             return false;
         }

@@ -5,7 +5,7 @@ use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Succe
 
 use crate::entry::{Entry, Next};
 use crate::jobs::advance::Expired;
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
 use crate::table::Found;
@@ -74,10 +74,10 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
-            return self.publish_behind(holder, &job, &mut turn);
+            return self.publish_behind(holder, &job, &mut step);
         }
         let head = JobHead {
             id: job.id,
@@ -92,7 +92,7 @@ impl Jobs {
             terms: job.terms,
             successor: None,
         };
-        self.admit(&head, &mut turn);
+        self.admit(&head, &mut step);
         Published::New
     }
 
@@ -110,8 +110,8 @@ impl Jobs {
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         let wall = self.see_wall(now);
         if self.table.entries[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
-            let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-            return Some(self.expire(holder, &mut turn));
+            let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+            return Some(self.expire(holder, &mut step));
         }
         // One that comes again makes its next run when it has started.
         let ends = |successor: &&Successor| {
@@ -121,7 +121,7 @@ impl Jobs {
             is_over(successor.terms.expires_at) && !comes_again
         };
         let job = self.table.successor(holder).filter(ends)?.id;
-        self.name_next(holder, Next::Nobody, batch);
+        self.set_successor(holder, Next::Nobody, batch);
         self.put(holder, batch);
         Some(Expired { job, queue, alias: Some(alias), next_run: None })
     }
@@ -141,23 +141,28 @@ impl Jobs {
             return None;
         }
         let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        Some(self.expire(job, &mut turn))
+        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        Some(self.expire(job, &mut step))
     }
 
     /// Publishes a job whose alias `holder` holds.
-    fn publish_behind(&mut self, holder: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
+    fn publish_behind(
+        &mut self,
+        holder: Handle<Entry>,
+        job: &NewJob,
+        step: &mut StepContext<'_>,
+    ) -> Published {
         let successor = self.table.successor(holder).map(|successor| successor.id);
         let is_reserved = self.table.entries[holder].lease.is_some();
         let meant = successor.unwrap_or(self.table.entries[holder].id);
         match job.on_conflict {
             OnConflict::Reject => Published::Conflict(meant),
             OnConflict::Keep if is_reserved && successor.is_none() => {
-                self.succeed(holder, job, Starts::AfterJob, turn)
+                self.succeed(holder, job, Starts::AfterJob, step)
             }
             OnConflict::Keep => Published::Kept(meant),
-            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, turn),
-            OnConflict::Replace => self.replace(holder, job, turn),
+            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
+            OnConflict::Replace => self.replace(holder, job, step),
         }
     }
 
@@ -166,20 +171,20 @@ impl Jobs {
         holder: Handle<Entry>,
         job: &NewJob,
         starts: Starts,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
     ) -> Published {
         let number = self.numbers.take_job();
         let NewJob { id, run_at, tries, terms, .. } = *job;
         let successor = Successor { id, number, run_at, tries, terms, starts };
-        let replaced = self.name_next(holder, Next::from_stored(Some(successor)), turn.batch);
-        self.put(holder, turn.batch);
+        let replaced = self.set_successor(holder, Next::from_stored(Some(successor)), step.batch);
+        self.put(holder, step.batch);
         Published::Succeeds { replaced }
     }
 
-    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
-        let dropped = self.name_next(waiting, Next::Nobody, turn.batch);
+    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut StepContext<'_>) -> Published {
+        let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
         let (replaced, number) = (self.table.entries[waiting].id, self.numbers.take_job());
-        self.refile(waiting, turn, |table| {
+        self.update(waiting, step, |table| {
             let entry = &mut table.entries[waiting];
             entry.number = number;
             entry.run_at = job.run_at;

@@ -6,7 +6,7 @@ use base::Timestamp;
 use records::{GroupKey, JobClock, QueueKey, QueueOrder};
 
 use crate::entry::Entry;
-use crate::jobs::{Jobs, Turn};
+use crate::jobs::{Jobs, StepContext};
 use crate::parked::read_queue::Line;
 use crate::queues::Queue;
 use crate::slab::Handle;
@@ -16,12 +16,12 @@ type Place = (Timestamp, u64);
 
 /// When the first of some jobs may be due at the earliest, on each clock; `None` if there are none on it.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct DueFrom {
+pub(crate) struct EarliestDue {
     pub(crate) engine: Option<Timestamp>,
     pub(crate) wall: Option<Timestamp>,
 }
 
-impl DueFrom {
+impl EarliestDue {
     /// Nothing is known.
     pub(crate) const UNKNOWN: Self =
         Self { engine: Some(Timestamp(i64::MIN)), wall: Some(Timestamp(i64::MIN)) };
@@ -37,12 +37,12 @@ impl DueFrom {
 
 /// The lines.
 #[derive(Default)]
-pub(crate) struct HeldUp {
+pub(crate) struct BlockedLines {
     places: BTreeMap<Line, Place>,
     lines: BTreeSet<(Place, Line)>,
 }
 
-impl HeldUp {
+impl BlockedLines {
     /// A line's first job has this place.
     pub(crate) fn hold(&mut self, line: Line, place: Place) {
         if let Some(before) = self.places.insert(line, place) {
@@ -73,12 +73,12 @@ impl HeldUp {
 
 impl Jobs {
     /// Notes that a line has a job at this place which waits until others are read.
-    pub(crate) fn hold_up(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, place: Place) {
-        self.lot.held_up.hold((self.queues[queue].key, group), place);
+    pub(crate) fn block_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, place: Place) {
+        self.parked.blocked_lines.hold((self.queues[queue].key, group), place);
     }
 
     /// The place of a ready job that must wait until jobs are read whose time came before its own.
-    pub(crate) fn held_up_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
+    pub(crate) fn blocked_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
         let entry = &self.table.entries[ready];
         let place = match self.queues[entry.queue].order {
             QueueOrder::Fifo => entry.order(),
@@ -87,24 +87,24 @@ impl Jobs {
             }
             QueueOrder::Lifo => return None,
         };
-        self.misses_before(entry.queue, place).then_some(place)
+        self.may_miss_before(entry.queue, place).then_some(place)
     }
 
     /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn misses_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
+    pub(crate) fn may_miss_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
         let parked = self.queues[queue].parked.as_ref();
-        parked.is_some_and(|parked| parked.scheduled > 0 && self.lot.misses_between(parked.from, place))
+        parked.is_some_and(|parked| parked.scheduled > 0 && self.parked.may_miss_between(parked.from, place))
     }
 
     /// Looks again at the lines with a job that waited until others are read, and does so no more.
-    pub(crate) fn review_held_up(&mut self, turn: &mut Turn<'_>) {
-        while let Some((place, line)) = self.lot.held_up.first()
-            && !self.lot.misses_before(place)
+    pub(crate) fn unblock_lines(&mut self, step: &mut StepContext<'_>) {
+        while let Some((place, line)) = self.parked.blocked_lines.first()
+            && !self.parked.may_miss_before(place)
         {
-            self.lot.held_up.release(line);
+            self.parked.blocked_lines.release(line);
             let (key, group) = line;
             if let Some(queue) = self.queues.find(key) {
-                self.move_up(queue, group, turn);
+                self.promote_next(queue, group, step);
             }
         }
     }

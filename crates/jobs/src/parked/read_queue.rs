@@ -9,29 +9,29 @@ pub(crate) type Line = (QueueKey, Option<GroupKey>);
 
 /// What depends on reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum ReadPriority {
     /// A group has parked jobs, and no other job leads to them after a crash: it is read in this step.
     Orphan,
     /// Nobody is leased what comes behind it before it is read.
     Blocking,
     /// Little of it is resident: it is read while there is room.
-    Ahead,
+    Prefetch,
 }
 
-/// The lines, by need. Those of one need are read in turn.
+/// The lines, by need. Those of one need are read in step.
 #[derive(Default)]
-pub(crate) struct Needs {
-    needs: BTreeMap<Line, Need>,
+pub(crate) struct ReadQueue {
+    read_queue: BTreeMap<Line, ReadPriority>,
     orphans: BTreeSet<Line>,
     blocking: BTreeSet<Line>,
-    ahead: BTreeSet<Line>,
+    prefetch: BTreeSet<Line>,
     /// The line that was read last.
     last: Option<Line>,
 }
 
-impl Needs {
-    pub(crate) fn set(&mut self, line: Line, need: Need) {
-        match self.needs.insert(line, need) {
+impl ReadQueue {
+    pub(crate) fn set(&mut self, line: Line, need: ReadPriority) {
+        match self.read_queue.insert(line, need) {
             Some(before) if before == need => return,
             Some(before) => drop(self.lines_mut(before).remove(&line)),
             None => {}
@@ -40,17 +40,17 @@ impl Needs {
     }
 
     pub(crate) fn remove(&mut self, line: Line) {
-        if let Some(need) = self.needs.remove(&line) {
+        if let Some(need) = self.read_queue.remove(&line) {
             self.lines_mut(need).remove(&line);
         }
     }
 
-    pub(crate) fn get(&self, line: Line) -> Option<Need> {
-        self.needs.get(&line).copied()
+    pub(crate) fn get(&self, line: Line) -> Option<ReadPriority> {
+        self.read_queue.get(&line).copied()
     }
 
     /// The line whose turn it is among those of a need.
-    pub(crate) fn next(&self, need: Need) -> Option<Line> {
+    pub(crate) fn next(&self, need: ReadPriority) -> Option<Line> {
         let lines = self.lines(need);
         let behind = self.last.and_then(|last| lines.range(last..).find(|line| **line != last));
         behind.or_else(|| lines.first()).copied()
@@ -75,19 +75,19 @@ impl Needs {
         self.blocking.range(groups.clone()).next().is_some() || self.orphans.range(groups).next().is_some()
     }
 
-    fn lines(&self, need: Need) -> &BTreeSet<Line> {
+    fn lines(&self, need: ReadPriority) -> &BTreeSet<Line> {
         match need {
-            Need::Orphan => &self.orphans,
-            Need::Blocking => &self.blocking,
-            Need::Ahead => &self.ahead,
+            ReadPriority::Orphan => &self.orphans,
+            ReadPriority::Blocking => &self.blocking,
+            ReadPriority::Prefetch => &self.prefetch,
         }
     }
 
-    fn lines_mut(&mut self, need: Need) -> &mut BTreeSet<Line> {
+    fn lines_mut(&mut self, need: ReadPriority) -> &mut BTreeSet<Line> {
         match need {
-            Need::Orphan => &mut self.orphans,
-            Need::Blocking => &mut self.blocking,
-            Need::Ahead => &mut self.ahead,
+            ReadPriority::Orphan => &mut self.orphans,
+            ReadPriority::Blocking => &mut self.blocking,
+            ReadPriority::Prefetch => &mut self.prefetch,
         }
     }
 }

@@ -11,7 +11,7 @@ use base::Timestamp;
 use records::QueueKey;
 
 use crate::jobs::Jobs;
-use crate::parked::AHEAD;
+use crate::parked::READ_AHEAD;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
@@ -21,24 +21,24 @@ const PAUSE: Duration = Duration::from_millis(100);
 const QUEUES_MAX: usize = 64;
 
 /// What a pause depends on.
-pub(crate) struct ReadPause {
+pub(crate) struct ReadThrottle {
     /// When a job was leased last.
     leased_at: Timestamp,
     /// When jobs were read by their time last.
     read_at: Timestamp,
     /// Queues that had nothing for whoever asked, or were not asked yet, and may have jobs that wait for their time in the store.
     /// Some may be of that kind no more.
-    unread: BTreeSet<QueueKey>,
+    starved: BTreeSet<QueueKey>,
 }
 
-impl Default for ReadPause {
+impl Default for ReadThrottle {
     fn default() -> Self {
         let never = Timestamp(i64::MIN);
-        Self { leased_at: never, read_at: never, unread: BTreeSet::new() }
+        Self { leased_at: never, read_at: never, starved: BTreeSet::new() }
     }
 }
 
-impl ReadPause {
+impl ReadThrottle {
     pub(crate) fn leased(&mut self, now: Timestamp) {
         self.leased_at = now;
     }
@@ -50,34 +50,35 @@ impl ReadPause {
 
 impl Jobs {
     /// Notes a queue if nobody has been told of what it has, and jobs of it wait for their time in the store.
-    pub(crate) fn note_unread(&mut self, queue: Handle<Queue>) {
-        if self.lot.read_pause.unread.len() <= QUEUES_MAX && self.unread_from(queue).is_some() {
-            self.lot.read_pause.unread.insert(self.queues[queue].key);
+    pub(crate) fn note_starved(&mut self, queue: Handle<Queue>) {
+        if self.parked.read_throttle.starved.len() <= QUEUES_MAX && self.earliest_parked(queue).is_some() {
+            self.parked.read_throttle.starved.insert(self.queues[queue].key);
         }
     }
 
     /// Until when jobs need not be read by their time, though some are near.
-    pub(crate) fn pause_ends(&self) -> Timestamp {
-        let ReadPause { leased_at, read_at, unread } = &self.lot.read_pause;
-        if self.is_roomy() || unread.len() > QUEUES_MAX {
+    pub(crate) fn throttled_until(&self) -> Timestamp {
+        let ReadThrottle { leased_at, read_at, starved } = &self.parked.read_throttle;
+        if self.is_roomy() || starved.len() > QUEUES_MAX {
             return Timestamp(i64::MIN);
         }
-        let queues = unread.iter().filter_map(|key| self.queues.find(*key));
-        let unread_from = queues.filter_map(|queue| self.unread_from(queue)).min();
+        let queues = starved.iter().filter_map(|key| self.queues.find(*key));
+        let earliest_parked = queues.filter_map(|queue| self.earliest_parked(queue)).min();
         let ends = (*leased_at).min(*read_at).after(PAUSE);
-        unread_from.map_or(ends, |from| from.before(AHEAD).min(ends))
+        earliest_parked.map_or(ends, |from| from.before(READ_AHEAD).min(ends))
     }
 
     /// Forgets queues that have what their consumers were told of, or nothing in the store.
-    pub(crate) fn forget_read(&mut self) {
-        let mut unread = std::mem::take(&mut self.lot.read_pause.unread);
-        unread.retain(|key| self.queues.find(*key).is_some_and(|queue| self.unread_from(queue).is_some()));
-        self.lot.read_pause.unread = unread;
+    pub(crate) fn forget_served(&mut self) {
+        let mut starved = std::mem::take(&mut self.parked.read_throttle.starved);
+        starved
+            .retain(|key| self.queues.find(*key).is_some_and(|queue| self.earliest_parked(queue).is_some()));
+        self.parked.read_throttle.starved = starved;
     }
 
     /// When a job of the queue that waits for its time in the store is due at the earliest, by the engine clock, if somebody is to be
     /// told of it.
-    fn unread_from(&self, queue: Handle<Queue>) -> Option<Timestamp> {
+    fn earliest_parked(&self, queue: Handle<Queue>) -> Option<Timestamp> {
         let queue = &self.queues[queue];
         let parked = queue.parked.as_ref().filter(|parked| parked.scheduled > 0 && !queue.is_open)?;
         let by_wall = parked.from.wall.map(|at| Timestamp(at.0.saturating_sub(self.wall_ahead_ms)));
