@@ -57,6 +57,29 @@ impl Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    /// A job that is due then, in no place and of no queue that is anywhere else.
+    pub(crate) fn sample(at: i64, number: u64) -> Self {
+        Self {
+            id: JobId([0; 16]),
+            queue: Handle::from_number(std::num::NonZeroU32::MIN),
+            number,
+            run_at: Timestamp(at),
+            visible_at: Timestamp(at),
+            attempt: 0,
+            tries: 1,
+            lease: None,
+            claim: None,
+            extra: None,
+            clock: JobClock::Engine,
+            links: Links::default(),
+            rank: 0,
+            place: Place::Nowhere,
+        }
+    }
+}
+
 /// In which heap a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -11,10 +11,11 @@ use hashbrown::HashTable;
 use records::{GroupKey, JobClock, QueueOrder};
 
 use crate::entry::{Entry, Place};
-use crate::jobs::{Jobs, StepContext};
+use crate::jobs::Jobs;
 use crate::parked::Horizon;
 use crate::queues::Queue;
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::is_sparse;
 
 /// A group.
@@ -159,8 +160,8 @@ impl Jobs {
         is_due: bool,
         step: &mut StepContext<'_>,
     ) {
-        let queue = self.table.entries[job].queue;
-        if self.table.entries[job].is_started() {
+        let queue = self.table[job].queue;
+        if self.table[job].is_started() {
             let line = self.group_line(queue, key);
             let before = self.groups.enter(queue, key, line).active.replace(job);
             debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
@@ -178,7 +179,7 @@ impl Jobs {
         self.choose_active(queue, key, step);
         self.schedule_read(queue, Some(key));
         // Leases of the queue may have waited for this group to be read, and do so no more.
-        self.announce_if_open(queue, step.now, step.wakes.as_deref_mut());
+        self.announce_if_open(queue, step);
     }
 
     fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
@@ -204,14 +205,14 @@ impl Jobs {
             return;
         }
         let gives_way = |active: Handle<Entry>| {
-            let entry = &self.table.entries[active];
+            let entry = &self.table[active];
             !entry.is_started() && order < entry.order_in_group()
         };
         if active.is_none_or(gives_way) {
             self.groups.activate(queue, key, first);
             self.withdraw(first);
             // Nobody gets one that has expired: it blocks the others until time moves on.
-            let has_expired = self.table.expires_at(first).is_some_and(|at| at <= step.now);
+            let has_expired = self.table.expires_by(first, step.time.now);
             self.place_alone(first, !has_expired, step);
             if let Some(before) = active {
                 self.withdraw(before);
@@ -223,7 +224,7 @@ impl Jobs {
     /// A job was loaded by which its group is known, if others of that are parked. Where it waits for the wall clock, its time had
     /// come before if the clock has gone back since, and the others do not wait for it to come again.
     pub(crate) fn restore_group(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let (queue, clock) = (entry.queue, entry.clock_of_wait());
         if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {
             self.regroup(queue, group, step);
@@ -231,10 +232,10 @@ impl Jobs {
     }
 
     fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let line = self.group_line(entry.queue, key);
         self.groups.enter(entry.queue, key, line).behind.insert(entry.order_in_group(), job);
-        self.queues.make_due(&mut self.table.entries, job, Place::Behind);
+        self.queues.make_due(self.table.entries_mut(), job, Place::Behind);
     }
 }
 

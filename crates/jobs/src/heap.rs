@@ -151,32 +151,10 @@ fn rank(entries: &mut Slab<Entry>, node: Handle<Entry>) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use base::{Timestamp, random::Random};
+    use base::random::Random;
     use records::QueueOrder::{Fifo, Lifo};
-    use records::{JobClock, JobId, QueueKey};
 
     use super::*;
-    use crate::entry::Place;
-    use crate::queues::Queues;
-
-    fn entry(at: i64, number: u64) -> Entry {
-        Entry {
-            id: JobId([0; 16]),
-            queue: Queues::default().enter(QueueKey(0)),
-            number,
-            run_at: Timestamp(at),
-            visible_at: Timestamp(at),
-            attempt: 0,
-            tries: 1,
-            lease: None,
-            claim: None,
-            extra: None,
-            clock: JobClock::Engine,
-            links: Links::default(),
-            rank: 0,
-            place: Place::Nowhere,
-        }
-    }
 
     /// Checks order, ranks and links below `node`; answers how many nodes there are.
     fn check(entries: &Slab<Entry>, node: Handle<Entry>, order: QueueOrder) -> usize {
@@ -223,7 +201,7 @@ mod tests {
                     heap.remove(&mut entries, gone, order);
                     model.remove(&entries.remove(gone).order());
                 } else {
-                    let new = entries.insert(entry(random.below(40).cast_signed(), number));
+                    let new = entries.insert(Entry::sample(random.below(40).cast_signed(), number));
                     heap.insert(&mut entries, new, order);
                     model.insert(entries[new].order());
                     there.push(new);
@@ -242,7 +220,7 @@ mod tests {
         for order in orders {
             let (mut entries, mut heap) = (Slab::default(), Heap::default());
             for n in 0..10_000_i64 {
-                let new = entries.insert(entry(order(n), n.unsigned_abs()));
+                let new = entries.insert(Entry::sample(order(n), n.unsigned_abs()));
                 heap.insert(&mut entries, new, Fifo);
             }
             let root = heap.first().expect("there are many");

@@ -8,15 +8,17 @@ pub(crate) mod placement;
 pub(crate) mod publish;
 
 use base::Timestamp;
-use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, QueueOrder};
+use records::{AliasKey, Batch, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
 
+use crate::clocks::Clocks;
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::groups::Groups;
 use crate::heap::Heap;
 use crate::parked::ParkedIndex;
 use crate::queues::{Queue, Queues};
-use crate::recurrence::{Calendar, NoCalendar};
+use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::{Found, Table, expires_at};
 use crate::timers::Timers;
 
@@ -33,10 +35,7 @@ pub struct Jobs {
     pub(crate) groups: Groups,
     pub(crate) parked: ParkedIndex,
     keeps_dead_letters: bool,
-    /// The wall clock of this step; `None` is the engine clock.
-    wall: Option<Timestamp>,
-    /// By how much the wall clock was ahead when it was last looked at, in milliseconds.
-    pub(crate) wall_ahead_ms: i64,
+    pub(crate) clocks: Clocks,
 }
 
 /// Counters that outlive the process; they are kept in the partition's head.
@@ -93,31 +92,6 @@ pub enum Unmoved {
     Reserved,
 }
 
-/// What one call is given and may add to.
-pub(crate) struct StepContext<'a> {
-    pub(crate) now: Timestamp,
-    pub(crate) wall: Timestamp,
-    pub(crate) calendar: &'a mut dyn Calendar,
-    pub(crate) batch: &'a mut Batch,
-    /// `None` while loading.
-    pub(crate) wakes: Option<&'a mut Vec<QueueKey>>,
-}
-
-impl StepContext<'_> {
-    pub(crate) fn time(&self, clock: JobClock) -> Timestamp {
-        match clock {
-            JobClock::Engine => self.now,
-            JobClock::Wall => self.wall,
-        }
-    }
-
-    /// A moment of one clock on the other, by the difference that they have now.
-    pub(crate) fn convert(&self, at: Timestamp, from: JobClock, to: JobClock) -> Timestamp {
-        let ahead = self.time(to).0.saturating_sub(self.time(from).0);
-        Timestamp(at.0.saturating_add(ahead))
-    }
-}
-
 /// Whether what a job carried outlives it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
@@ -139,8 +113,7 @@ impl Jobs {
             groups: Groups::default(),
             parked: ParkedIndex::default(),
             keeps_dead_letters: false,
-            wall: None,
-            wall_ahead_ms: 0,
+            clocks: Clocks::default(),
         }
     }
 
@@ -153,14 +126,7 @@ impl Jobs {
     /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back: what is not ready yet then
     /// waits for longer, what is ready stays so. Without it the wall clock is the engine clock.
     pub fn set_wall(&mut self, wall: Timestamp) {
-        self.wall = Some(wall);
-    }
-
-    /// What the wall clock shows, now that the engine clock shows this.
-    pub(crate) fn see_wall(&mut self, now: Timestamp) -> Timestamp {
-        let wall = self.wall.unwrap_or(now);
-        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
-        wall
+        self.clocks.set_wall(wall);
     }
 
     /// The counters after everything so far.
@@ -177,8 +143,8 @@ impl Jobs {
     /// Where the jobs stand.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (ready, reserved) = (self.queues.due(), self.table.leases.len());
-        Counts { scheduled: self.table.entries.len() - ready - reserved, ready, reserved }
+        let (ready, reserved) = (self.queues.due(), self.table.reserved());
+        Counts { scheduled: self.table.len() - ready - reserved, ready, reserved }
     }
 
     /// Where the jobs of a queue stand.
@@ -200,18 +166,17 @@ impl Jobs {
         let queue = self.queues.get(queue)?;
         let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.ready.first()), None, 0);
         while let Some(job) = open.pop() {
-            let entry = &self.table.entries[job];
-            let ahead = if entry.clock_of_wait() == JobClock::Wall { self.wall_ahead_ms } else { 0 };
+            let entry = &self.table[job];
             // Nothing below it in the heap is available since before, on whichever clock.
-            let earliest = Timestamp(entry.visible_at.0.saturating_sub(self.wall_ahead_ms.max(0)));
+            let earliest = self.clocks.earliest_on_engine(entry.visible_at);
             let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
             if queue.order == QueueOrder::Fifo && !may_be_older {
                 continue;
             }
-            let at = since(entry.id, Timestamp(entry.visible_at.0.saturating_sub(ahead)));
+            let at = since(entry.id, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at));
             oldest = Some(oldest.map_or(at, |oldest: Timestamp| oldest.min(at)));
             seen += 1;
-            open.extend(Heap::below(&self.table.entries, job));
+            open.extend(Heap::below(self.table.entries(), job));
         }
         oldest
     }
@@ -236,15 +201,14 @@ impl Jobs {
     #[must_use]
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
-        let wall = self.wall.unwrap_or(now);
-        if queue.scheduled() == 0 || queue.timed_from > now.max(wall) {
+        let time = self.clocks.peek(now);
+        if queue.scheduled() == 0 || queue.timed_from > now.max(time.wall) {
             return false;
         }
         match queue.ready.first() {
             Some(first) if queue.order == QueueOrder::Fifo => {
-                let place = self.table.entries[first].order();
-                queue.timed_from <= place.0
-                    && self.timers.are_due_before(&self.table.entries, place, now, wall)
+                let place = self.table[first].order();
+                queue.timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)
             }
             _ => true,
         }
@@ -264,8 +228,8 @@ impl Jobs {
     /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
-        let near = self.parked.next(self.wall_ahead_ms).map(|near| near.max(self.throttled_until()));
+        let due = self.timers.next(self.table.entries(), &self.clocks);
+        let near = self.parked.next(&self.clocks).map(|near| near.max(self.throttled_until()));
         due.into_iter().chain(near).min()
     }
 
@@ -300,8 +264,8 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Option<JobHead> {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match self.table.find(id)? {
             Found::Job(job) => {
                 let head = self.head(job);
@@ -331,9 +295,9 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let on_engine = step.convert(run_at, clock, JobClock::Engine);
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let on_engine = step.time.convert(run_at, clock, JobClock::Engine);
         match self.table.find(id).ok_or(Unmoved::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
@@ -345,9 +309,9 @@ impl Jobs {
                 }
                 self.put(job, step.batch);
             }
-            Found::Job(job) if self.table.entries[job].lease.is_some() => return Err(Unmoved::Reserved),
+            Found::Job(job) if self.table[job].lease.is_some() => return Err(Unmoved::Reserved),
             Found::Job(job) => self.update(job, &mut step, |table| {
-                let entry = &mut table.entries[job];
+                let entry = &mut table[job];
                 if entry.attempt > 0 {
                     entry.visible_at = on_engine;
                     return;
@@ -363,7 +327,7 @@ impl Jobs {
     /// more. Nobody is told.
     pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, batch: &mut Batch) -> bool {
         let Some(queue) = self.queues.find(queue) else { return false };
-        let of_queue = self.table.entries.iter().filter(|(_, entry)| entry.queue == queue);
+        let of_queue = self.table.iter().filter(|(_, entry)| entry.queue == queue);
         let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
         for job in gone {
             self.set_successor(job, Next::Nobody, batch);
@@ -372,7 +336,7 @@ impl Jobs {
             if let Some(group) = self.table.group(job) {
                 self.groups.forget_if_empty(queue, group);
             }
-            batch.ops.push(Op::DeleteJob(self.table.remove(job).entry.id));
+            batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
             self.queues[queue].jobs -= 1;
         }
         let more = self.queues[queue].jobs > 0;
@@ -387,17 +351,17 @@ impl Jobs {
         body: Body,
         step: &mut StepContext<'_>,
     ) -> Option<JobId> {
-        let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
+        let (queue, group) = (self.table[job].queue, self.table.group(job));
         self.displace(job);
         self.end_lease(job);
         let removed = self.table.remove(job);
         step.batch.ops.push(match body {
-            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.entry.id),
-            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.entry.id),
+            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.id),
+            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.id),
         });
         let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
         if let Some((alias, successor)) = successor {
-            let visible_at = successor.run_at.max(step.time(successor.terms.clock));
+            let visible_at = successor.run_at.max(step.time.on(successor.terms.clock));
             let head = head_of_successor(&successor, self.queues[queue].key, alias, visible_at);
             self.admit(&head, step);
         }
@@ -421,32 +385,16 @@ impl Jobs {
 
     /// A job in its stored form.
     pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
-        let entry = &self.table.entries[job];
-        let claim = self.table.claim(job);
-        JobHead {
-            id: entry.id,
-            queue: self.queues[entry.queue].key,
-            number: entry.number,
-            run_at: entry.run_at,
-            visible_at: entry.visible_at,
-            attempt: entry.attempt,
-            tries: entry.tries,
-            state: self.table.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
-                lease: lease.number,
-                holder: lease.holder,
-            }),
-            alias: claim.map(|claim| claim.alias),
-            terms: self.table.terms(job),
-            successor: claim.and_then(|claim| claim.next.to_stored()),
-        }
+        self.table.head(job, self.queue_key(job))
     }
 
     /// A job's successor as the job it will be.
     fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
-        let claim = self.table.claim(job)?;
-        let successor = claim.next.successor()?;
-        let queue = self.queues[self.table.entries[job].queue].key;
-        Some(head_of_successor(successor, queue, claim.alias, successor.run_at))
+        self.table.head_of_successor(job, self.queue_key(job))
+    }
+
+    fn queue_key(&self, job: Handle<Entry>) -> QueueKey {
+        self.queues[self.table[job].queue].key
     }
 }
 

@@ -17,15 +17,17 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
-use crate::entry::{Entry, Next};
+use crate::clocks::{Clocks, Moment};
+use crate::entry::Entry;
 use crate::groups::GroupLine;
+use crate::jobs::Jobs;
 use crate::jobs::eviction::EvictionBackoff;
-use crate::jobs::{Jobs, StepContext};
 use crate::parked::blocked_lines::{BlockedLines, EarliestDue};
 use crate::parked::read_queue::{ReadPriority, ReadQueue};
 use crate::parked::read_throttle::ReadThrottle;
 use crate::queues::Queue;
 use crate::slab::Handle;
+use crate::step::StepContext;
 
 /// Jobs that stay at the front of each line, if there is room for so many, and that are read of one at once.
 pub(crate) const FRONT_MAX: usize = 1_000;
@@ -119,7 +121,7 @@ pub(crate) struct ParkedIndex {
     /// Counts the epochs of all queues.
     epochs: u64,
     /// Up to where time has moved on, by the engine clock and by the wall clock.
-    advanced_to: (Timestamp, Timestamp),
+    advanced_to: Moment,
     /// Lines to be read.
     pub(crate) read_queue: ReadQueue,
     /// Lines that have a job which waits until those whose time came before are read.
@@ -152,7 +154,7 @@ impl Default for ParkedIndex {
             wall: None,
             pulled_in: None,
             epochs: 0,
-            advanced_to: (Timestamp(i64::MIN), Timestamp(i64::MIN)),
+            advanced_to: Moment { now: Timestamp(i64::MIN), wall: Timestamp(i64::MIN) },
             read_queue: ReadQueue::default(),
             blocked_lines: BlockedLines::default(),
             line_was_last: false,
@@ -173,15 +175,15 @@ impl ParkedIndex {
     }
 
     /// When something should be read in, on the engine clock.
-    pub(crate) fn next(&self, wall_ahead_ms: i64) -> Option<Timestamp> {
+    pub(crate) fn next(&self, clocks: &Clocks) -> Option<Timestamp> {
         let engine = self.engine.map(Horizon::near_from);
-        let wall = self.wall.map(|horizon| Timestamp(horizon.near_from().0.saturating_sub(wall_ahead_ms)));
+        let wall = self.wall.map(|horizon| clocks.on_engine(JobClock::Wall, horizon.near_from()));
         engine.into_iter().chain(wall).min().filter(|_| !self.is_empty())
     }
 
     /// Time has moved on to this: parked jobs whose time has come are missed from now on until they are read.
-    pub(crate) fn advance_to(&mut self, now: Timestamp, wall: Timestamp) {
-        self.advanced_to = (now, wall);
+    pub(crate) fn advance_to(&mut self, time: Moment) {
+        self.advanced_to = time;
     }
 
     /// Whether jobs of any queue whose time has come, and that go before this place, may not have been read.
@@ -198,8 +200,8 @@ impl ParkedIndex {
                         && horizon.is_before(place, QueueOrder::Fifo)
                 })
         };
-        misses(self.engine, self.advanced_to.0, from.engine)
-            || misses(self.wall, self.advanced_to.1, from.wall)
+        misses(self.engine, self.advanced_to.now, from.engine)
+            || misses(self.wall, self.advanced_to.wall, from.wall)
     }
 
     /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
@@ -312,11 +314,11 @@ impl Jobs {
 
     /// What a job that is in no place, and is to wait, waits for in the store; `None` if it stays resident.
     pub(crate) fn parking_of(&self, job: Handle<Entry>, step: &StepContext<'_>) -> Option<Parking> {
-        if self.parked.is_empty() || !self.can_be_parked(job) {
+        if self.parked.is_empty() || !self.table.can_be_parked(job) {
             return None;
         }
         if self.is_due(job, step) {
-            let lasts = !self.expires_soon(job, step.now);
+            let lasts = !self.expires_soon(job, step.time.now);
             (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
         } else {
             let outlives = self.outlives_its_wait(job);
@@ -331,29 +333,19 @@ impl Jobs {
 
     /// Whether a job comes due before it expires. The store finds one that waits for its time by that only.
     pub(crate) fn outlives_its_wait(&self, job: Handle<Entry>) -> bool {
-        let Entry { visible_at, clock, .. } = self.table.entries[job];
-        let ahead = if clock == JobClock::Wall { self.wall_ahead_ms } else { 0 };
-        let due = Timestamp(visible_at.0.saturating_sub(ahead));
+        let Entry { visible_at, clock, .. } = self.table[job];
+        let due = self.clocks.on_engine(clock, visible_at);
         self.table.expires_at(job).is_none_or(|at| at > due)
     }
 
-    /// Whether a job is one that the store alone can have: not started, and nothing waits for it. The store keeps a group's
-    /// line by `visible_at`, which is then the time that its order goes by.
-    pub(crate) fn can_be_parked(&self, job: Handle<Entry>) -> bool {
-        let entry = &self.table.entries[job];
-        let follows = self.table.claim(job).is_some_and(|claim| !matches!(claim.next, Next::Nobody));
-        let keeps_order = entry.visible_at == entry.run_at || self.table.group(job).is_none();
-        !entry.is_started() && !follows && keeps_order
-    }
-
     pub(crate) fn is_behind_time(&self, job: Handle<Entry>) -> bool {
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let horizon = self.parked.horizon(entry.clock);
         horizon.is_some_and(|horizon| horizon.is_before(entry.order(), QueueOrder::Fifo))
     }
 
     pub(crate) fn is_behind_line(&self, job: Handle<Entry>) -> bool {
-        let (entry, group) = (&self.table.entries[job], self.table.group(job));
+        let (entry, group) = (&self.table[job], self.table.group(job));
         let queue = entry.queue;
         let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
         // What is parked of a group comes behind one that is resident, or that is parked as its head.
@@ -393,7 +385,7 @@ impl Jobs {
     /// Has a job be in the store only, where a horizon is before it, or is drawn in to be.
     pub(crate) fn park(&mut self, job: Handle<Entry>, parking: Parking, batch: &mut Batch) {
         let head = self.head(job);
-        let queue = self.table.entries[job].queue;
+        let queue = self.table[job].queue;
         let expiry = head.terms.expires_at.filter(|_| parking != Parking::Time);
         if let Some(at) = expiry {
             self.parked.pull_in(JobClock::Engine, (at, 0));
@@ -469,7 +461,7 @@ impl Jobs {
 
     /// Whether the first ready job of its queue must wait because one that is parked may come before it.
     pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
-        let queue = self.table.entries[first].queue;
+        let queue = self.table[first].queue;
         self.queues[queue].parked.is_some()
             && (self.is_behind_parked(first)
                 || self.blocked_at(first).is_some()
@@ -478,7 +470,7 @@ impl Jobs {
 
     /// Whether a ready job is behind what is resident of its queue's line.
     pub(crate) fn is_behind_parked(&self, ready: Handle<Entry>) -> bool {
-        let entry = &self.table.entries[ready];
+        let entry = &self.table[ready];
         let line = self.line(entry.queue, None);
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
     }

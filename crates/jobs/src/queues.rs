@@ -224,7 +224,7 @@ mod tests {
             let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
             acked.expect("it was just leased");
         }
-        assert_eq!((jobs.queues.len(), jobs.table.entries.len(), jobs.groups.len()), (0, 0, 0));
+        assert_eq!((jobs.queues.len(), jobs.table.len(), jobs.groups.len()), (0, 0, 0));
         assert_eq!(jobs.next_wakeup(), None);
         assert!(jobs.queues.indexed_max() <= KEPT_MAX);
         assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());

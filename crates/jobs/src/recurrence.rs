@@ -4,8 +4,9 @@ use base::Timestamp;
 use records::{JobClock, JobId, Recurrence, Rule};
 
 use crate::entry::Entry;
-use crate::jobs::{Jobs, StepContext};
+use crate::jobs::Jobs;
 use crate::slab::Handle;
+use crate::step::StepContext;
 
 /// Knows when a job of [`Rule::Calendar`] is due again.
 pub trait Calendar {
@@ -32,15 +33,15 @@ impl Jobs {
         if recurrence.left.is_some_and(|left| left <= 1) {
             return None;
         }
-        let Entry { id, run_at, clock, .. } = self.table.entries[job];
+        let Entry { id, run_at, clock, .. } = self.table[job];
         let (clock, next) = match recurrence.rule {
-            Rule::Every(ms) => (clock, next_of_every(ms, run_at, step.time(clock))),
-            Rule::Calendar => (JobClock::Wall, step.calendar.next(id, run_at, step.wall)?),
+            Rule::Every(ms) => (clock, next_of_every(ms, run_at, step.time.on(clock))),
+            Rule::Calendar => (JobClock::Wall, step.calendar.next(id, run_at, step.time.wall)?),
         };
         debug_assert!(next > run_at, "a schedule goes on");
-        let (number, on_engine) = (self.numbers.take_job(), step.convert(next, clock, JobClock::Engine));
+        let (number, on_engine) = (self.numbers.take_job(), step.time.convert(next, clock, JobClock::Engine));
         self.update(job, step, |table| {
-            let entry = &mut table.entries[job];
+            let entry = &mut table[job];
             (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
             (entry.number, entry.attempt) = (number, 0);
             let left = recurrence.left.map(|left| left - 1);

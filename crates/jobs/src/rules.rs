@@ -62,7 +62,7 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         let queue = self.queues.enter(queue);
-        if self.queues.reorder(&mut self.table.entries, queue, rules.order) {
+        if self.queues.reorder(self.table.entries_mut(), queue, rules.order) {
             self.line_is_reordered(queue);
         }
         let before = self.queues[queue].rules.take();
@@ -72,7 +72,7 @@ impl Jobs {
         if rules != QueueRules::default() {
             self.queues[queue].rules = Some(Box::new(Rules::new(&rules, before.as_deref(), now)));
         }
-        self.announce_if_open(queue, now, Some(wakes));
+        wakes.extend(self.open_line(queue, now));
         self.queues.leave(queue);
     }
 

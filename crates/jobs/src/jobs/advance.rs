@@ -5,9 +5,10 @@ use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::lease::{Charge, Released};
-use crate::jobs::{Body, Jobs, StepContext};
+use crate::jobs::{Body, Jobs};
 use crate::recurrence::Calendar;
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::timers::Due;
 
 /// What time brought.
@@ -73,12 +74,12 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
         passed: &mut Vec<Passed>,
     ) -> Progress {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
-        self.parked.advance_to(now, wall);
+        let time = self.clocks.read(now);
+        let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
+        self.parked.advance_to(time);
         self.unblock_lines(&mut step);
         for _ in 0..limit {
-            let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };
+            let Some(due) = self.timers.due(self.table.entries(), time) else { return Progress::Done };
             match due {
                 Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut step))),
                 Due::Job(job) => passed.extend(self.come_due(job, &mut step).map(Passed::Lapsed)),
@@ -87,20 +88,20 @@ impl Jobs {
                     if let Some(rules) = &mut self.queues[queue].rules {
                         rules.refill_at = None;
                     }
-                    self.announce_if_open(queue, now, step.wakes.as_deref_mut());
+                    self.announce_if_open(queue, &mut step);
                 }
             }
         }
-        match self.timers.due(&self.table.entries, now, wall) {
+        match self.timers.due(self.table.entries(), time) {
             Some(_) => Progress::More,
             None => Progress::Done,
         }
     }
 
     pub(crate) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
-        let Entry { id, queue, .. } = self.table.entries[job];
+        let Entry { id, queue, .. } = self.table[job];
         let queue = self.queues[queue].key;
-        let alias = self.table.claim(job).map(|claim| claim.alias);
+        let alias = self.table.alias(job);
         let next_run = self.recur(job, step);
         if next_run.is_none() {
             self.retire(job, Body::Deleted, step);
@@ -123,8 +124,8 @@ impl Jobs {
             Holder::Own(_) => Charge::NeverLast,
             Holder::Outside => Charge::Counted,
         };
-        let alias = self.table.claim(job).map(|claim| claim.alias);
-        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table.entries[job];
+        let alias = self.table.alias(job);
+        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table[job];
         let (queue, group) = (self.queues[queue].key, self.table.group(job));
         let released = self.end_run(job, visible_at, charge, step);
         Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })

@@ -108,13 +108,13 @@ impl Jobs {
 
     /// Draws the horizons in so far that `excess` jobs are behind them, if there are so many that come due later than `ahead`.
     fn plan_scheduled(&mut self, now: Timestamp, ahead: Duration, excess: usize) -> Vec<(JobId, Parking)> {
-        let (engine, wall) = (now.after(ahead), self.see_wall(now).after(ahead));
+        let (engine, wall) = (now.after(ahead), self.clocks.read(now).wall.after(ahead));
         let mut scheduled: Vec<(Placed, JobClock)> = Vec::new();
-        for (job, entry) in self.table.entries.iter() {
+        for (job, entry) in self.table.iter() {
             let soon = if entry.clock == JobClock::Engine { engine } else { wall };
             if entry.place == Place::Timed
                 && entry.visible_at > soon
-                && self.can_be_parked(job)
+                && self.table.can_be_parked(job)
                 && self.outlives_its_wait(job)
                 && !self.expires_soon(job, now)
             {
@@ -138,13 +138,13 @@ impl Jobs {
     /// Draws the horizons of lines in, so that few stay of each.
     fn plan_lines(&mut self, now: Timestamp, excess: usize) -> Vec<(JobId, Parking)> {
         let mut lines: BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>> = BTreeMap::new();
-        for (job, entry) in self.table.entries.iter() {
+        for (job, entry) in self.table.iter() {
             let line = match entry.place {
                 Place::Ready => None,
                 Place::Behind => self.table.group(job),
                 Place::Nowhere | Place::Timed => continue,
             };
-            if self.can_wait_in_line(job) && self.can_be_parked(job) && !self.expires_soon(job, now) {
+            if self.can_wait_in_line(job) && self.table.can_be_parked(job) && !self.expires_soon(job, now) {
                 lines.entry((entry.queue, line)).or_default().push((entry.order(), entry.id));
             }
         }
@@ -189,13 +189,13 @@ impl Jobs {
     /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked of a group comes behind one
     /// that is known to go first.
     fn can_wait_in_line(&self, job: Handle<Entry>) -> bool {
-        let queue = self.table.entries[job].queue;
+        let queue = self.table[job].queue;
         self.table.group(job).is_none_or(|group| self.groups.has_active(queue, group))
     }
 
     /// Whether a job is the first of its group, and all others of that are parked behind it.
     fn leads_alone(&self, job: Handle<Entry>) -> bool {
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let Some(group) = self.table.group(job) else { return false };
         let line = self.line(entry.queue, Some(group));
         self.groups.is_alone(entry.queue, group, job)
@@ -204,7 +204,7 @@ impl Jobs {
 
     fn parking_in_line(&self, id: JobId) -> Parking {
         match self.table.find(id) {
-            Some(Found::Job(job)) if self.table.entries[job].place == Place::Ready => {
+            Some(Found::Job(job)) if self.table[job].place == Place::Ready => {
                 if self.table.group(job).is_some() { Parking::Head } else { Parking::Worker }
             }
             _ => Parking::Worker,
@@ -244,9 +244,9 @@ impl Jobs {
     /// Parks a job if it can still be, and a horizon is still before it.
     fn park_if_behind(&mut self, now: Timestamp, id: JobId, parking: Parking, batch: &mut Batch) {
         let Some(Found::Job(job)) = self.table.find(id) else { return };
-        let Entry { place, .. } = self.table.entries[job];
+        let Entry { place, .. } = self.table[job];
         let group = self.table.group(job);
-        let is_behind = self.can_be_parked(job)
+        let is_behind = self.table.can_be_parked(job)
             && !self.expires_soon(job, now)
             && match (parking, place) {
                 (Parking::Time, Place::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
@@ -267,7 +267,7 @@ impl Jobs {
 
     /// Whether a line is drawn in so far that the job is behind; also where nothing of it is parked yet.
     fn is_behind_planned_line(&self, job: Handle<Entry>, group: Option<GroupKey>) -> bool {
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let queue = &self.queues[entry.queue];
         let (line, order) = match group {
             Some(group) => {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{Batch, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Reservation};
 
-use crate::entry::{Claim, Entry, Lease, Next};
-use crate::jobs::{Body, Jobs, StepContext};
+use crate::entry::Entry;
+use crate::jobs::{Body, Jobs};
 use crate::queues::Queue;
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
-use crate::table::Found;
+use crate::step::StepContext;
 
 /// A job that was leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,8 +132,8 @@ impl Jobs {
     /// loaded again.
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: None };
         let job = self.enter(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
@@ -175,7 +175,7 @@ impl Jobs {
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);
-        self.timers.time(&mut self.table.entries, job);
+        self.timers.time(self.table.entries_mut(), job);
         self.put(job, batch);
         if !self.can_lease(queue, now) {
             self.mark_closed(queue);
@@ -186,28 +186,22 @@ impl Jobs {
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
     fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
         while let Some(first) = self.queues[queue].ready.first()
-            && self.table.expires_at(first).is_some_and(|at| at <= now)
+            && self.table.expires_by(first, now)
         {
             self.withdraw(first);
-            self.timers.time(&mut self.table.entries, first);
+            self.timers.time(self.table.entries_mut(), first);
         }
     }
 
     fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
-        let entry = &mut self.table.entries[job];
-        let visible_at_before = Some(entry.visible_at);
-        let lease = self.table.leases.insert(Lease { number, holder, visible_at_before });
-        entry.lease = Some(lease);
-        entry.attempt = entry.attempt.saturating_add(1);
-        entry.visible_at = now.after(ttr);
+        self.table.begin_lease(job, number, holder, now.after(ttr));
+        let entry = &self.table[job];
         let queue = &mut self.queues[entry.queue];
         queue.reserved += 1;
         if let Some(bucket) = queue.rules.as_mut().and_then(|rules| rules.bucket.as_mut()) {
             bucket.take(now);
         }
-        let expires_at = self.table.expires_at(job);
-        let entry = &self.table.entries[job];
         Leased {
             reservation: Reservation { job: entry.id, lease: number },
             attempt: entry.attempt,
@@ -215,7 +209,7 @@ impl Jobs {
             run_at: entry.run_at,
             number: entry.number,
             until: entry.visible_at,
-            expires_at,
+            expires_at: self.table.expires_at(job),
         }
     }
 
@@ -233,7 +227,7 @@ impl Jobs {
     /// The job that a reservation holds, if it does.
     #[must_use]
     pub fn held(&self, now: Timestamp, reservation: Reservation) -> Option<JobHead> {
-        self.reserved(now, reservation).ok().map(|job| self.head(job))
+        self.table.by_reservation(now, reservation).map(|job| self.head(job))
     }
 
     /// The job is done, and gone unless it comes again.
@@ -248,10 +242,9 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Acked, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
-        let next_run = if self.is_superseded(job) { None } else { self.recur(job, &mut step) };
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, &mut step) };
         let successor = match next_run {
             Some(_) => None,
             None => self.retire(job, Body::Deleted, &mut step),
@@ -272,9 +265,9 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let (until, wall) = (now.after(retry.delay), self.see_wall(now));
-        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let until = now.after(retry.delay);
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
         Ok(self.end_run(job, until, retry.charge, &mut step))
     }
 
@@ -291,21 +284,20 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
-        let rules = self.queues[self.table.entries[job].queue].rules.as_mut();
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        let rules = self.queues[self.table[job].queue].rules.as_mut();
         if let Some(bucket) = rules.and_then(|rules| rules.bucket.as_mut()) {
             bucket.give_back(now);
         }
-        let is_over = self.is_superseded(job) || self.table.expires_at(job).is_some_and(|at| at <= now);
+        let is_over = self.table.is_superseded(job) || self.table.expires_by(job, now);
         let visible_at_before =
             self.table.lease(job).and_then(|lease| lease.visible_at_before).filter(|_| !is_over);
         let Some(visible_at_before) = visible_at_before else {
             return Ok(self.end_run(job, now, Charge::Uncounted, &mut step));
         };
         self.update(job, &mut step, |table| {
-            let entry = &mut table.entries[job];
+            let entry = &mut table[job];
             entry.attempt = entry.attempt.saturating_sub(1);
             entry.visible_at = visible_at_before;
         });
@@ -323,11 +315,11 @@ impl Jobs {
         ttr: Duration,
         batch: &mut Batch,
     ) -> Result<Timestamp, Stale> {
-        let job = self.reserved(now, reservation)?;
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
         let until = now.after(ttr);
         self.withdraw(job);
-        self.table.entries[job].visible_at = until;
-        self.timers.time(&mut self.table.entries, job);
+        self.table[job].visible_at = until;
+        self.timers.time(self.table.entries_mut(), job);
         self.put(job, batch);
         Ok(until)
     }
@@ -343,8 +335,8 @@ impl Jobs {
         if let Some(superseded) = self.supersede(job, step) {
             return superseded;
         }
-        let entry = &self.table.entries[job];
-        let has_expired = self.table.expires_at(job).is_some_and(|at| at <= step.now);
+        let entry = &self.table[job];
+        let has_expired = self.table.expires_by(job, step.time.now);
         let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
         if !has_expired && !died {
             return self.requeue(job, until, charge, step);
@@ -360,14 +352,9 @@ impl Jobs {
         Released::Expired
     }
 
-    /// Whether a job is replaced when its run ends, in whatever way.
-    fn is_superseded(&self, job: Handle<Entry>) -> bool {
-        matches!(self.table.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
-    }
-
     /// Ends a job whose run has ended if it is to be replaced then.
     fn supersede(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Released> {
-        if !self.is_superseded(job) {
+        if !self.table.is_superseded(job) {
             return None;
         }
         self.retire(job, Body::Deleted, step).map(|successor| Released::Superseded { successor })
@@ -381,9 +368,9 @@ impl Jobs {
         charge: Charge,
         step: &mut StepContext<'_>,
     ) -> Released {
-        let by_wall = step.convert(until, JobClock::Engine, JobClock::Wall);
+        let by_wall = step.time.convert(until, JobClock::Engine, JobClock::Wall);
         self.update(job, step, |table| {
-            let entry = &mut table.entries[job];
+            let entry = &mut table[job];
             if charge == Charge::Uncounted {
                 entry.attempt = entry.attempt.saturating_sub(1);
             }
@@ -393,12 +380,5 @@ impl Jobs {
             };
         });
         Released::Waiting { until }
-    }
-
-    fn reserved(&self, now: Timestamp, reservation: Reservation) -> Result<Handle<Entry>, Stale> {
-        let Some(Found::Job(job)) = self.table.find(reservation.job) else { return Err(Stale) };
-        let holds = self.table.lease(job).is_some_and(|lease| lease.number == reservation.lease)
-            && now < self.table.entries[job].visible_at;
-        if holds { Ok(job) } else { Err(Stale) }
     }
 }

@@ -7,12 +7,13 @@ use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, Queue
 
 use crate::entry::Entry;
 use crate::groups::GroupLine;
-use crate::jobs::{Jobs, StepContext};
+use crate::jobs::Jobs;
 use crate::parked::Horizon;
 use crate::parked::read_queue::ReadPriority;
 use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
+use crate::step::StepContext;
 
 /// What the store should be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +110,10 @@ impl Jobs {
             return None;
         }
         let is_short = self.counts().scheduled < (self.parked.resident_max / 16).max(1) && self.is_roomy();
-        let wall = self.see_wall(now);
-        for (clock, time) in [(JobClock::Engine, now), (JobClock::Wall, wall)] {
+        let time = self.clocks.read(now);
+        for clock in [JobClock::Engine, JobClock::Wall] {
             let Some(horizon) = self.parked.horizon(clock) else { continue };
-            if horizon.is_near(time) || is_short {
+            if horizon.is_near(time.on(clock)) || is_short {
                 self.parked.pulled_in = None;
                 return Some(Want::Time { clock, from: horizon.at });
             }
@@ -135,8 +136,8 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) {
         self.parked.line_was_last = matches!(want, Want::Line { .. });
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match want {
             Want::Time { clock, .. } => {
                 // What was read may have joined a line meanwhile, and expire there.
@@ -170,10 +171,10 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let job = self.enter_from_store(parked, &mut step);
-        let queue = self.table.entries[job].queue;
+        let queue = self.table[job].queue;
         self.keep_resident(job, parked.parking, &mut step);
         self.unblock_queue(queue, &mut step);
     }
@@ -187,11 +188,11 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         self.parked.taken_in += 1;
         let job = self.enter_from_store(parked, &mut step);
-        let queue = self.table.entries[job].queue;
+        let queue = self.table[job].queue;
         let joins_line = parked.parking == Parking::Time && self.is_due(job, &step);
         match self.parking_of(job, &step).filter(|_| joins_line) {
             Some(parking) => self.park(job, parking, step.batch),
@@ -217,13 +218,13 @@ impl Jobs {
     fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut StepContext<'_>) -> Handle<Entry> {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
         let job = self.enter(&parked.head);
-        self.count_less(self.table.entries[job].queue, parked.parking);
+        self.count_less(self.table[job].queue, parked.parking);
         job
     }
 
     fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut StepContext<'_>) {
         self.put(job, step.batch);
-        let entry = &self.table.entries[job];
+        let entry = &self.table[job];
         let (queue, order) = (entry.queue, entry.order_in_group());
         // Where the newest goes first, another head may have been parked before it: then the group is read.
         let leads = parking == Parking::Head && self.queues[queue].order == QueueOrder::Fifo;
@@ -277,6 +278,6 @@ impl Jobs {
 
     /// Resident jobs that no worker has: only these can be parked.
     pub(crate) fn waiting_in_memory(&self) -> usize {
-        self.table.entries.len() - self.table.leases.len()
+        self.table.len() - self.table.reserved()
     }
 }

@@ -4,9 +4,10 @@ use base::Timestamp;
 use records::{Batch, GroupKey, JobHead, JobState, Op, QueueKey};
 
 use crate::entry::{Entry, Place};
-use crate::jobs::{Jobs, StepContext};
+use crate::jobs::Jobs;
 use crate::queues::Queue;
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::Table;
 
 impl Jobs {
@@ -32,7 +33,7 @@ impl Jobs {
         step: &mut StepContext<'_>,
         change: impl FnOnce(&mut Table),
     ) {
-        let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
+        let (queue, group) = (self.table[job].queue, self.table.group(job));
         self.displace(job);
         self.end_lease(job);
         change(&mut self.table);
@@ -58,18 +59,18 @@ impl Jobs {
     /// Whether the time has come that a job waits for. While loading it never has: all jobs go through the timers then, and
     /// the first advance names their queues.
     pub(crate) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
-        let entry = &self.table.entries[job];
-        step.wakes.is_some() && entry.visible_at <= step.time(entry.clock_of_wait())
+        let entry = &self.table[job];
+        !step.is_loading() && entry.visible_at <= step.time.on(entry.clock_of_wait())
     }
 
     /// Has a job wait that is due, or not. One that has expired waits for time to move on.
     pub(crate) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut StepContext<'_>) {
-        let Entry { lease, number, .. } = self.table.entries[job];
+        let Entry { lease, number, .. } = self.table[job];
         if lease.is_some() {
             is_due = false;
         } else if let Some(at) = self.table.expires_at(job) {
             self.timers.note_expiry(at, number, job);
-            is_due &= at > step.now;
+            is_due &= at > step.time.now;
         }
         match self.table.group(job) {
             Some(group) => self.place_in_group(job, group, is_due, step),
@@ -82,17 +83,17 @@ impl Jobs {
         if is_due {
             self.make_ready(job, step);
         } else {
-            let Entry { queue, visible_at, lease, .. } = self.table.entries[job];
+            let Entry { queue, visible_at, lease, .. } = self.table[job];
             if lease.is_none() {
                 self.queues[queue].note_timed(visible_at);
             }
-            self.timers.time(&mut self.table.entries, job);
+            self.timers.time(self.table.entries_mut(), job);
         }
     }
 
     pub(crate) fn make_ready(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
-        self.queues.make_due(&mut self.table.entries, job, Place::Ready);
-        self.announce_if_open(self.table.entries[job].queue, step.now, step.wakes.as_deref_mut());
+        self.queues.make_due(self.table.entries_mut(), job, Place::Ready);
+        self.announce_if_open(self.table[job].queue, step);
     }
 
     /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::promote_next`].
@@ -100,26 +101,26 @@ impl Jobs {
         self.withdraw(job);
         self.stop_expiry(job);
         if let Some(group) = self.table.group(job) {
-            self.groups.leave(self.table.entries[job].queue, group, job);
+            self.groups.leave(self.table[job].queue, group, job);
         }
     }
 
     /// Takes a job from where it waits.
     pub(crate) fn withdraw(&mut self, job: Handle<Entry>) {
-        let place = std::mem::replace(&mut self.table.entries[job].place, Place::Nowhere);
+        let place = std::mem::replace(&mut self.table[job].place, Place::Nowhere);
         match place {
             Place::Nowhere => {}
-            Place::Timed => self.timers.take_out(&mut self.table.entries, job),
+            Place::Timed => self.timers.take_out(self.table.entries_mut(), job),
             Place::Ready => {
-                self.queues.take_out(&mut self.table.entries, job, place);
-                let queue = self.table.entries[job].queue;
+                self.queues.take_out(self.table.entries_mut(), job, place);
+                let queue = self.table[job].queue;
                 if self.queues[queue].ready.first().is_none() {
                     self.mark_closed(queue);
                 }
             }
             Place::Behind => {
-                self.queues.take_out(&mut self.table.entries, job, place);
-                let entry = &self.table.entries[job];
+                self.queues.take_out(self.table.entries_mut(), job, place);
+                let entry = &self.table[job];
                 if let Some(group) = self.table.group(job) {
                     self.groups.remove_behind(entry.queue, group, entry.order_in_group());
                 }
@@ -129,13 +130,13 @@ impl Jobs {
 
     pub(crate) fn stop_expiry(&mut self, job: Handle<Entry>) {
         if let Some(at) = self.table.expires_at(job) {
-            self.timers.forget_expiry(at, self.table.entries[job].number);
+            self.timers.forget_expiry(at, self.table[job].number);
         }
     }
 
     pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
         if self.table.end_lease(job) {
-            self.queues[self.table.entries[job].queue].reserved -= 1;
+            self.queues[self.table[job].queue].reserved -= 1;
         }
     }
 
@@ -149,28 +150,24 @@ impl Jobs {
         if let Some(group) = group {
             self.regroup(queue, group, step);
         }
-        self.announce_if_open(queue, step.now, step.wakes.as_deref_mut());
+        self.announce_if_open(queue, step);
     }
 
-    /// Names a queue if something can be leased and could not when this was last looked at.
-    pub(crate) fn announce_if_open(
-        &mut self,
-        queue: Handle<Queue>,
-        now: Timestamp,
-        wakes: Option<&mut Vec<QueueKey>>,
-    ) {
-        let is_open = self.can_lease(queue, now);
+    /// Wakes consumers of a queue if something of it can be leased now and could not be before.
+    pub(crate) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
+        let opened = self.open_line(queue, step.time.now);
+        step.wake(opened);
+    }
+
+    /// Notes whether something of a queue can be leased; answers the queue if it could not be before.
+    pub(crate) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
+        if !self.can_lease(queue, now) {
+            self.mark_closed(queue);
+            return None;
+        }
         let record = &mut self.queues[queue];
-        if let Some(wakes) = wakes
-            && is_open
-            && !record.is_open
-        {
-            wakes.push(record.key);
-        }
-        record.is_open = is_open;
-        if !is_open {
-            self.note_starved(queue);
-        }
+        let was_open = std::mem::replace(&mut record.is_open, true);
+        (!was_open).then_some(record.key)
     }
 
     /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.

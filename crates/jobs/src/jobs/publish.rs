@@ -4,10 +4,11 @@ use base::Timestamp;
 use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
 use crate::entry::{Entry, Next};
+use crate::jobs::Jobs;
 use crate::jobs::advance::Expired;
-use crate::jobs::{Jobs, StepContext};
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::Found;
 
 /// A job to be published.
@@ -73,8 +74,8 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
             return self.publish_behind(holder, &job, &mut step);
@@ -108,9 +109,9 @@ impl Jobs {
     ) -> Option<Expired> {
         let holder = self.table.by_alias(self.queues.find(queue)?, alias)?;
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
-        let wall = self.see_wall(now);
-        if self.table.entries[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
-            let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        let time = self.clocks.read(now);
+        if self.table[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
+            let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
             return Some(self.expire(holder, &mut step));
         }
         // One that comes again makes its next run when it has started.
@@ -136,12 +137,11 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Option<Expired> {
         let Some(Found::Job(job)) = self.table.find(id) else { return None };
-        let is_over = self.table.expires_at(job).is_some_and(|at| at <= now);
-        if self.table.entries[job].lease.is_some() || !is_over {
+        let is_over = self.table.expires_by(job, now);
+        if self.table[job].lease.is_some() || !is_over {
             return None;
         }
-        let wall = self.see_wall(now);
-        let mut step = StepContext { now, wall, calendar, batch, wakes: Some(wakes) };
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
         Some(self.expire(job, &mut step))
     }
 
@@ -153,8 +153,8 @@ impl Jobs {
         step: &mut StepContext<'_>,
     ) -> Published {
         let successor = self.table.successor(holder).map(|successor| successor.id);
-        let is_reserved = self.table.entries[holder].lease.is_some();
-        let meant = successor.unwrap_or(self.table.entries[holder].id);
+        let is_reserved = self.table[holder].lease.is_some();
+        let meant = successor.unwrap_or(self.table[holder].id);
         match job.on_conflict {
             OnConflict::Reject => Published::Conflict(meant),
             OnConflict::Keep if is_reserved && successor.is_none() => {
@@ -183,9 +183,9 @@ impl Jobs {
 
     fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut StepContext<'_>) -> Published {
         let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
-        let (replaced, number) = (self.table.entries[waiting].id, self.numbers.take_job());
+        let (replaced, number) = (self.table[waiting].id, self.numbers.take_job());
         self.update(waiting, step, |table| {
-            let entry = &mut table.entries[waiting];
+            let entry = &mut table[waiting];
             entry.number = number;
             entry.run_at = job.run_at;
             entry.visible_at = job.run_at;

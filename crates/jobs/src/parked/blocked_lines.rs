@@ -6,10 +6,11 @@ use base::Timestamp;
 use records::{GroupKey, JobClock, QueueKey, QueueOrder};
 
 use crate::entry::Entry;
-use crate::jobs::{Jobs, StepContext};
+use crate::jobs::Jobs;
 use crate::parked::read_queue::Line;
 use crate::queues::Queue;
 use crate::slab::Handle;
+use crate::step::StepContext;
 
 /// A place in the order of time: `visible_at` and publish number.
 type Place = (Timestamp, u64);
@@ -79,7 +80,7 @@ impl Jobs {
 
     /// The place of a ready job that must wait until jobs are read whose time came before its own.
     pub(crate) fn blocked_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
-        let entry = &self.table.entries[ready];
+        let entry = &self.table[ready];
         let place = match self.queues[entry.queue].order {
             QueueOrder::Fifo => entry.order(),
             QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::Timestamp;
-use records::QueueKey;
+use records::{JobClock, QueueKey};
 
 use crate::jobs::Jobs;
 use crate::parked::READ_AHEAD;
@@ -81,7 +81,7 @@ impl Jobs {
     fn earliest_parked(&self, queue: Handle<Queue>) -> Option<Timestamp> {
         let queue = &self.queues[queue];
         let parked = queue.parked.as_ref().filter(|parked| parked.scheduled > 0 && !queue.is_open)?;
-        let by_wall = parked.from.wall.map(|at| Timestamp(at.0.saturating_sub(self.wall_ahead_ms)));
+        let by_wall = parked.from.wall.map(|at| self.clocks.on_engine(JobClock::Wall, at));
         parked.from.engine.into_iter().chain(by_wall).min()
     }
 }
