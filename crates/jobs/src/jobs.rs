@@ -1,6 +1,7 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
 pub(crate) mod advance;
+pub(crate) mod availability;
 pub(crate) mod eviction;
 pub(crate) mod lease;
 pub(crate) mod paging;
@@ -59,20 +60,9 @@ impl Numbers {
     }
 }
 
-/// Where the jobs stand; successors are not counted.
+/// Where jobs stand, of a queue or of all; successors are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Waiting for their time.
-    pub scheduled: usize,
-    /// Their time has come; also those behind another of their group.
-    pub ready: usize,
-    /// With a worker.
-    pub reserved: usize,
-}
-
-/// Where the jobs of a queue stand; successors are not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueFigures {
     /// Waiting for their time.
     pub scheduled: usize,
     /// Their time has come; also those behind another of their group.
@@ -149,9 +139,8 @@ impl Jobs {
 
     /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn figures(&self, queue: QueueKey) -> QueueFigures {
-        let Some(queue) = self.queues.get(queue) else { return QueueFigures::default() };
-        QueueFigures { scheduled: queue.scheduled(), ready: queue.due(), reserved: queue.reserved as usize }
+    pub fn figures(&self, queue: QueueKey) -> Counts {
+        self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
     /// Since when the job of a queue is ready that has been so for longest, of those that are resident. `since` says it of each:
@@ -164,13 +153,13 @@ impl Jobs {
         since: impl Fn(JobId, Timestamp) -> Timestamp,
     ) -> Option<Timestamp> {
         let queue = self.queues.get(queue)?;
-        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.ready.first()), None, 0);
+        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.line().first()), None, 0);
         while let Some(job) = open.pop() {
             let entry = &self.table[job];
             // Nothing below it in the heap is available since before, on whichever clock.
             let earliest = self.clocks.earliest_on_engine(entry.visible_at);
             let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
-            if queue.order == QueueOrder::Fifo && !may_be_older {
+            if queue.order() == QueueOrder::Fifo && !may_be_older {
                 continue;
             }
             let at = since(entry.id, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at));
@@ -187,7 +176,7 @@ impl Jobs {
         self.queues
             .get(queue)
             .filter(|queue| self.first(queue).is_some())
-            .map_or(0, |queue| queue.ready.len())
+            .map_or(0, |queue| queue.line().ready())
     }
 
     /// The job of a queue that is leased next.
@@ -202,20 +191,20 @@ impl Jobs {
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
         let time = self.clocks.peek(now);
-        if queue.scheduled() == 0 || queue.timed_from > now.max(time.wall) {
+        let Some(timed_from) = queue.timed_from().filter(|from| *from <= now.max(time.wall)) else {
             return false;
-        }
-        match queue.ready.first() {
-            Some(first) if queue.order == QueueOrder::Fifo => {
+        };
+        match queue.line().first() {
+            Some(first) if queue.order() == QueueOrder::Fifo => {
                 let place = self.table[first].order();
-                queue.timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)
+                timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)
             }
             _ => true,
         }
     }
 
     fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
-        queue.ready.first().filter(|first| !self.is_blocked(*first))
+        queue.line().first().filter(|first| !self.is_blocked(*first))
     }
 
     /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
@@ -337,9 +326,9 @@ impl Jobs {
                 self.groups.forget_if_empty(queue, group);
             }
             batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
-            self.queues[queue].jobs -= 1;
+            self.queues[queue].uncount_job();
         }
-        let more = self.queues[queue].jobs > 0;
+        let more = self.queues[queue].has_jobs();
         self.queues.leave(queue);
         more
     }
@@ -362,11 +351,11 @@ impl Jobs {
         let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
         if let Some((alias, successor)) = successor {
             let visible_at = successor.run_at.max(step.time.on(successor.terms.clock));
-            let head = head_of_successor(&successor, self.queues[queue].key, alias, visible_at);
+            let head = head_of_successor(&successor, self.queues[queue].key(), alias, visible_at);
             self.admit(&head, step);
         }
         self.promote_next(queue, group, step);
-        self.queues[queue].jobs -= 1;
+        self.queues[queue].uncount_job();
         self.queues.leave(queue);
         successor.map(|(_, successor)| successor.id)
     }
@@ -394,7 +383,7 @@ impl Jobs {
     }
 
     fn queue_key(&self, job: Handle<Entry>) -> QueueKey {
-        self.queues[self.table[job].queue].key
+        self.queues[self.table[job].queue].key()
     }
 }
 

@@ -258,7 +258,7 @@ impl Jobs {
     /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.
     #[must_use]
     pub fn parked(&self, queue: QueueKey) -> (u64, u64) {
-        let parked = self.queues.get(queue).and_then(|queue| queue.parked.as_ref());
+        let parked = self.queues.get(queue).and_then(Queue::parked);
         parked.map_or((0, 0), |parked| (parked.scheduled, parked.ready))
     }
 
@@ -268,8 +268,8 @@ impl Jobs {
             return;
         }
         let record = self.queues.enter(queue);
-        let line = Some(Horizon::unknown(self.queues[record].order));
-        self.queues[record].parked = Some(Box::new(ParkedQueue {
+        let line = Some(Horizon::unknown(self.queues[record].order()));
+        *self.queues[record].parked_mut() = Some(Box::new(ParkedQueue {
             scheduled,
             ready,
             from: if scheduled > 0 { EarliestDue::UNKNOWN } else { EarliestDue::default() },
@@ -293,11 +293,12 @@ impl Jobs {
     pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
         for queue in std::mem::take(&mut self.parked.changed) {
             let record = &mut self.queues[queue];
-            let Some(parked) = &mut record.parked else { continue };
+            let key = record.key();
+            let Some(parked) = record.parked_mut() else { continue };
             parked.is_changed = false;
-            changed.push((record.key, parked.scheduled, parked.ready));
+            changed.push((key, parked.scheduled, parked.ready));
             if parked.is_empty() {
-                record.parked = None;
+                *record.parked_mut() = None;
                 self.queues.leave(queue);
             }
         }
@@ -347,7 +348,7 @@ impl Jobs {
     pub(crate) fn is_behind_line(&self, job: Handle<Entry>) -> bool {
         let (entry, group) = (&self.table[job], self.table.group(job));
         let queue = entry.queue;
-        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
+        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order() };
         // What is parked of a group comes behind one that is resident, or that is parked as its head.
         let is_led = group.is_none_or(|group| self.groups.has_active(queue, group));
         let line = self.line(queue, group).filter(|_| is_led);
@@ -356,7 +357,7 @@ impl Jobs {
 
     /// How far a line is resident; `None` if all of it is.
     pub(crate) fn line(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<Horizon> {
-        let parked = self.queues[queue].parked.as_ref().filter(|parked| parked.ready > 0)?;
+        let parked = self.queues[queue].parked().filter(|parked| parked.ready > 0)?;
         match group {
             None => parked.line,
             Some(group) => self.group_line(queue, group).map(|line| line.to),
@@ -365,7 +366,7 @@ impl Jobs {
 
     /// How far a group is resident; `None` if all of it is.
     pub(crate) fn group_line(&self, queue: Handle<Queue>, group: GroupKey) -> Option<GroupLine> {
-        let parked = self.queues[queue].parked.as_ref().filter(|parked| parked.ready > 0)?;
+        let parked = self.queues[queue].parked().filter(|parked| parked.ready > 0)?;
         match self.groups.line(queue, group) {
             Some(line) => line.filter(|line| line.epoch == parked.epoch),
             None => parked.groups_unknown.then_some(GroupLine { to: Horizon::LEAST, epoch: parked.epoch }),
@@ -410,11 +411,11 @@ impl Jobs {
         if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {
             // From now on its head leads to it, as after a start.
             self.groups.forget(queue, group);
-            let line = (self.queues[queue].key, Some(group));
+            let line = (self.queues[queue].key(), Some(group));
             self.parked.read_queue.remove(line);
             self.parked.blocked_lines.release(line);
         }
-        self.queues[queue].jobs -= 1;
+        self.queues[queue].uncount_job();
         batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
     }
 
@@ -449,7 +450,7 @@ impl Jobs {
     /// What is parked of a queue, about to be changed.
     fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut ParkedQueue {
         let epochs = &mut self.parked.epochs;
-        let parked = self.queues[queue].parked.get_or_insert_with(|| {
+        let parked = self.queues[queue].parked_mut().get_or_insert_with(|| {
             *epochs += 1;
             Box::new(ParkedQueue { epoch: *epochs, ..ParkedQueue::default() })
         });
@@ -462,23 +463,23 @@ impl Jobs {
     /// Whether the first ready job of its queue must wait because one that is parked may come before it.
     pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
         let queue = self.table[first].queue;
-        self.queues[queue].parked.is_some()
+        self.queues[queue].parked().is_some()
             && (self.is_behind_parked(first)
                 || self.blocked_at(first).is_some()
-                || self.parked.read_queue.block(self.queues[queue].key))
+                || self.parked.read_queue.block(self.queues[queue].key()))
     }
 
     /// Whether a ready job is behind what is resident of its queue's line.
     pub(crate) fn is_behind_parked(&self, ready: Handle<Entry>) -> bool {
         let entry = &self.table[ready];
         let line = self.line(entry.queue, None);
-        line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order))
+        line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order()))
     }
 
     /// The line of a queue goes by another order from now on: what was known of it says nothing any more.
     pub(crate) fn line_is_reordered(&mut self, queue: Handle<Queue>) {
-        let order = self.queues[queue].order;
-        if let Some(line) = self.queues[queue].parked.as_mut().and_then(|parked| parked.line.as_mut()) {
+        let order = self.queues[queue].order();
+        if let Some(line) = self.queues[queue].parked_mut().as_mut().and_then(|parked| parked.line.as_mut()) {
             *line = Horizon::unknown(order);
         }
     }

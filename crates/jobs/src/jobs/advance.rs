@@ -83,13 +83,7 @@ impl Jobs {
             match due {
                 Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut step))),
                 Due::Job(job) => passed.extend(self.come_due(job, &mut step).map(Passed::Lapsed)),
-                Due::Refill(at, queue) => {
-                    self.timers.forget_refill(at, queue);
-                    if let Some(rules) = &mut self.queues[queue].rules {
-                        rules.refill_at = None;
-                    }
-                    self.announce_if_open(queue, &mut step);
-                }
+                Due::Refill(at, queue) => self.refill(queue, at, &mut step),
             }
         }
         match self.timers.due(self.table.entries(), time) {
@@ -100,7 +94,7 @@ impl Jobs {
 
     pub(crate) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
         let Entry { id, queue, .. } = self.table[job];
-        let queue = self.queues[queue].key;
+        let queue = self.queues[queue].key();
         let alias = self.table.alias(job);
         let next_run = self.recur(job, step);
         if next_run.is_none() {
@@ -126,7 +120,7 @@ impl Jobs {
         };
         let alias = self.table.alias(job);
         let Entry { id, queue, attempt, tries, visible_at, .. } = self.table[job];
-        let (queue, group) = (self.queues[queue].key, self.table.group(job));
+        let (queue, group) = (self.queues[queue].key(), self.table.group(job));
         let released = self.end_run(job, visible_at, charge, step);
         Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })
     }

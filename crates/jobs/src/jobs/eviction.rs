@@ -155,7 +155,7 @@ impl Jobs {
         let (of_queues, of_groups): (Vec<_>, Vec<_>) =
             lines.into_iter().partition(|((_, group), _)| group.is_none());
         for ((queue, group), mut line) in of_groups.into_iter().chain(of_queues) {
-            let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order };
+            let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order() };
             line.sort_unstable_by_key(|(order, _)| *order);
             if order == QueueOrder::Lifo {
                 line.reverse();
@@ -271,11 +271,11 @@ impl Jobs {
         let queue = &self.queues[entry.queue];
         let (line, order) = match group {
             Some(group) => {
-                let epoch = queue.parked.as_ref().map(|parked| parked.epoch);
+                let epoch = queue.parked().map(|parked| parked.epoch);
                 let line = self.groups.line(entry.queue, group).flatten();
                 (line.filter(|line| Some(line.epoch) == epoch).map(|line| line.to), QueueOrder::Fifo)
             }
-            None => (queue.parked.as_ref().and_then(|parked| parked.line), queue.order),
+            None => (queue.parked().and_then(|parked| parked.line), queue.order()),
         };
         line.is_some_and(|line| line.is_before(entry.order(), order))
     }

@@ -170,7 +170,7 @@ impl Jobs {
             self.mark_closed(queue);
             return None;
         }
-        let job = self.queues[queue].ready.first()?;
+        let job = self.queues[queue].line().first()?;
         self.parked.read_throttle.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
@@ -185,7 +185,7 @@ impl Jobs {
 
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
     fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
-        while let Some(first) = self.queues[queue].ready.first()
+        while let Some(first) = self.queues[queue].line().first()
             && self.table.expires_by(first, now)
         {
             self.withdraw(first);
@@ -197,11 +197,7 @@ impl Jobs {
         let number = self.numbers.take_lease();
         self.table.begin_lease(job, number, holder, now.after(ttr));
         let entry = &self.table[job];
-        let queue = &mut self.queues[entry.queue];
-        queue.reserved += 1;
-        if let Some(bucket) = queue.rules.as_mut().and_then(|rules| rules.bucket.as_mut()) {
-            bucket.take(now);
-        }
+        self.queues[entry.queue].begin_run(now);
         Leased {
             reservation: Reservation { job: entry.id, lease: number },
             attempt: entry.attempt,
@@ -286,9 +282,8 @@ impl Jobs {
     ) -> Result<Released, Stale> {
         let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
         let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
-        let rules = self.queues[self.table[job].queue].rules.as_mut();
-        if let Some(bucket) = rules.and_then(|rules| rules.bucket.as_mut()) {
-            bucket.give_back(now);
+        if let Some(rules) = self.queues[self.table[job].queue].rules_mut() {
+            rules.give_back_token(now);
         }
         let is_over = self.table.is_superseded(job) || self.table.expires_by(job, now);
         let visible_at_before =

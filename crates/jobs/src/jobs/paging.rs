@@ -203,11 +203,11 @@ impl Jobs {
 
     /// Looks again at what waited for jobs of this queue to be read, if none of them is left that could be missed.
     fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
-        let is_missed = self.queues[queue].parked.as_ref().is_some_and(|parked| parked.scheduled > 0);
+        let is_missed = self.queues[queue].parked().is_some_and(|parked| parked.scheduled > 0);
         if is_missed {
             return;
         }
-        while let Some((_, group)) = self.parked.blocked_lines.release_of(self.queues[queue].key) {
+        while let Some((_, group)) = self.parked.blocked_lines.release_of(self.queues[queue].key()) {
             self.promote_next(queue, group, step);
         }
         if self.parked.is_empty() {
@@ -227,7 +227,7 @@ impl Jobs {
         let entry = &self.table[job];
         let (queue, order) = (entry.queue, entry.order_in_group());
         // Where the newest goes first, another head may have been parked before it: then the group is read.
-        let leads = parking == Parking::Head && self.queues[queue].order == QueueOrder::Fifo;
+        let leads = parking == Parking::Head && self.queues[queue].order() == QueueOrder::Fifo;
         if let Some(group) = self.table.group(job).filter(|_| leads)
             && self.groups.line(queue, group).is_none()
             && let Some(line) = self.group_line(queue, group)
@@ -242,7 +242,7 @@ impl Jobs {
 
     /// Notes whether a line should be read; nobody looks at it again before something happens to it.
     pub(crate) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
-        let line = (self.queues[queue].key, group);
+        let line = (self.queues[queue].key(), group);
         match self.read_priority(queue, group) {
             Some(need) => self.parked.read_queue.set(line, need),
             None => self.parked.read_queue.remove(line),
@@ -263,8 +263,8 @@ impl Jobs {
                 return Some(ReadPriority::Blocking);
             }
             Some(group) => self.groups.is_short(queue, group, low),
-            None => match self.queues[queue].ready.first() {
-                Some(first) if !self.is_behind_parked(first) => self.queues[queue].ready.len() < low,
+            None => match self.queues[queue].line().first() {
+                Some(first) if !self.is_behind_parked(first) => self.queues[queue].line().ready() < low,
                 Some(_) | None => return Some(ReadPriority::Blocking),
             },
         };

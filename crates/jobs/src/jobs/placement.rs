@@ -1,7 +1,6 @@
 //! Where a job waits: for a time, for its group, or for a consumer; and when consumers are told.
 
-use base::Timestamp;
-use records::{Batch, GroupKey, JobHead, JobState, Op, QueueKey};
+use records::{Batch, GroupKey, JobHead, JobState, Op};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
@@ -20,9 +19,7 @@ impl Jobs {
     /// Has a job in memory, in no place yet.
     pub(crate) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
         let queue = self.queues.enter(head.queue);
-        let record = &mut self.queues[queue];
-        record.jobs += 1;
-        record.reserved += u32::from(matches!(head.state, JobState::Reserved { .. }));
+        self.queues[queue].count_job(matches!(head.state, JobState::Reserved { .. }));
         self.table.insert(head, queue)
     }
 
@@ -114,7 +111,7 @@ impl Jobs {
             Place::Ready => {
                 self.queues.take_out(self.table.entries_mut(), job, place);
                 let queue = self.table[job].queue;
-                if self.queues[queue].ready.first().is_none() {
+                if self.queues[queue].line().first().is_none() {
                     self.mark_closed(queue);
                 }
             }
@@ -136,7 +133,7 @@ impl Jobs {
 
     pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
         if self.table.end_lease(job) {
-            self.queues[self.table[job].queue].reserved -= 1;
+            self.queues[self.table[job].queue].end_run();
         }
     }
 
@@ -151,60 +148,6 @@ impl Jobs {
             self.regroup(queue, group, step);
         }
         self.announce_if_open(queue, step);
-    }
-
-    /// Wakes consumers of a queue if something of it can be leased now and could not be before.
-    pub(crate) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
-        let opened = self.open_line(queue, step.time.now);
-        step.wake(opened);
-    }
-
-    /// Notes whether something of a queue can be leased; answers the queue if it could not be before.
-    pub(crate) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
-        if !self.can_lease(queue, now) {
-            self.mark_closed(queue);
-            return None;
-        }
-        let record = &mut self.queues[queue];
-        let was_open = std::mem::replace(&mut record.is_open, true);
-        (!was_open).then_some(record.key)
-    }
-
-    /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
-    pub(crate) fn mark_closed(&mut self, queue: Handle<Queue>) {
-        self.queues[queue].is_open = false;
-        self.note_starved(queue);
-    }
-
-    /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
-    /// at again when that allows it.
-    pub(crate) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
-        let record = &self.queues[queue];
-        let first = record.ready.first();
-        if record.rules.is_none() && record.parked.is_none() {
-            return first.is_some();
-        }
-        self.schedule_read(queue, None);
-        let Some(first) = first else { return false };
-        if self.is_blocked(first) {
-            if let Some(place) = self.blocked_at(first) {
-                self.block_line(queue, None, place);
-            }
-            return false;
-        }
-        let record = &mut self.queues[queue];
-        let Some(rules) = &mut record.rules else { return true };
-        if !rules.allow(record.reserved) {
-            return false;
-        }
-        let Some(next) = rules.bucket.as_ref().map(|bucket| bucket.next(now)) else { return true };
-        if next > now && rules.refill_at != Some(next) {
-            if let Some(before) = rules.refill_at.replace(next) {
-                self.timers.forget_refill(before, queue);
-            }
-            self.timers.note_refill(next, queue);
-        }
-        next <= now
     }
 
     pub(crate) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {

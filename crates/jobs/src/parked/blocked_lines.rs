@@ -75,13 +75,13 @@ impl BlockedLines {
 impl Jobs {
     /// Notes that a line has a job at this place which waits until others are read.
     pub(crate) fn block_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, place: Place) {
-        self.parked.blocked_lines.hold((self.queues[queue].key, group), place);
+        self.parked.blocked_lines.hold((self.queues[queue].key(), group), place);
     }
 
     /// The place of a ready job that must wait until jobs are read whose time came before its own.
     pub(crate) fn blocked_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
         let entry = &self.table[ready];
-        let place = match self.queues[entry.queue].order {
+        let place = match self.queues[entry.queue].order() {
             QueueOrder::Fifo => entry.order(),
             QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
                 entry.order_in_group()
@@ -93,7 +93,7 @@ impl Jobs {
 
     /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
     pub(crate) fn may_miss_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
-        let parked = self.queues[queue].parked.as_ref();
+        let parked = self.queues[queue].parked();
         parked.is_some_and(|parked| parked.scheduled > 0 && self.parked.may_miss_between(parked.from, place))
     }
 

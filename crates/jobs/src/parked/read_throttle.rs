@@ -52,7 +52,7 @@ impl Jobs {
     /// Notes a queue if nobody has been told of what it has, and jobs of it wait for their time in the store.
     pub(crate) fn note_starved(&mut self, queue: Handle<Queue>) {
         if self.parked.read_throttle.starved.len() <= QUEUES_MAX && self.earliest_parked(queue).is_some() {
-            self.parked.read_throttle.starved.insert(self.queues[queue].key);
+            self.parked.read_throttle.starved.insert(self.queues[queue].key());
         }
     }
 
@@ -80,7 +80,7 @@ impl Jobs {
     /// told of it.
     fn earliest_parked(&self, queue: Handle<Queue>) -> Option<Timestamp> {
         let queue = &self.queues[queue];
-        let parked = queue.parked.as_ref().filter(|parked| parked.scheduled > 0 && !queue.is_open)?;
+        let parked = queue.parked().filter(|parked| parked.scheduled > 0 && !queue.line().is_open())?;
         let by_wall = parked.from.wall.map(|at| self.clocks.on_engine(JobClock::Wall, at));
         parked.from.engine.into_iter().chain(by_wall).min()
     }
