@@ -1,21 +1,30 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
 pub(crate) mod advance;
-pub(crate) mod availability;
-pub(crate) mod eviction;
+mod availability;
+mod ending;
+mod eviction;
+mod grouping;
 pub(crate) mod lease;
 pub(crate) mod paging;
-pub(crate) mod placement;
+mod parking;
+mod placement;
 pub(crate) mod publish;
 
 use base::Timestamp;
 use records::{AliasKey, Batch, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
 
 use crate::clocks::Clocks;
-use crate::entry::{Entry, Next, head_of_successor};
+use crate::entry::{Entry, Next};
 use crate::groups::Groups;
 use crate::heap::Heap;
+use crate::jobs::ending::Body;
 use crate::parked::ParkedIndex;
+use crate::parked::blocked_lines::BlockedLines;
+use crate::parked::eviction::Eviction;
+use crate::parked::read_queue::ReadQueue;
+use crate::parked::read_throttle::ReadThrottle;
+use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
@@ -28,15 +37,22 @@ const READY_SEEN_MAX: usize = 1_000;
 
 /// The jobs of a partition.
 pub struct Jobs {
-    pub(crate) process: Process,
-    pub(crate) numbers: Numbers,
-    pub(crate) table: Table,
-    pub(crate) queues: Queues,
-    pub(crate) timers: Timers,
-    pub(crate) groups: Groups,
-    pub(crate) parked: ParkedIndex,
+    process: Process,
+    numbers: Numbers,
     keeps_dead_letters: bool,
-    pub(crate) clocks: Clocks,
+    clocks: Clocks,
+    table: Table,
+    queues: Queues,
+    timers: Timers,
+    groups: Groups,
+    parked: ParkedIndex,
+    /// Lines that should be read from the store.
+    reads: ReadQueue,
+    /// Lines whose next job waits until parked jobs are read.
+    blocked_lines: BlockedLines,
+    throttle: ReadThrottle,
+    limit: ResidentLimit,
+    eviction: Eviction,
 }
 
 /// Counters that outlive the process; they are kept in the partition's head.
@@ -82,14 +98,6 @@ pub enum Unmoved {
     Reserved,
 }
 
-/// Whether what a job carried outlives it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
-    Deleted,
-    /// As far as dead letters are kept.
-    KeptForDeadLetter,
-}
-
 impl Jobs {
     /// No jobs yet; what is stored is taken in with [`Jobs::load`].
     #[must_use]
@@ -97,13 +105,18 @@ impl Jobs {
         Self {
             process,
             numbers,
+            keeps_dead_letters: false,
+            clocks: Clocks::default(),
             table: Table::default(),
             queues: Queues::default(),
             timers: Timers::default(),
             groups: Groups::default(),
             parked: ParkedIndex::default(),
-            keeps_dead_letters: false,
-            clocks: Clocks::default(),
+            reads: ReadQueue::default(),
+            blocked_lines: BlockedLines::default(),
+            throttle: ReadThrottle::default(),
+            limit: ResidentLimit::default(),
+            eviction: Eviction::default(),
         }
     }
 
@@ -333,47 +346,8 @@ impl Jobs {
         more
     }
 
-    /// Ends a job for good and starts its successor, whose id it answers.
-    pub(crate) fn retire(
-        &mut self,
-        job: Handle<Entry>,
-        body: Body,
-        step: &mut StepContext<'_>,
-    ) -> Option<JobId> {
-        let (queue, group) = (self.table[job].queue, self.table.group(job));
-        self.displace(job);
-        self.end_lease(job);
-        let removed = self.table.remove(job);
-        step.batch.ops.push(match body {
-            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.id),
-            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.id),
-        });
-        let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
-        if let Some((alias, successor)) = successor {
-            let visible_at = successor.run_at.max(step.time.on(successor.terms.clock));
-            let head = head_of_successor(&successor, self.queues[queue].key(), alias, visible_at);
-            self.admit(&head, step);
-        }
-        self.promote_next(queue, group, step);
-        self.queues[queue].uncount_job();
-        self.queues.leave(queue);
-        successor.map(|(_, successor)| successor.id)
-    }
-
-    /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
-    pub(crate) fn set_successor(
-        &mut self,
-        job: Handle<Entry>,
-        next: Next,
-        batch: &mut Batch,
-    ) -> Option<JobId> {
-        let gone = self.table.set_next(job, next).successor().map(|successor| successor.id);
-        batch.ops.extend(gone.map(Op::DeleteJob));
-        gone
-    }
-
     /// A job in its stored form.
-    pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
+    fn head(&self, job: Handle<Entry>) -> JobHead {
         self.table.head(job, self.queue_key(job))
     }
 
@@ -395,5 +369,50 @@ impl std::fmt::Debug for Jobs {
             .field("numbers", &self.numbers)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base::{PartitionId, Timestamp};
+    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
+
+    use crate::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
+
+    /// What tables and slabs may keep for the next jobs, in entries.
+    const KEPT_MAX: usize = 1 << 13;
+
+    #[test]
+    fn queues_that_once_had_a_job_leave_nothing_behind() {
+        let mut jobs = Jobs::new(Process(1), Numbers::default());
+        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
+        let now = Timestamp(0);
+        for n in 0..50_000_u64 {
+            let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
+            let group = n.is_multiple_of(2).then_some(GroupKey(n));
+            let job = NewJob {
+                id: JobId(u128::from(n).to_be_bytes()),
+                queue: QueueKey(n),
+                run_at: now,
+                tries: 1,
+                terms: Terms { expires_at, group, ..Terms::default() },
+                alias: Some(AliasKey(u128::from(n))),
+                on_conflict: OnConflict::Reject,
+            };
+            jobs.publish(now, job, &mut batch, &mut wakes);
+        }
+        assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
+        for queue in wakes.split_off(0) {
+            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
+            let reservation = leased.expect("it was named").reservation;
+            let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
+            acked.expect("it was just leased");
+        }
+        assert_eq!((jobs.queues.len(), jobs.table.len(), jobs.groups.len()), (0, 0, 0));
+        assert_eq!(jobs.next_wakeup(), None);
+        assert!(jobs.queues.indexed_max() <= KEPT_MAX);
+        assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());
     }
 }

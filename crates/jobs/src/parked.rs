@@ -1,170 +1,58 @@
-//! Jobs that are not resident: only the store has them, in the order of their time or of their line.
+//! The index of parked jobs: which jobs are not resident, as far as that is known without the store.
 //!
-//! What is parked is behind a [`Horizon`]: of a clock's scheduled jobs, everything up to its horizon is resident, and of a
-//! line - the jobs of a queue, or of a group, whose time has come - everything up to the line's. Whoever publishes behind a
-//! horizon that is there parks at once. Horizons move out when the caller has read in what was [`Jobs::wanted`], and in
-//! when [`Jobs::shrink`] makes room. A resident job may also be behind a horizon; then it waits until all before it is
-//! resident: nobody is leased a job while one that is parked may come before it. The first of a group is parked in its queue's
-//! line too, as its head: the group is forgotten then, and read when its head is. Where the newest goes first, that holds of
-//! its line only, and a job whose time has come counts once it is read: new ones may keep coming for ever.
+//! What is parked is behind a [`Horizon`]. Of a clock's scheduled jobs, everything up to the clock's
+//! horizon is resident. Of a line - the jobs of a queue, or of a group, whose time has come -
+//! everything up to the line's is. A resident job may also be behind a horizon. Then it waits until
+//! all before it is resident: nobody is leased a job while a parked one may come before it.
 
 pub(crate) mod blocked_lines;
+pub(crate) mod eviction;
+pub(crate) mod horizon;
+pub(crate) mod queue;
 pub(crate) mod read_queue;
 pub(crate) mod read_throttle;
-
-use std::time::Duration;
+pub(crate) mod resident_limit;
 
 use base::Timestamp;
-use records::{Batch, GroupKey, JobClock, JobId, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+use records::{JobClock, JobHead, Parking, QueueOrder};
 
 use crate::clocks::{Clocks, Moment};
-use crate::entry::Entry;
-use crate::groups::GroupLine;
-use crate::jobs::Jobs;
-use crate::jobs::eviction::EvictionBackoff;
-use crate::parked::blocked_lines::{BlockedLines, EarliestDue};
-use crate::parked::read_queue::{ReadPriority, ReadQueue};
-use crate::parked::read_throttle::ReadThrottle;
+use crate::parked::horizon::Horizon;
+use crate::parked::queue::{EarliestDue, ParkedQueue};
 use crate::queues::Queue;
 use crate::slab::Handle;
-use crate::step::StepContext;
 
-/// Jobs that stay at the front of each line, if there is room for so many, and that are read of one at once.
-pub(crate) const FRONT_MAX: usize = 1_000;
-/// A parked job is read in this long before its time, at least.
-pub(crate) const READ_AHEAD: Duration = Duration::from_secs(1);
-
-/// A place in the order of `visible_at` and publish number: everything up to it, itself included, is resident. In a queue
-/// that gives the newest first, everything from it on is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Horizon {
-    /// The `visible_at` of the last resident job.
-    pub at: Timestamp,
-    /// Its publish number.
-    pub number: u64,
-}
-
-impl Horizon {
-    /// Before everything.
-    pub const LEAST: Self = Self { at: Timestamp(i64::MIN), number: 0 };
-    const GREATEST: Self = Self { at: Timestamp::MAX, number: u64::MAX };
-
-    /// Just before everything: nothing is known to be resident.
-    fn unknown(order: QueueOrder) -> Self {
-        match order {
-            QueueOrder::Fifo => Self::LEAST,
-            QueueOrder::Lifo => Self::GREATEST,
-        }
-    }
-
-    pub(crate) fn is_before(self, (at, number): (Timestamp, u64), order: QueueOrder) -> bool {
-        let place = Self { at, number };
-        match order {
-            QueueOrder::Fifo => self < place,
-            QueueOrder::Lifo => self > place,
-        }
-    }
-
-    /// From when on something behind this is due within a second, by its clock.
-    fn near_from(self) -> Timestamp {
-        let first = if self.number == u64::MAX { Timestamp(self.at.0.saturating_add(1)) } else { self.at };
-        first.before(READ_AHEAD)
-    }
-
-    /// Whether something behind this is due within a second, or was before.
-    pub(crate) fn is_near(self, time: Timestamp) -> bool {
-        self.near_from() <= time
-    }
-
-    /// The place just before this one, in the order of time.
-    #[must_use]
-    pub fn just_before(at: Timestamp, number: u64) -> Self {
-        match number.checked_sub(1) {
-            Some(number) => Self { at, number },
-            None => Self { at: Timestamp(at.0.saturating_sub(1)), number: u64::MAX },
-        }
-    }
-}
-
-/// What is parked of a queue.
-#[derive(Default)]
-pub(crate) struct ParkedQueue {
-    pub(crate) scheduled: u64,
-    pub(crate) ready: u64,
-    /// None of those that wait for their time is due before this.
-    pub(crate) from: EarliestDue,
-    /// How far the jobs without a group are resident; `None` if all of them are.
-    pub(crate) line: Option<Horizon>,
-    /// Whether groups that nothing is known of may have parked jobs.
-    pub(crate) groups_unknown: bool,
-    /// What is known of groups is from the same one. Another begins when nothing waits for a worker any more.
-    pub(crate) epoch: u64,
-    /// Whether the counts have changed since they were taken.
-    is_changed: bool,
-}
-
-impl ParkedQueue {
-    fn is_empty(&self) -> bool {
-        self.scheduled == 0 && self.ready == 0
-    }
-}
-
-/// What is parked of all queues.
+/// How many jobs are parked, and how far the clocks are resident. What is known of one queue is
+/// kept with the queue, and changed here.
 pub(crate) struct ParkedIndex {
-    pub(crate) resident_max: usize,
     scheduled: u64,
     ready: u64,
+    /// How far the scheduled jobs of the engine clock are resident; `None` if all of them are.
     engine: Option<Horizon>,
+    /// And those of the wall clock.
     wall: Option<Horizon>,
-    /// How far the engine clock's was drawn in while it was being read.
-    pub(crate) pulled_in: Option<Horizon>,
+    /// How far the engine clock's horizon was pulled in while jobs of that clock were being read.
+    pulled_in: Option<Horizon>,
     /// Counts the epochs of all queues.
     epochs: u64,
-    /// Up to where time has moved on, by the engine clock and by the wall clock.
+    /// Up to where time has moved on.
     advanced_to: Moment,
-    /// Lines to be read.
-    pub(crate) read_queue: ReadQueue,
-    /// Lines that have a job which waits until those whose time came before are read.
-    pub(crate) blocked_lines: BlockedLines,
-    /// A line was read last, not a clock: they take turns.
-    pub(crate) line_was_last: bool,
-    /// Jobs taken in since something was wanted.
-    pub(crate) taken_in: usize,
-    /// When jobs are read by their time although there is little room.
-    pub(crate) read_throttle: ReadThrottle,
     /// Queues whose counts have changed.
     changed: Vec<Handle<Queue>>,
-    /// Jobs that stayed at the front of each line when there was too little room; a line is read in when a quarter of it is left.
-    pub(crate) front: usize,
-    /// Jobs that shrinking parks, the last first.
-    pub(crate) planned: Vec<(JobId, Parking)>,
-    /// Of all that are resident.
-    pub(crate) backoff: EvictionBackoff,
-    /// Of those that wait for their time.
-    pub(crate) scheduled_backoff: EvictionBackoff,
 }
 
 impl Default for ParkedIndex {
     fn default() -> Self {
+        let never = Timestamp(i64::MIN);
         Self {
-            resident_max: usize::MAX,
             scheduled: 0,
             ready: 0,
             engine: None,
             wall: None,
             pulled_in: None,
             epochs: 0,
-            advanced_to: Moment { now: Timestamp(i64::MIN), wall: Timestamp(i64::MIN) },
-            read_queue: ReadQueue::default(),
-            blocked_lines: BlockedLines::default(),
-            line_was_last: false,
-            taken_in: 0,
-            read_throttle: ReadThrottle::default(),
+            advanced_to: Moment { now: never, wall: never },
             changed: Vec::new(),
-            front: FRONT_MAX,
-            planned: Vec::new(),
-            backoff: EvictionBackoff::default(),
-            scheduled_backoff: EvictionBackoff::default(),
         }
     }
 }
@@ -174,34 +62,116 @@ impl ParkedIndex {
         self.scheduled == 0 && self.ready == 0
     }
 
-    /// When something should be read in, on the engine clock.
-    pub(crate) fn next(&self, clocks: &Clocks) -> Option<Timestamp> {
-        let engine = self.engine.map(Horizon::near_from);
-        let wall = self.wall.map(|horizon| clocks.on_engine(JobClock::Wall, horizon.near_from()));
-        engine.into_iter().chain(wall).min().filter(|_| !self.is_empty())
+    /// How many jobs are parked: those that wait for their time, and those that wait for a worker.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.scheduled, self.ready)
     }
 
-    /// Time has moved on to this: parked jobs whose time has come are missed from now on until they are read.
+    /// The store has so many jobs of a queue. Nothing is known of their places.
+    pub(crate) fn load(&mut self, queue: &mut Queue, scheduled: u64, ready: u64) {
+        let order = queue.order();
+        *queue.parked_mut() = Some(Box::new(ParkedQueue::loaded(scheduled, ready, order)));
+        self.scheduled += scheduled;
+        self.ready += ready;
+        (self.engine, self.wall) = (Some(Horizon::LEAST), Some(Horizon::LEAST));
+    }
+
+    /// A job of a queue is parked from now on.
+    pub(crate) fn add(&mut self, queue: (Handle<Queue>, &mut Queue), head: &JobHead, parking: Parking) {
+        match parking {
+            Parking::Time => self.scheduled += 1,
+            Parking::Worker | Parking::Head => {
+                self.ready += 1;
+                // The store finds it by its expiry too, among the scheduled jobs of the engine clock.
+                if let Some(at) = head.terms.expires_at {
+                    self.pull_in(JobClock::Engine, (at, 0));
+                }
+            }
+        }
+        self.change(queue).add(parking, head.terms.clock, head.visible_at);
+    }
+
+    /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.
+    pub(crate) fn remove(&mut self, queue: (Handle<Queue>, &mut Queue), parking: Parking) {
+        let count = match parking {
+            Parking::Time => &mut self.scheduled,
+            Parking::Worker | Parking::Head => &mut self.ready,
+        };
+        *count = count.saturating_sub(1);
+        self.epochs += 1;
+        let epoch = self.epochs;
+        self.change(queue).remove(parking, epoch);
+        if self.is_empty() {
+            (self.engine, self.wall) = (None, None);
+        }
+    }
+
+    /// What is parked of a queue, about to be changed.
+    pub(crate) fn change<'a>(
+        &mut self,
+        (handle, queue): (Handle<Queue>, &'a mut Queue),
+    ) -> &'a mut ParkedQueue {
+        let parked = queue.parked_mut().get_or_insert_with(|| {
+            self.epochs += 1;
+            Box::new(ParkedQueue::new(self.epochs))
+        });
+        if !parked.set_changed(true) {
+            self.changed.push(handle);
+        }
+        parked
+    }
+
+    /// The queues whose counts have changed since this was last asked.
+    pub(crate) fn take_changed(&mut self) -> Vec<Handle<Queue>> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// The counts of a changed queue. Nothing is kept of one that has nothing parked any more.
+    pub(crate) fn take_counts(queue: &mut Queue) -> Option<(u64, u64)> {
+        let parked = queue.parked_mut().as_mut()?;
+        parked.set_changed(false);
+        let counts = parked.counts();
+        if parked.is_empty() {
+            *queue.parked_mut() = None;
+        }
+        Some(counts)
+    }
+
+    /// When jobs should be read by their time, on the engine clock.
+    pub(crate) fn next(&self, clocks: &Clocks) -> Option<Timestamp> {
+        let near = |clock| {
+            let horizon: Option<Horizon> = self.horizon(clock);
+            horizon.map(|horizon| clocks.on_engine(clock, horizon.near_from()))
+        };
+        let first = near(JobClock::Engine).into_iter().chain(near(JobClock::Wall)).min();
+        first.filter(|_| !self.is_empty())
+    }
+
+    /// Time has moved on: parked jobs whose time has come are missed from now on until they are read.
     pub(crate) fn advance_to(&mut self, time: Moment) {
         self.advanced_to = time;
     }
 
-    /// Whether jobs of any queue whose time has come, and that go before this place, may not have been read.
+    /// Whether a parked job of any queue may be due and go before this place.
     pub(crate) fn may_miss_before(&self, place: (Timestamp, u64)) -> bool {
-        self.may_miss_between(EarliestDue::UNKNOWN, place)
+        self.may_miss(EarliestDue::UNKNOWN, place)
     }
 
-    /// Whether jobs that are due from then on, whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn may_miss_between(&self, from: EarliestDue, place: (Timestamp, u64)) -> bool {
-        let misses = |horizon: Option<Horizon>, time, from: Option<Timestamp>| {
-            from.is_some_and(|from| from <= time && from <= place.0)
-                && horizon.is_some_and(|horizon| {
+    /// Whether a parked job of this queue may be due and go before this place.
+    pub(crate) fn may_miss_of(&self, queue: &Queue, place: (Timestamp, u64)) -> bool {
+        let earliest = queue.parked().and_then(ParkedQueue::earliest);
+        earliest.is_some_and(|earliest| self.may_miss(earliest, place))
+    }
+
+    fn may_miss(&self, earliest: EarliestDue, place: (Timestamp, u64)) -> bool {
+        [JobClock::Engine, JobClock::Wall].into_iter().any(|clock| {
+            let time = self.advanced_to.on(clock);
+            earliest.on(clock).is_some_and(|from| from <= time && from <= place.0)
+                && self.horizon(clock).is_some_and(|horizon| {
                     horizon < Horizon { at: time, number: u64::MAX }
                         && horizon.is_before(place, QueueOrder::Fifo)
                 })
-        };
-        misses(self.engine, self.advanced_to.now, from.engine)
-            || misses(self.wall, self.advanced_to.wall, from.wall)
+        })
     }
 
     /// How far the scheduled jobs of a clock are resident; `None` if all of them are.
@@ -212,11 +182,9 @@ impl ParkedIndex {
         }
     }
 
-    pub(crate) fn set_horizon(&mut self, clock: JobClock, to: Option<Horizon>) {
-        match clock {
-            JobClock::Engine => self.engine = to,
-            JobClock::Wall => self.wall = to,
-        }
+    /// Whether the horizon of a clock is before this place.
+    pub(crate) fn is_behind(&self, clock: JobClock, place: (Timestamp, u64)) -> bool {
+        self.horizon(clock).is_some_and(|horizon| horizon.is_before(place, QueueOrder::Fifo))
     }
 
     /// Has jobs of a clock be resident no further than to just before this place.
@@ -228,259 +196,111 @@ impl ParkedIndex {
         let horizon = self.horizon(clock).map_or(before, |horizon| horizon.min(before));
         self.set_horizon(clock, Some(horizon));
     }
+
+    /// The caller reads on from the horizon of a clock.
+    pub(crate) fn begin_reading(&mut self) {
+        self.pulled_in = None;
+    }
+
+    /// The caller has read up to here; `None` if nothing of this clock is parked any more. A job that
+    /// was read may have joined a line meanwhile, and expire there.
+    pub(crate) fn read_to(&mut self, clock: JobClock, to: Option<Horizon>) {
+        let pulled_in = self.pulled_in.take().filter(|_| clock == JobClock::Engine);
+        self.set_horizon(clock, to.into_iter().chain(pulled_in).min());
+    }
+
+    fn set_horizon(&mut self, clock: JobClock, to: Option<Horizon>) {
+        match clock {
+            JobClock::Engine => self.engine = to,
+            JobClock::Wall => self.wall = to,
+        }
+    }
 }
 
-impl Jobs {
-    /// Most jobs that are resident before some are parked. Without it none are.
-    pub fn set_resident_max(&mut self, max: usize) {
-        self.parked.resident_max = max;
-        self.parked.front = self.parked.front.min(max / 8).max(1);
-    }
+#[cfg(test)]
+mod tests {
+    use records::{AliasKey, JobId, JobState, QueueKey, Terms};
 
-    /// Whether any job is parked.
-    #[must_use]
-    pub fn has_parked(&self) -> bool {
-        !self.parked.is_empty()
-    }
+    use super::*;
+    use crate::queues::Queues;
 
-    /// How far a line is resident, if any of it is parked: where reading it goes on.
-    #[must_use]
-    pub fn line_horizon(&self, queue: QueueKey, group: Option<GroupKey>) -> Option<Horizon> {
-        self.line(self.queues.find(queue)?, group)
-    }
-
-    /// How many jobs of all queues are parked: those that wait for their time, and those that wait for a worker.
-    #[must_use]
-    pub fn parked_in_all(&self) -> (u64, u64) {
-        (self.parked.scheduled, self.parked.ready)
-    }
-
-    /// How many jobs of a queue are parked: those that wait for their time, and those that wait for a worker.
-    #[must_use]
-    pub fn parked(&self, queue: QueueKey) -> (u64, u64) {
-        let parked = self.queues.get(queue).and_then(Queue::parked);
-        parked.map_or((0, 0), |parked| (parked.scheduled, parked.ready))
-    }
-
-    /// Says how many jobs of a queue are parked, before its jobs are loaded.
-    pub fn load_counts(&mut self, queue: QueueKey, scheduled: u64, ready: u64) {
-        if scheduled == 0 && ready == 0 {
-            return;
-        }
-        let record = self.queues.enter(queue);
-        let line = Some(Horizon::unknown(self.queues[record].order()));
-        *self.queues[record].parked_mut() = Some(Box::new(ParkedQueue {
-            scheduled,
-            ready,
-            from: if scheduled > 0 { EarliestDue::UNKNOWN } else { EarliestDue::default() },
-            line,
-            groups_unknown: true,
-            epoch: 0,
-            is_changed: false,
-        }));
-        self.parked.scheduled += scheduled;
-        self.parked.ready += ready;
-        self.parked.set_horizon(JobClock::Engine, Some(Horizon::LEAST));
-        self.parked.set_horizon(JobClock::Wall, Some(Horizon::LEAST));
-        self.note_starved(record);
-        if ready > 0 {
-            self.parked.read_queue.set((queue, None), ReadPriority::Blocking);
+    fn head(visible_at: i64, expires_at: Option<i64>) -> JobHead {
+        JobHead {
+            id: JobId([1; 16]),
+            queue: QueueKey(7),
+            number: 3,
+            run_at: Timestamp(visible_at),
+            visible_at: Timestamp(visible_at),
+            attempt: 0,
+            tries: 1,
+            state: JobState::Waiting,
+            alias: None::<AliasKey>,
+            terms: Terms { expires_at: expires_at.map(Timestamp), ..Terms::default() },
+            successor: None,
         }
     }
 
-    /// The queues whose counts have changed since this was last asked: how many jobs of each are parked that wait for their
-    /// time, and that wait for a worker.
-    pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
-        for queue in std::mem::take(&mut self.parked.changed) {
-            let record = &mut self.queues[queue];
-            let key = record.key();
-            let Some(parked) = record.parked_mut() else { continue };
-            parked.is_changed = false;
-            changed.push((key, parked.scheduled, parked.ready));
-            if parked.is_empty() {
-                *record.parked_mut() = None;
-                self.queues.leave(queue);
-            }
-        }
+    /// An index with one parked job.
+    fn parked(visible_at: i64, expires_at: Option<i64>, parking: Parking) -> (ParkedIndex, Queues) {
+        let (mut index, mut queues) = (ParkedIndex::default(), Queues::default());
+        let queue = queues.enter(QueueKey(7));
+        index.add((queue, &mut queues[queue]), &head(visible_at, expires_at), parking);
+        (index, queues)
     }
 
-    /// Takes a parked job out of the world, with what it carries.
-    pub fn drop_parked(&mut self, parked: &ParkedJob, batch: &mut Batch) {
-        batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
-        batch.ops.push(Op::DeleteJobBody(parked.head.id));
-        let queue = self.queues.enter(parked.head.queue);
-        self.count_less(queue, parked.parking);
-        self.queues.leave(queue);
+    fn moment(now: i64) -> Moment {
+        Moment { now: Timestamp(now), wall: Timestamp(now) }
     }
 
-    /// What a job that is in no place, and is to wait, waits for in the store; `None` if it stays resident.
-    pub(crate) fn parking_of(&self, job: Handle<Entry>, step: &StepContext<'_>) -> Option<Parking> {
-        if self.parked.is_empty() || !self.table.can_be_parked(job) {
-            return None;
-        }
-        if self.is_due(job, step) {
-            let lasts = !self.expires_soon(job, step.time.now);
-            (lasts && self.is_behind_line(job)).then_some(Parking::Worker)
-        } else {
-            let outlives = self.outlives_its_wait(job);
-            (outlives && self.is_behind_time(job)).then_some(Parking::Time)
-        }
+    #[test]
+    fn counts_are_told_once_and_an_empty_queue_is_forgotten() {
+        let (mut index, mut queues) = parked(100, None, Parking::Time);
+        let queue = queues.enter(QueueKey(7));
+        assert_eq!(index.counts(), (1, 0));
+        assert!(index.take_changed() == [queue] && index.take_changed().is_empty());
+        assert_eq!(ParkedIndex::take_counts(&mut queues[queue]), Some((1, 0)));
+        index.remove((queue, &mut queues[queue]), Parking::Time);
+        assert!(index.is_empty() && index.take_changed() == [queue]);
+        assert_eq!(ParkedIndex::take_counts(&mut queues[queue]), Some((0, 0)));
+        assert!(queues[queue].parked().is_none());
     }
 
-    /// Whether a job would be read in again at once because it expires.
-    pub(crate) fn expires_soon(&self, job: Handle<Entry>, now: Timestamp) -> bool {
-        self.table.expires_at(job).is_some_and(|at| at <= now.after(READ_AHEAD))
+    #[test]
+    fn a_job_is_missed_once_time_has_moved_on_to_it_and_until_it_is_read() {
+        let (mut index, mut queues) = parked(5_000, None, Parking::Time);
+        let queue = queues.enter(QueueKey(7));
+        index.pull_in(JobClock::Engine, (Timestamp(5_000), 3));
+        let misses = |index: &ParkedIndex, at| index.may_miss_of(&queues[queue], (Timestamp(at), 9));
+        index.advance_to(moment(4_999));
+        assert!(!misses(&index, 6_000), "its time has not come");
+        index.advance_to(moment(5_000));
+        assert!(misses(&index, 6_000) && !misses(&index, 4_000), "it goes before the later one only");
+        index.begin_reading();
+        index.read_to(JobClock::Engine, Some(Horizon { at: Timestamp(5_000), number: 3 }));
+        assert!(misses(&index, 6_000), "others may be due at the same time");
+        index.read_to(JobClock::Engine, None);
+        assert!(!misses(&index, 6_000));
     }
 
-    /// Whether a job comes due before it expires. The store finds one that waits for its time by that only.
-    pub(crate) fn outlives_its_wait(&self, job: Handle<Entry>) -> bool {
-        let Entry { visible_at, clock, .. } = self.table[job];
-        let due = self.clocks.on_engine(clock, visible_at);
-        self.table.expires_at(job).is_none_or(|at| at > due)
+    #[test]
+    fn a_parked_job_is_read_a_second_before_its_time_by_either_clock() {
+        let (mut index, _) = parked(5_000, None, Parking::Time);
+        let mut clocks = Clocks::default();
+        assert_eq!(index.next(&clocks), None, "no horizon is before it yet");
+        index.pull_in(JobClock::Wall, (Timestamp(5_000), 3));
+        clocks.set_wall(Timestamp(3_000));
+        clocks.read(Timestamp(0));
+        assert_eq!(index.next(&clocks), Some(Timestamp(1_000)));
     }
 
-    pub(crate) fn is_behind_time(&self, job: Handle<Entry>) -> bool {
-        let entry = &self.table[job];
-        let horizon = self.parked.horizon(entry.clock);
-        horizon.is_some_and(|horizon| horizon.is_before(entry.order(), QueueOrder::Fifo))
-    }
-
-    pub(crate) fn is_behind_line(&self, job: Handle<Entry>) -> bool {
-        let (entry, group) = (&self.table[job], self.table.group(job));
-        let queue = entry.queue;
-        let order = if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order() };
-        // What is parked of a group comes behind one that is resident, or that is parked as its head.
-        let is_led = group.is_none_or(|group| self.groups.has_active(queue, group));
-        let line = self.line(queue, group).filter(|_| is_led);
-        line.is_some_and(|line| line.is_before(entry.order(), order))
-    }
-
-    /// How far a line is resident; `None` if all of it is.
-    pub(crate) fn line(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<Horizon> {
-        let parked = self.queues[queue].parked().filter(|parked| parked.ready > 0)?;
-        match group {
-            None => parked.line,
-            Some(group) => self.group_line(queue, group).map(|line| line.to),
-        }
-    }
-
-    /// How far a group is resident; `None` if all of it is.
-    pub(crate) fn group_line(&self, queue: Handle<Queue>, group: GroupKey) -> Option<GroupLine> {
-        let parked = self.queues[queue].parked().filter(|parked| parked.ready > 0)?;
-        match self.groups.line(queue, group) {
-            Some(line) => line.filter(|line| line.epoch == parked.epoch),
-            None => parked.groups_unknown.then_some(GroupLine { to: Horizon::LEAST, epoch: parked.epoch }),
-        }
-    }
-
-    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, to: Option<Horizon>) {
-        match group {
-            Some(group) => {
-                let epoch = self.parked_mut(queue).epoch;
-                self.groups.set_line(queue, group, to.map(|to| GroupLine { to, epoch }));
-            }
-            None => self.parked_mut(queue).line = to,
-        }
-    }
-
-    /// Has a job be in the store only, where a horizon is before it, or is drawn in to be.
-    pub(crate) fn park(&mut self, job: Handle<Entry>, parking: Parking, batch: &mut Batch) {
-        let head = self.head(job);
-        let queue = self.table[job].queue;
-        let expiry = head.terms.expires_at.filter(|_| parking != Parking::Time);
-        if let Some(at) = expiry {
-            self.parked.pull_in(JobClock::Engine, (at, 0));
-        }
-        self.table.remove(job);
-        let parked = self.parked_mut(queue);
-        match parking {
-            Parking::Time => {
-                parked.scheduled += 1;
-                parked.from.note(head.terms.clock, head.visible_at);
-            }
-            Parking::Worker | Parking::Head => parked.ready += 1,
-        }
-        parked.groups_unknown |= parking == Parking::Head;
-        match parking {
-            Parking::Time => {
-                self.parked.scheduled += 1;
-                self.note_starved(queue);
-            }
-            Parking::Worker | Parking::Head => self.parked.ready += 1,
-        }
-        if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {
-            // From now on its head leads to it, as after a start.
-            self.groups.forget(queue, group);
-            let line = (self.queues[queue].key(), Some(group));
-            self.parked.read_queue.remove(line);
-            self.parked.blocked_lines.release(line);
-        }
-        self.queues[queue].uncount_job();
-        batch.ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking })));
-    }
-
-    /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.
-    pub(crate) fn count_less(&mut self, queue: Handle<Queue>, parking: Parking) {
-        let of_all = match parking {
-            Parking::Time => &mut self.parked.scheduled,
-            Parking::Worker | Parking::Head => &mut self.parked.ready,
-        };
-        *of_all = of_all.saturating_sub(1);
-        self.parked.epochs += 1;
-        let epoch = self.parked.epochs;
-        let parked = self.parked_mut(queue);
-        let of_queue = match parking {
-            Parking::Time => &mut parked.scheduled,
-            Parking::Worker | Parking::Head => &mut parked.ready,
-        };
-        debug_assert!(*of_queue > 0, "what is parked is counted");
-        *of_queue = of_queue.saturating_sub(1);
-        if parked.scheduled == 0 {
-            parked.from = EarliestDue::default();
-        }
-        if parked.ready == 0 {
-            (parked.line, parked.groups_unknown) = (None, false);
-            parked.epoch = epoch;
-        }
-        if self.parked.is_empty() {
-            (self.parked.engine, self.parked.wall) = (None, None);
-        }
-    }
-
-    /// What is parked of a queue, about to be changed.
-    fn parked_mut(&mut self, queue: Handle<Queue>) -> &mut ParkedQueue {
-        let epochs = &mut self.parked.epochs;
-        let parked = self.queues[queue].parked_mut().get_or_insert_with(|| {
-            *epochs += 1;
-            Box::new(ParkedQueue { epoch: *epochs, ..ParkedQueue::default() })
-        });
-        if !std::mem::replace(&mut parked.is_changed, true) {
-            self.parked.changed.push(queue);
-        }
-        parked
-    }
-
-    /// Whether the first ready job of its queue must wait because one that is parked may come before it.
-    pub(crate) fn is_blocked(&self, first: Handle<Entry>) -> bool {
-        let queue = self.table[first].queue;
-        self.queues[queue].parked().is_some()
-            && (self.is_behind_parked(first)
-                || self.blocked_at(first).is_some()
-                || self.parked.read_queue.block(self.queues[queue].key()))
-    }
-
-    /// Whether a ready job is behind what is resident of its queue's line.
-    pub(crate) fn is_behind_parked(&self, ready: Handle<Entry>) -> bool {
-        let entry = &self.table[ready];
-        let line = self.line(entry.queue, None);
-        line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order()))
-    }
-
-    /// The line of a queue goes by another order from now on: what was known of it says nothing any more.
-    pub(crate) fn line_is_reordered(&mut self, queue: Handle<Queue>) {
-        let order = self.queues[queue].order();
-        if let Some(line) = self.queues[queue].parked_mut().as_mut().and_then(|parked| parked.line.as_mut()) {
-            *line = Horizon::unknown(order);
-        }
+    #[test]
+    fn a_job_that_expires_in_its_line_keeps_the_horizon_before_its_expiry() {
+        let (mut index, _) = parked(0, Some(9_000), Parking::Worker);
+        assert!(index.is_behind(JobClock::Engine, (Timestamp(9_000), 0)));
+        index.begin_reading();
+        index.pull_in(JobClock::Engine, (Timestamp(8_000), 0));
+        index.read_to(JobClock::Engine, None);
+        assert!(index.is_behind(JobClock::Engine, (Timestamp(8_000), 0)), "it came while jobs were read");
+        assert!(!index.is_behind(JobClock::Engine, (Timestamp(7_999), 0)));
     }
 }

@@ -8,7 +8,7 @@ use records::{QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Counts;
-use crate::parked::ParkedQueue;
+use crate::parked::queue::ParkedQueue;
 use crate::ready_line::ReadyLine;
 use crate::rules::{Allowance, Rules};
 use crate::slab::{Handle, Slab};
@@ -237,45 +237,53 @@ fn hash_of(key: QueueKey) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use base::{PartitionId, Timestamp};
-    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
-
-    use crate::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
-
-    /// What tables and slabs may keep for the next jobs, in entries.
-    const KEPT_MAX: usize = 1 << 13;
+    use super::*;
+    use crate::rules::QueueRules;
 
     #[test]
-    fn queues_that_once_had_a_job_leave_nothing_behind() {
-        let mut jobs = Jobs::new(Process(1), Numbers::default());
-        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
-        let now = Timestamp(0);
-        for n in 0..50_000_u64 {
-            let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
-            let group = n.is_multiple_of(2).then_some(GroupKey(n));
-            let job = NewJob {
-                id: JobId(u128::from(n).to_be_bytes()),
-                queue: QueueKey(n),
-                run_at: now,
-                tries: 1,
-                terms: Terms { expires_at, group, ..Terms::default() },
-                alias: Some(AliasKey(u128::from(n))),
-                on_conflict: OnConflict::Reject,
-            };
-            jobs.publish(now, job, &mut batch, &mut wakes);
+    fn a_queue_is_there_while_it_has_jobs_or_rules() {
+        let mut queues = Queues::default();
+        let queue = queues.enter(QueueKey(7));
+        assert!(queues.enter(QueueKey(7)) == queue && queues.len() == 1);
+        queues[queue].count_job(false);
+        assert!(!queues.leave(queue));
+        queues[queue].uncount_job();
+        let paused = QueueRules { paused: true, ..QueueRules::default() };
+        queues[queue].set_rules(Some(Rules::new(&paused, None, Timestamp(0))));
+        assert!(!queues.leave(queue));
+        queues[queue].set_rules(None);
+        assert!(queues.leave(queue) && queues.find(QueueKey(7)).is_none());
+    }
+
+    #[test]
+    fn its_jobs_are_scheduled_unless_they_are_due_or_with_a_worker() {
+        let (mut queues, mut entries) = (Queues::default(), Slab::default());
+        let queue = queues.enter(QueueKey(7));
+        assert!(queues[queue].timed_from().is_none());
+        for number in 0..3 {
+            queues[queue].count_job(number == 0);
         }
-        assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
-        for queue in wakes.split_off(0) {
-            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
-            let reservation = leased.expect("it was named").reservation;
-            let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
-            acked.expect("it was just leased");
-        }
-        assert_eq!((jobs.queues.len(), jobs.table.len(), jobs.groups.len()), (0, 0, 0));
-        assert_eq!(jobs.next_wakeup(), None);
-        assert!(jobs.queues.indexed_max() <= KEPT_MAX);
-        assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());
+        let job = entries.insert(Entry { queue, ..Entry::sample(10, 1) });
+        queues.make_due(&mut entries, job, Place::Ready);
+        queues[queue].note_timed(Timestamp(50));
+        assert_eq!(queues[queue].counts(), Counts { scheduled: 1, ready: 1, reserved: 1 });
+        assert_eq!((queues[queue].timed_from(), queues.due()), (Some(Timestamp(50)), 1));
+        queues[queue].end_run();
+        queues[queue].note_timed(Timestamp(70));
+        assert_eq!(queues[queue].timed_from(), Some(Timestamp(50)), "two wait now");
+    }
+
+    #[test]
+    fn concurrency_counts_the_jobs_with_a_worker() {
+        let mut queues = Queues::default();
+        let queue = queues.enter(QueueKey(7));
+        let one = QueueRules { concurrency: Some(1), ..QueueRules::default() };
+        queues[queue].count_job(false);
+        queues[queue].set_rules(Some(Rules::new(&one, None, Timestamp(0))));
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Now);
+        queues[queue].begin_run(Timestamp(0));
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Never);
+        queues[queue].end_run();
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Now);
     }
 }

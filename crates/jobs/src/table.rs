@@ -65,6 +65,11 @@ impl Table {
         self.leases.len()
     }
 
+    /// How many no worker has: only these can be parked.
+    pub(crate) fn waiting(&self) -> usize {
+        self.len() - self.reserved()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle<Entry>, &Entry)> {
         self.records.entries.iter()
     }

@@ -4,8 +4,8 @@ use base::Timestamp;
 use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
+use crate::jobs::Jobs;
 use crate::jobs::lease::{Charge, Released};
-use crate::jobs::{Body, Jobs};
 use crate::recurrence::Calendar;
 use crate::slab::Handle;
 use crate::step::StepContext;
@@ -90,17 +90,6 @@ impl Jobs {
             Some(_) => Progress::More,
             None => Progress::Done,
         }
-    }
-
-    pub(crate) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
-        let Entry { id, queue, .. } = self.table[job];
-        let queue = self.queues[queue].key();
-        let alias = self.table.alias(job);
-        let next_run = self.recur(job, step);
-        if next_run.is_none() {
-            self.retire(job, Body::Deleted, step);
-        }
-        Expired { job: id, queue, alias, next_run }
     }
 
     /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from that time on, not from

@@ -20,7 +20,11 @@ impl Jobs {
     ) {
         let queue = self.queues.enter(queue);
         if self.queues.reorder(self.table.entries_mut(), queue, rules.order) {
-            self.line_is_reordered(queue);
+            // How far it is resident was known in the other order.
+            let order = self.queues[queue].order();
+            if let Some(parked) = self.queues[queue].parked_mut() {
+                parked.reorder(order);
+            }
         }
         let before = self.queues[queue].rules();
         let refill_at = before.and_then(Rules::refill_at);
@@ -40,13 +44,13 @@ impl Jobs {
     }
 
     /// Wakes consumers of a queue if something of it can be leased now and could not be before.
-    pub(crate) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
+    pub(super) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
         let opened = self.open_line(queue, step.time.now);
         step.wake(opened);
     }
 
     /// Notes whether something of a queue can be leased; answers the queue if it could not be before.
-    pub(crate) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
+    pub(super) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
         if !self.can_lease(queue, now) {
             self.mark_closed(queue);
             return None;
@@ -56,14 +60,14 @@ impl Jobs {
     }
 
     /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
-    pub(crate) fn mark_closed(&mut self, queue: Handle<Queue>) {
+    pub(super) fn mark_closed(&mut self, queue: Handle<Queue>) {
         self.queues[queue].set_open(false);
         self.note_starved(queue);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
     /// at again when that allows it.
-    pub(crate) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
+    pub(super) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
         let record = &self.queues[queue];
         let first = record.line().first();
         if record.rules().is_none() && record.parked().is_none() {
@@ -100,7 +104,7 @@ impl Jobs {
     }
 
     /// The rate of a queue allows more.
-    pub(crate) fn refill(&mut self, queue: Handle<Queue>, at: Timestamp, step: &mut StepContext<'_>) {
+    pub(super) fn refill(&mut self, queue: Handle<Queue>, at: Timestamp, step: &mut StepContext<'_>) {
         self.timers.forget_refill(at, queue);
         if let Some(rules) = self.queues[queue].rules_mut() {
             rules.set_refill_at(None);

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Batch, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{Batch, Holder, JobHead, JobId, JobState, QueueKey, Reservation};
 
 use crate::entry::Entry;
-use crate::jobs::{Body, Jobs};
+use crate::jobs::Jobs;
+use crate::jobs::ending::Body;
 use crate::queues::Queue;
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
@@ -171,7 +172,7 @@ impl Jobs {
             return None;
         }
         let job = self.queues[queue].line().first()?;
-        self.parked.read_throttle.leased(now);
+        self.throttle.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);
@@ -317,63 +318,5 @@ impl Jobs {
         self.timers.time(self.table.entries_mut(), job);
         self.put(job, batch);
         Ok(until)
-    }
-
-    /// Ends the run of a reserved job that was not done.
-    pub(crate) fn end_run(
-        &mut self,
-        job: Handle<Entry>,
-        until: Timestamp,
-        charge: Charge,
-        step: &mut StepContext<'_>,
-    ) -> Released {
-        if let Some(superseded) = self.supersede(job, step) {
-            return superseded;
-        }
-        let entry = &self.table[job];
-        let has_expired = self.table.expires_by(job, step.time.now);
-        let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
-        if !has_expired && !died {
-            return self.requeue(job, until, charge, step);
-        }
-        if let Some(next_run) = self.recur(job, step) {
-            return Released::Recurs { died, next_run };
-        }
-        if died {
-            self.retire(job, Body::KeptForDeadLetter, step);
-            return Released::Dead;
-        }
-        self.retire(job, Body::Deleted, step);
-        Released::Expired
-    }
-
-    /// Ends a job whose run has ended if it is to be replaced then.
-    fn supersede(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Released> {
-        if !self.table.is_superseded(job) {
-            return None;
-        }
-        self.retire(job, Body::Deleted, step).map(|successor| Released::Superseded { successor })
-    }
-
-    /// Ends the run of a job that is to be tried again.
-    fn requeue(
-        &mut self,
-        job: Handle<Entry>,
-        until: Timestamp,
-        charge: Charge,
-        step: &mut StepContext<'_>,
-    ) -> Released {
-        let by_wall = step.time.convert(until, JobClock::Engine, JobClock::Wall);
-        self.update(job, step, |table| {
-            let entry = &mut table[job];
-            if charge == Charge::Uncounted {
-                entry.attempt = entry.attempt.saturating_sub(1);
-            }
-            entry.visible_at = match entry.clock_of_wait() {
-                JobClock::Engine => until,
-                JobClock::Wall => by_wall,
-            };
-        });
-        Released::Waiting { until }
     }
 }

@@ -8,7 +8,7 @@ use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, Queue
 use crate::entry::Entry;
 use crate::groups::GroupLine;
 use crate::jobs::Jobs;
-use crate::parked::Horizon;
+use crate::parked::horizon::Horizon;
 use crate::parked::read_queue::ReadPriority;
 use crate::queues::Queue;
 use crate::recurrence::NoCalendar;
@@ -34,20 +34,15 @@ pub enum Want {
     },
 }
 
-/// Jobs that are read in at once by their time.
-const TIMED_AT_ONCE: usize = 500;
-/// After a start it is not known how far the jobs that are resident reach: few are read to see it.
-const TIMED_AT_FIRST: usize = 64;
-
 impl Jobs {
     /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then [`Jobs::read_to`]. Some of it may
     /// wait for a later step, but for what is [`Jobs::wanted_at_once`].
     pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
-        self.parked.taken_in = 0;
+        self.reads.begin();
         if let Some(want) = self.wanted_at_once() {
             return Some(want);
         }
-        if self.parked.line_was_last {
+        if self.reads.is_turn_of_clock() {
             self.wanted_time(now).or_else(|| self.wanted_line())
         } else {
             self.wanted_line().or_else(|| self.wanted_time(now))
@@ -57,27 +52,23 @@ impl Jobs {
     /// What must be read in this step: of a group with parked jobs one is resident, or parked as its head, so that it is found
     /// again after a crash. There is one such group at most for each job of a group that ended, or was moved, in the step.
     pub fn wanted_at_once(&mut self) -> Option<Want> {
-        self.parked.taken_in = 0;
+        self.reads.begin();
         self.next_line(ReadPriority::Orphan)
     }
 
     /// What should be read before the next job of this queue can be leased.
     pub fn wanted_of(&mut self, queue: QueueKey) -> Option<Want> {
-        self.parked.taken_in = 0;
-        let (queue, group) = self.parked.read_queue.next_of(queue)?;
+        self.reads.begin();
+        let (queue, group) = self.reads.next_of(queue)?;
         Some(Want::Line { queue, group })
     }
 
     /// How many jobs should be taken in of what is wanted: a part of those that there is room for, and one at least.
     #[must_use]
     pub fn page_max(&self, want: Want) -> usize {
-        let room = self.parked.resident_max.saturating_sub(self.waiting_in_memory());
         match want {
-            Want::Time { from, .. } => {
-                let most = if from == Horizon::LEAST.at { TIMED_AT_FIRST } else { TIMED_AT_ONCE };
-                (self.parked.resident_max / 32).clamp(1, most)
-            }
-            Want::Line { .. } => (room / 4).clamp(1, self.parked.front),
+            Want::Time { from, .. } => self.limit.timed_page_max(from == Horizon::LEAST.at),
+            Want::Line { .. } => self.limit.line_page_max(self.table.waiting()),
         }
     }
 
@@ -87,34 +78,34 @@ impl Jobs {
     }
 
     fn next_line(&mut self, need: ReadPriority) -> Option<Want> {
-        while let Some((key, group)) = self.parked.read_queue.next(need) {
+        while let Some((key, group)) = self.reads.next(need) {
             let Some(queue) = self.queues.find(key) else {
-                self.parked.read_queue.remove((key, group));
+                self.reads.remove((key, group));
                 continue;
             };
             // One that waited for what is no longer parked is told so by reading nothing.
             if need != ReadPriority::Prefetch || self.read_priority(queue, group).is_some() {
                 return Some(Want::Line { queue: key, group });
             }
-            self.parked.read_queue.remove((key, group));
+            self.reads.remove((key, group));
         }
         None
     }
 
     fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
-        if self.parked.is_empty() || !self.parked.planned.is_empty() || self.must_shrink_first() {
+        if self.parked.is_empty() || self.eviction.is_under_way() || self.must_evict_first() {
             return None;
         }
         // Of both clocks together, because together they are too many.
         if now < self.throttled_until() {
             return None;
         }
-        let is_short = self.counts().scheduled < (self.parked.resident_max / 16).max(1) && self.is_roomy();
+        let is_short = self.is_roomy() && self.limit.is_short_of_scheduled(self.counts().scheduled);
         let time = self.clocks.read(now);
         for clock in [JobClock::Engine, JobClock::Wall] {
             let Some(horizon) = self.parked.horizon(clock) else { continue };
             if horizon.is_near(time.on(clock)) || is_short {
-                self.parked.pulled_in = None;
+                self.parked.begin_reading();
                 return Some(Want::Time { clock, from: horizon.at });
             }
         }
@@ -122,8 +113,8 @@ impl Jobs {
     }
 
     /// Whether so many are resident that some are to be parked before more are read in, and can be.
-    fn must_shrink_first(&self) -> bool {
-        self.waiting_in_memory() > self.parked.resident_max && !self.parked.backoff.is_active()
+    fn must_evict_first(&self) -> bool {
+        self.table.waiting() > self.limit.max() && !self.eviction.is_stuck()
     }
 
     /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.
@@ -135,32 +126,35 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) {
-        self.parked.line_was_last = matches!(want, Want::Line { .. });
         let mut step =
             StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match want {
             Want::Time { clock, .. } => {
-                // What was read may have joined a line meanwhile, and expire there.
-                let pulled_in = self.parked.pulled_in.take().filter(|_| clock == JobClock::Engine);
-                self.parked.set_horizon(clock, to.into_iter().chain(pulled_in).min());
-                self.parked.read_throttle.read(now);
-                self.forget_served();
+                self.reads.clock_was_read();
+                self.parked.read_to(clock, to);
+                self.forget_served(now);
                 self.unblock_lines(&mut step);
             }
             Want::Line { queue: key, group } => {
-                self.parked.read_queue.was_read((key, group));
-                self.parked.read_queue.remove((key, group));
+                self.reads.line_was_read((key, group));
                 let Some(queue) = self.queues.find(key) else { return };
                 self.set_line(queue, group, to);
                 self.promote_next(queue, group, &mut step);
-                // It has one that leads to it, be it one that has expired.
-                if self.parked.taken_in > 0
-                    && self.parked.read_queue.get((key, group)) == Some(ReadPriority::Orphan)
-                {
-                    self.parked.read_queue.set((key, group), ReadPriority::Blocking);
-                }
+                // A job leads to it after a crash, be it one that has expired.
+                self.reads.calm((key, group));
             }
         }
+    }
+
+    /// Jobs were read by their time: forgets the queues that are starved no more.
+    fn forget_served(&mut self, now: Timestamp) {
+        let mut throttle = std::mem::take(&mut self.throttle);
+        throttle.read(now);
+        throttle.retain_starved(|queue| {
+            let queue = self.queues.find(queue);
+            queue.is_some_and(|queue| self.earliest_unserved(queue).is_some())
+        });
+        self.throttle = throttle;
     }
 
     /// Makes a parked job resident that a call is about, wherever the horizons are.
@@ -190,7 +184,7 @@ impl Jobs {
     ) {
         let mut step =
             StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        self.parked.taken_in += 1;
+        self.reads.count_taken_in();
         let job = self.enter_from_store(parked, &mut step);
         let queue = self.table[job].queue;
         let joins_line = parked.parking == Parking::Time && self.is_due(job, &step);
@@ -201,24 +195,11 @@ impl Jobs {
         self.unblock_queue(queue, &mut step);
     }
 
-    /// Looks again at what waited for jobs of this queue to be read, if none of them is left that could be missed.
-    fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut StepContext<'_>) {
-        let is_missed = self.queues[queue].parked().is_some_and(|parked| parked.scheduled > 0);
-        if is_missed {
-            return;
-        }
-        while let Some((_, group)) = self.parked.blocked_lines.release_of(self.queues[queue].key()) {
-            self.promote_next(queue, group, step);
-        }
-        if self.parked.is_empty() {
-            self.unblock_lines(step);
-        }
-    }
-
     fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut StepContext<'_>) -> Handle<Entry> {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
         let job = self.enter(&parked.head);
-        self.count_less(self.table[job].queue, parked.parking);
+        let queue = self.table[job].queue;
+        self.parked.remove((queue, &mut self.queues[queue]), parked.parking);
         job
     }
 
@@ -229,11 +210,11 @@ impl Jobs {
         // Where the newest goes first, another head may have been parked before it: then the group is read.
         let leads = parking == Parking::Head && self.queues[queue].order() == QueueOrder::Fifo;
         if let Some(group) = self.table.group(job).filter(|_| leads)
-            && self.groups.line(queue, group).is_none()
+            && !self.groups.is_known(queue, group)
             && let Some(line) = self.group_line(queue, group)
         {
             let to = Horizon { at: order.0, number: order.1 };
-            self.groups.know(queue, group, GroupLine { to, ..line });
+            self.groups.insert(queue, group, GroupLine { to, ..line });
         }
         // What is ready stays so, though the wall clock may have gone back.
         let is_due = parking != Parking::Time || self.is_due(job, step);
@@ -241,11 +222,11 @@ impl Jobs {
     }
 
     /// Notes whether a line should be read; nobody looks at it again before something happens to it.
-    pub(crate) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+    pub(super) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
         let line = (self.queues[queue].key(), group);
         match self.read_priority(queue, group) {
-            Some(need) => self.parked.read_queue.set(line, need),
-            None => self.parked.read_queue.remove(line),
+            Some(need) => self.reads.set(line, need),
+            None => self.reads.remove(line),
         }
     }
 
@@ -256,7 +237,7 @@ impl Jobs {
             // Of one that is forgotten nobody asks for more.
             self.groups.line(queue, group)?;
         }
-        let low = if self.is_roomy() { self.parked.front / 4 } else { 0 };
+        let low = self.limit.line_low_mark(self.table.waiting());
         let is_short = match group {
             Some(group) if self.groups.has_nobody(queue, group) => return Some(ReadPriority::Orphan),
             Some(group) if self.groups.is_headless(queue, group, Some(line)) => {
@@ -269,15 +250,5 @@ impl Jobs {
             },
         };
         is_short.then_some(ReadPriority::Prefetch)
-    }
-
-    /// Whether reading in some jobs does not have others parked soon.
-    pub(crate) fn is_roomy(&self) -> bool {
-        self.waiting_in_memory() < self.parked.resident_max / 2
-    }
-
-    /// Resident jobs that no worker has: only these can be parked.
-    pub(crate) fn waiting_in_memory(&self) -> usize {
-        self.table.len() - self.table.reserved()
     }
 }

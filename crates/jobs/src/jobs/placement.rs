@@ -11,20 +11,20 @@ use crate::table::Table;
 
 impl Jobs {
     /// Takes a job in that is new in memory.
-    pub(crate) fn admit(&mut self, head: &JobHead, step: &mut StepContext<'_>) {
+    pub(super) fn admit(&mut self, head: &JobHead, step: &mut StepContext<'_>) {
         let job = self.enter(head);
         self.store_or_park(job, step);
     }
 
     /// Has a job in memory, in no place yet.
-    pub(crate) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
+    pub(super) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
         let queue = self.queues.enter(head.queue);
         self.queues[queue].count_job(matches!(head.state, JobState::Reserved { .. }));
         self.table.insert(head, queue)
     }
 
     /// Changes a job, whose run is over if it had one, and has it wait as it must then.
-    pub(crate) fn update(
+    pub(super) fn update(
         &mut self,
         job: Handle<Entry>,
         step: &mut StepContext<'_>,
@@ -49,19 +49,19 @@ impl Jobs {
     }
 
     /// Has a job wait for a time, for its group or for a consumer.
-    pub(crate) fn place(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    pub(super) fn place(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
         self.place_as(job, self.is_due(job, step), step);
     }
 
     /// Whether the time has come that a job waits for. While loading it never has: all jobs go through the timers then, and
     /// the first advance names their queues.
-    pub(crate) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
+    pub(super) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
         let entry = &self.table[job];
         !step.is_loading() && entry.visible_at <= step.time.on(entry.clock_of_wait())
     }
 
     /// Has a job wait that is due, or not. One that has expired waits for time to move on.
-    pub(crate) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut StepContext<'_>) {
+    pub(super) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut StepContext<'_>) {
         let Entry { lease, number, .. } = self.table[job];
         if lease.is_some() {
             is_due = false;
@@ -76,7 +76,7 @@ impl Jobs {
     }
 
     /// Has a job wait for a time or for a consumer.
-    pub(crate) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut StepContext<'_>) {
+    pub(super) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut StepContext<'_>) {
         if is_due {
             self.make_ready(job, step);
         } else {
@@ -88,13 +88,13 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn make_ready(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
+    pub(super) fn make_ready(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
         self.queues.make_due(self.table.entries_mut(), job, Place::Ready);
         self.announce_if_open(self.table[job].queue, step);
     }
 
     /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::promote_next`].
-    pub(crate) fn displace(&mut self, job: Handle<Entry>) {
+    pub(super) fn displace(&mut self, job: Handle<Entry>) {
         self.withdraw(job);
         self.stop_expiry(job);
         if let Some(group) = self.table.group(job) {
@@ -103,7 +103,7 @@ impl Jobs {
     }
 
     /// Takes a job from where it waits.
-    pub(crate) fn withdraw(&mut self, job: Handle<Entry>) {
+    pub(super) fn withdraw(&mut self, job: Handle<Entry>) {
         let place = std::mem::replace(&mut self.table[job].place, Place::Nowhere);
         match place {
             Place::Nowhere => {}
@@ -125,20 +125,20 @@ impl Jobs {
         }
     }
 
-    pub(crate) fn stop_expiry(&mut self, job: Handle<Entry>) {
+    pub(super) fn stop_expiry(&mut self, job: Handle<Entry>) {
         if let Some(at) = self.table.expires_at(job) {
             self.timers.forget_expiry(at, self.table[job].number);
         }
     }
 
-    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) {
+    pub(super) fn end_lease(&mut self, job: Handle<Entry>) {
         if self.table.end_lease(job) {
             self.queues[self.table[job].queue].end_run();
         }
     }
 
     /// A job of the queue, and of the group, has gone elsewhere: what it stood in the way of comes forward.
-    pub(crate) fn promote_next(
+    pub(super) fn promote_next(
         &mut self,
         queue: Handle<Queue>,
         group: Option<GroupKey>,
@@ -150,7 +150,7 @@ impl Jobs {
         self.announce_if_open(queue, step);
     }
 
-    pub(crate) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {
+    pub(super) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {
         batch.ops.push(Op::PutJob(Box::new(self.head(job))));
     }
 }

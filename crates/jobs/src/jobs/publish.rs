@@ -6,7 +6,7 @@ use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Succe
 use crate::entry::{Entry, Next};
 use crate::jobs::Jobs;
 use crate::jobs::advance::Expired;
-use crate::recurrence::{Calendar, NoCalendar};
+use crate::recurrence::{Calendar, NoCalendar, comes_again};
 use crate::slab::Handle;
 use crate::step::StepContext;
 use crate::table::Found;
@@ -116,9 +116,7 @@ impl Jobs {
         }
         // One that comes again makes its next run when it has started.
         let ends = |successor: &&Successor| {
-            let recurrence = successor.terms.recurrence;
-            let comes_again =
-                recurrence.is_some_and(|recurrence| recurrence.left.is_none_or(|left| left > 1));
+            let comes_again = successor.terms.recurrence.as_ref().is_some_and(comes_again);
             is_over(successor.terms.expires_at) && !comes_again
         };
         let job = self.table.successor(holder).filter(ends)?.id;

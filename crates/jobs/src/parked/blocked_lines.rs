@@ -3,38 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
-use records::{GroupKey, JobClock, QueueKey, QueueOrder};
+use records::{GroupKey, QueueKey};
 
-use crate::entry::Entry;
-use crate::jobs::Jobs;
 use crate::parked::read_queue::Line;
-use crate::queues::Queue;
-use crate::slab::Handle;
-use crate::step::StepContext;
 
 /// A place in the order of time: `visible_at` and publish number.
 type Place = (Timestamp, u64);
-
-/// When the first of some jobs may be due at the earliest, on each clock; `None` if there are none on it.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct EarliestDue {
-    pub(crate) engine: Option<Timestamp>,
-    pub(crate) wall: Option<Timestamp>,
-}
-
-impl EarliestDue {
-    /// Nothing is known.
-    pub(crate) const UNKNOWN: Self =
-        Self { engine: Some(Timestamp(i64::MIN)), wall: Some(Timestamp(i64::MIN)) };
-
-    pub(crate) fn note(&mut self, clock: JobClock, at: Timestamp) {
-        let from = match clock {
-            JobClock::Engine => &mut self.engine,
-            JobClock::Wall => &mut self.wall,
-        };
-        *from = Some(from.map_or(at, |from| from.min(at)));
-    }
-}
 
 /// The lines.
 #[derive(Default)]
@@ -72,41 +46,40 @@ impl BlockedLines {
     }
 }
 
-impl Jobs {
-    /// Notes that a line has a job at this place which waits until others are read.
-    pub(crate) fn block_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, place: Place) {
-        self.parked.blocked_lines.hold((self.queues[queue].key(), group), place);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(queue: u64, group: Option<u64>) -> Line {
+        (QueueKey(queue), group.map(GroupKey))
     }
 
-    /// The place of a ready job that must wait until jobs are read whose time came before its own.
-    pub(crate) fn blocked_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
-        let entry = &self.table[ready];
-        let place = match self.queues[entry.queue].order() {
-            QueueOrder::Fifo => entry.order(),
-            QueueOrder::Lifo if self.table.group(ready).is_some() && !entry.is_started() => {
-                entry.order_in_group()
-            }
-            QueueOrder::Lifo => return None,
-        };
-        self.may_miss_before(entry.queue, place).then_some(place)
+    fn place(at: i64) -> Place {
+        (Timestamp(at), 0)
     }
 
-    /// Whether jobs of the queue whose time has come, and that go before this place, may not have been read.
-    pub(crate) fn may_miss_before(&self, queue: Handle<Queue>, place: (Timestamp, u64)) -> bool {
-        let parked = self.queues[queue].parked();
-        parked.is_some_and(|parked| parked.scheduled > 0 && self.parked.may_miss_between(parked.from, place))
+    #[test]
+    fn the_line_with_the_earliest_job_is_let_go_first() {
+        let mut blocked = BlockedLines::default();
+        blocked.hold(line(1, None), place(30));
+        blocked.hold(line(2, Some(5)), place(20));
+        assert_eq!(blocked.first(), Some((place(20), line(2, Some(5)))));
+        blocked.hold(line(2, Some(5)), place(40));
+        assert_eq!(blocked.first(), Some((place(30), line(1, None))), "it has one place");
+        blocked.release(line(1, None));
+        blocked.release(line(2, Some(5)));
+        assert_eq!(blocked.first(), None);
     }
 
-    /// Looks again at the lines with a job that waited until others are read, and does so no more.
-    pub(crate) fn unblock_lines(&mut self, step: &mut StepContext<'_>) {
-        while let Some((place, line)) = self.parked.blocked_lines.first()
-            && !self.parked.may_miss_before(place)
-        {
-            self.parked.blocked_lines.release(line);
-            let (key, group) = line;
-            if let Some(queue) = self.queues.find(key) {
-                self.promote_next(queue, group, step);
-            }
+    #[test]
+    fn all_lines_of_a_queue_are_let_go_one_by_one() {
+        let mut blocked = BlockedLines::default();
+        for blocked_line in [line(1, None), line(1, Some(u64::MAX)), line(2, None)] {
+            blocked.hold(blocked_line, place(10));
         }
+        assert_eq!(blocked.release_of(QueueKey(1)), Some(line(1, None)));
+        assert_eq!(blocked.release_of(QueueKey(1)), Some(line(1, Some(u64::MAX))));
+        assert_eq!(blocked.release_of(QueueKey(1)), None);
+        assert_eq!(blocked.first(), Some((place(10), line(2, None))));
     }
 }
