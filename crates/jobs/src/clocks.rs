@@ -1,6 +1,8 @@
-//! The two clocks of a partition: the engine clock, which never goes back, and the wall clock, which may jump.
+//! The two clocks of a partition: the engine clock, which never goes back, and the wall clock,
+//! which may jump.
 //!
-//! The caller hands in both. Jobs are timed on one or the other; wake-ups and expiries are on the engine clock.
+//! The caller hands in both. Jobs are timed on one or the other; wake-ups and expiries are on the
+//! engine clock.
 
 use base::Timestamp;
 use records::JobClock;
@@ -45,7 +47,8 @@ impl Clocks {
         self.wall = Some(wall);
     }
 
-    /// What both clocks show when the engine clock shows `now`; their difference holds until the next reading.
+    /// What both clocks show when the engine clock shows `now`; their difference holds until the
+    /// next reading.
     pub(crate) fn read(&mut self, now: Timestamp) -> Moment {
         let moment = self.peek(now);
         self.wall_ahead_ms = moment.wall.0.saturating_sub(now.0);
@@ -65,7 +68,8 @@ impl Clocks {
         }
     }
 
-    /// The earlier of what a time means on the engine clock and on the wall clock, on the engine clock.
+    /// The earlier of what a time means on the engine clock and on the wall clock, on the engine
+    /// clock.
     pub(crate) fn earliest_on_engine(&self, at: Timestamp) -> Timestamp {
         at.min(self.on_engine(JobClock::Wall, at))
     }
@@ -84,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_time_is_converted_by_the_difference_of_the_last_reading() {
-        // (engine, wall, a time of the wall clock, the same on the engine clock, the earlier meaning)
+        // (engine, wall, a time of the wall clock, the same on the engine clock, the earlier
+        // meaning)
         let rows = [(10, 110, 150, 50, 50), (10, 4, 20, 26, 20), (10, 10, 7, 7, 7)];
         for (now, wall, at, on_engine, earliest) in rows {
             let mut clocks = Clocks::default();

@@ -1,4 +1,5 @@
-//! A job in memory: the 80 bytes that every one read_queue, and apart from them what only some have.
+//! A job in memory: the 80 bytes that every one read_queue, and apart from them what only some
+//! have.
 
 use base::Timestamp;
 use records::{

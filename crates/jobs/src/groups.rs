@@ -1,8 +1,9 @@
 //! Groups: jobs of a queue that run one at a time, in the order of when they were first due.
 //!
-//! A group has one active job, which is ready, with a worker, or waits for its retry, and others behind it whose time has
-//! come as well. Who is not due yet is not in it. An active job that was never leased gives way to one that was due
-//! earlier; a started one does not. Nothing is kept of a group without jobs that are due or started.
+//! A group has one active job, which is ready, with a worker, or waits for its retry, and others
+//! behind it whose time has come as well. Who is not due yet is not in it. An active job that was
+//! never leased gives way to one that was due earlier; a started one does not. Nothing is kept of a
+//! group without jobs that are due or started.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ struct Group {
     line: Option<GroupLine>,
 }
 
-/// How far a group is resident, as long as anything of its queue that waits for a worker has been parked without a break.
+/// How far a group is resident, as long as anything of its queue that waits for a worker has been
+/// parked without a break.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupLine {
     pub(crate) to: Horizon,
@@ -114,8 +116,8 @@ impl Groups {
         self.enter(queue, key, line).behind.insert(order, job);
     }
 
-    /// The first of the jobs that wait for their turn, unless a parked one may come before it. A group
-    /// that has no jobs any more is forgotten.
+    /// The first of the jobs that wait for their turn, unless a parked one may come before it. A
+    /// group that has no jobs any more is forgotten.
     pub(crate) fn candidate(
         &mut self,
         queue: Handle<Queue>,
@@ -207,8 +209,8 @@ impl Groups {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
 
-    /// Whether a group that is resident as far as this, or all of it, has no active job because its first one was not when that was
-    /// last looked at.
+    /// Whether a group that is resident as far as this, or all of it, has no active job because its
+    /// first one was not when that was last looked at.
     pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> bool {
         let Some(group) = self.get(queue, key).filter(|group| group.active.is_none()) else { return false };
         match (line, group.behind.first_key_value()) {

@@ -1,12 +1,16 @@
-//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a leftist heap.
+//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a
+//! leftist heap.
 //!
-//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job is in one of them at a
-//! time. The order is the caller's to keep: the same with every call, or [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n), not on average but each time: no
-//! array that doubles, no pass over all after a quiet hour, no cascade at the full hour. An empty heap is eight bytes, so
-//! that a million queues cost what their jobs cost.
+//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job
+//! is in one of them at a time. The order is the caller's to keep: the same with every call, or
+//! [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n),
+//! not on average but each time: no array that doubles, no pass over all after a quiet hour, no
+//! cascade at the full hour. An empty heap is eight bytes, so that a million queues cost what their
+//! jobs cost.
 //!
-//! Every node's `rank` is one more than the lower rank of its children, and the left child's is not the lower one: the
-//! path along the right children has at most log2(n + 1) nodes, and only that path is walked.
+//! Every node's `rank` is one more than the lower rank of its children, and the left child's is not
+//! the lower one: the path along the right children has at most log2(n + 1) nodes, and only that
+//! path is walked.
 
 use records::QueueOrder;
 
@@ -88,7 +92,8 @@ impl Heap {
     }
 }
 
-/// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent is unset.
+/// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent
+/// is unset.
 fn merge(
     entries: &mut Slab<Entry>,
     one: Handle<Entry>,
@@ -125,8 +130,9 @@ fn in_order(
     if is_first == (order == QueueOrder::Fifo) { (one, other) } else { (other, one) }
 }
 
-/// Restores the ranks from `node` upwards after one of its children became another. Ranks that change grow with every
-/// step up, so that this ends after at most as many steps as there are ranks.
+/// Restores the ranks from `node` upwards after one of its children became another. Ranks that
+/// change grow with every step up, so that this ends after at most as many steps as there are
+/// ranks.
 fn rank_upwards(entries: &mut Slab<Entry>, node: Handle<Entry>) {
     let mut next = Some(node);
     while let Some(node) = next {

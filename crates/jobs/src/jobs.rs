@@ -120,14 +120,16 @@ impl Jobs {
         }
     }
 
-    /// What a job carried stays in the store when it dies (`DeleteJobHead`), for the caller to make a dead letter of it.
+    /// What a job carried stays in the store when it dies (`DeleteJobHead`), for the caller to make
+    /// a dead letter of it.
     #[must_use]
     pub fn keeping_dead_letters(self) -> Self {
         Self { keeps_dead_letters: true, ..self }
     }
 
-    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back: what is not ready yet then
-    /// waits for longer, what is ready stays so. Without it the wall clock is the engine clock.
+    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back:
+    /// what is not ready yet then waits for longer, what is ready stays so. Without it the wall
+    /// clock is the engine clock.
     pub fn set_wall(&mut self, wall: Timestamp) {
         self.clocks.set_wall(wall);
     }
@@ -156,9 +158,9 @@ impl Jobs {
         self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
-    /// Since when the job of a queue is ready that has been so for longest, of those that are resident. `since` says it of each:
-    /// it is told a job's id and `visible_at` on the engine clock, and answers no earlier time. Where the first are the oldest,
-    /// few are looked at.
+    /// Since when the job of a queue is ready that has been so for longest, of those that are
+    /// resident. `since` says it of each: it is told a job's id and `visible_at` on the engine
+    /// clock, and answers no earlier time. Where the first are the oldest, few are looked at.
     #[must_use]
     pub fn ready_since(
         &self,
@@ -198,8 +200,8 @@ impl Jobs {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
     }
 
-    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to, may go before the first that is
-    /// ready.
+    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to,
+    /// may go before the first that is ready.
     #[must_use]
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
@@ -220,8 +222,8 @@ impl Jobs {
         queue.line().first().filter(|first| !self.is_blocked(*first))
     }
 
-    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
-    /// forward.
+    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than
+    /// [`Jobs::next_wakeup`] says, where the clock is put forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {
         self.timers.wait_on_wall() || self.parked.horizon(JobClock::Wall).is_some()
@@ -244,7 +246,8 @@ impl Jobs {
         }
     }
 
-    /// Whether this is a successor: it waits for the end of the job before it, whatever its own time is.
+    /// Whether this is a successor: it waits for the end of the job before it, whatever its own
+    /// time is.
     #[must_use]
     pub fn is_successor(&self, id: JobId) -> bool {
         matches!(self.table.find(id), Some(Found::SuccessorOf(_)))
@@ -257,8 +260,8 @@ impl Jobs {
         self.head_of_successor(job).or_else(|| Some(self.head(job)))
     }
 
-    /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's reservation is stale
-    /// from now on; a recurring one does not come again; a successor starts.
+    /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's
+    /// reservation is stale from now on; a recurring one does not come again; a successor starts.
     pub fn cancel(
         &mut self,
         now: Timestamp,
@@ -283,8 +286,8 @@ impl Jobs {
         }
     }
 
-    /// Gives a waiting job another time, and a successor too. A job that waits for a retry keeps the `run_at` it was first
-    /// due at. A recurring one counts on from the new time.
+    /// Gives a waiting job another time, and a successor too. A job that waits for a retry keeps
+    /// the `run_at` it was first due at. A recurring one counts on from the new time.
     ///
     /// # Errors
     /// When the job is reserved or not there.
@@ -325,8 +328,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Takes resident jobs of a queue that is deleted out of the world, with their successors, `max` of them: whether there are
-    /// more. Nobody is told.
+    /// Takes resident jobs of a queue that is deleted out of the world, with their successors,
+    /// `max` of them: whether there are more. Nobody is told.
     pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, batch: &mut Batch) -> bool {
         let Some(queue) = self.queues.find(queue) else { return false };
         let of_queue = self.table.iter().filter(|(_, entry)| entry.queue == queue);

@@ -1,9 +1,10 @@
-//! The index of parked jobs: which jobs are not resident, as far as that is known without the store.
+//! The index of parked jobs: which jobs are not resident, as far as that is known without the
+//! store.
 //!
-//! What is parked is behind a [`Horizon`]. Of a clock's scheduled jobs, everything up to the clock's
-//! horizon is resident. Of a line - the jobs of a queue, or of a group, whose time has come -
-//! everything up to the line's is. A resident job may also be behind a horizon. Then it waits until
-//! all before it is resident: nobody is leased a job while a parked one may come before it.
+//! What is parked is behind a [`Horizon`]. Of a clock's scheduled jobs, everything up to the
+//! clock's horizon is resident. Of a line - the jobs of a queue, or of a group, whose time has come
+//! - everything up to the line's is. A resident job may also be behind a horizon. Then it waits
+//! until all before it is resident: nobody is leased a job while a parked one may come before it.
 
 pub(crate) mod blocked_lines;
 pub(crate) mod eviction;
@@ -82,7 +83,8 @@ impl ParkedIndex {
             Parking::Time => self.scheduled += 1,
             Parking::Worker | Parking::Head => {
                 self.ready += 1;
-                // The store finds it by its expiry too, among the scheduled jobs of the engine clock.
+                // The store finds it by its expiry too, among the scheduled jobs of the engine
+                // clock.
                 if let Some(at) = head.terms.expires_at {
                     self.pull_in(JobClock::Engine, (at, 0));
                 }
@@ -147,7 +149,8 @@ impl ParkedIndex {
         first.filter(|_| !self.is_empty())
     }
 
-    /// Time has moved on: parked jobs whose time has come are missed from now on until they are read.
+    /// Time has moved on: parked jobs whose time has come are missed from now on until they are
+    /// read.
     pub(crate) fn advance_to(&mut self, time: Moment) {
         self.advanced_to = time;
     }
@@ -202,8 +205,8 @@ impl ParkedIndex {
         self.pulled_in = None;
     }
 
-    /// The caller has read up to here; `None` if nothing of this clock is parked any more. A job that
-    /// was read may have joined a line meanwhile, and expire there.
+    /// The caller has read up to here; `None` if nothing of this clock is parked any more. A job
+    /// that was read may have joined a line meanwhile, and expire there.
     pub(crate) fn read_to(&mut self, clock: JobClock, to: Option<Horizon>) {
         let pulled_in = self.pulled_in.take().filter(|_| clock == JobClock::Engine);
         self.set_horizon(clock, to.into_iter().chain(pulled_in).min());

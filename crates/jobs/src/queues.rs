@@ -1,6 +1,8 @@
-//! The queues that have jobs, or rules: what each has ready, how many stand where, and whether its consumers were told.
+//! The queues that have jobs, or rules: what each has ready, how many stand where, and whether its
+//! consumers were told.
 //!
-//! A queue's record is there while it has jobs, rules or parked jobs, and gone with the last of them.
+//! A queue's record is there while it has jobs, rules or parked jobs, and gone with the last of
+//! them.
 
 use base::{Timestamp, hash};
 use hashbrown::HashTable;
@@ -40,7 +42,8 @@ impl Queue {
         self.key
     }
 
-    /// Its jobs whose time has come. They come and go by [`Queues::make_due`] and [`Queues::take_out`].
+    /// Its jobs whose time has come. They come and go by [`Queues::make_due`] and
+    /// [`Queues::take_out`].
     pub(crate) fn line(&self) -> &ReadyLine {
         &self.line
     }
@@ -98,7 +101,8 @@ impl Queue {
         self.timed_from = if self.counts().scheduled <= 1 { at } else { self.timed_from.min(at) };
     }
 
-    /// None of the jobs that wait for their time has a `visible_at` before this, by whichever clock; `None` if there are none.
+    /// None of the jobs that wait for their time has a `visible_at` before this, by whichever
+    /// clock; `None` if there are none.
     pub(crate) fn timed_from(&self) -> Option<Timestamp> {
         (self.counts().scheduled > 0).then_some(self.timed_from)
     }
@@ -165,7 +169,8 @@ impl Queues {
         self.index.capacity()
     }
 
-    /// The record of a queue, made if need be. It stays while something needs it; see [`Queues::leave`].
+    /// The record of a queue, made if need be. It stays while something needs it; see
+    /// [`Queues::leave`].
     pub(crate) fn enter(&mut self, key: QueueKey) -> Handle<Queue> {
         let Self { records, index, .. } = self;
         let found = index.find(hash_of(key), |queue| records[*queue].key == key);

@@ -1,4 +1,5 @@
-//! The jobs of a queue whose time has come: those that can be leased, in order, and how many are behind others of their group.
+//! The jobs of a queue whose time has come: those that can be leased, in order, and how many are
+//! behind others of their group.
 
 use records::QueueOrder;
 
@@ -12,7 +13,8 @@ pub(crate) struct ReadyLine {
     /// Jobs behind another of their group; groups keep their order.
     behind: u32,
     order: QueueOrder,
-    /// Whether something could be leased when this was last looked at. Consumers have been woken then.
+    /// Whether something could be leased when this was last looked at. Consumers have been woken
+    /// then.
     is_open: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Jobs that come again: the next run is made when the present one ends, and missed ones fold into one.
+//! Jobs that come again: the next run is made when the present one ends, and missed ones fold into
+//! one.
 
 use base::Timestamp;
 use records::{JobClock, JobId, Recurrence, Rule};
@@ -7,8 +8,9 @@ use crate::clocks::Moment;
 
 /// Knows when a job of [`Rule::Calendar`] is due again.
 pub trait Calendar {
-    /// When the run after the one that was due at `after` is due, by the wall clock, which shows `now`: the latest time in
-    /// (`after`, `now`] if there is one, otherwise the first after `now`. `None` ends the schedule. Always after `after`.
+    /// When the run after the one that was due at `after` is due, by the wall clock, which shows
+    /// `now`: the latest time in (`after`, `now`] if there is one, otherwise the first after `now`.
+    /// `None` ends the schedule. Always after `after`.
     fn next(&mut self, job: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp>;
 }
 
@@ -27,8 +29,8 @@ pub(crate) fn comes_again(recurrence: &Recurrence) -> bool {
     recurrence.left.is_none_or(|left| left > 1)
 }
 
-/// When the run after the one that was due at `run_at` of a clock is due, and by which clock. `None`
-/// ends the schedule.
+/// When the run after the one that was due at `run_at` of a clock is due, and by which clock.
+/// `None` ends the schedule.
 pub(crate) fn next_run(
     recurrence: &Recurrence,
     (job, run_at, clock): (JobId, Timestamp, JobClock),

@@ -1,7 +1,8 @@
 //! What a queue's users allow: its order, a pause, how many at a time, how many a second.
 //!
-//! The rate is a bucket of tokens: one goes with every lease, and they come back evenly, up to as many as a second brings
-//! but one at least. Counted in whole billionths, so that nothing is lost to rounding however often it is looked at.
+//! The rate is a bucket of tokens: one goes with every lease, and they come back evenly, up to as
+//! many as a second brings but one at least. Counted in whole billionths, so that nothing is lost
+//! to rounding however often it is looked at.
 
 use base::Timestamp;
 use records::QueueOrder;

@@ -1,6 +1,8 @@
-//! The jobs that are in memory, found by id and by alias, with what some of them have and most have not.
+//! The jobs that are in memory, found by id and by alias, with what some of them have and most have
+//! not.
 //!
-//! A successor has no entry of its own: its id leads to the job before it. Where a job waits is not decided here.
+//! A successor has no entry of its own: its id leads to the job before it. Where a job waits is not
+//! decided here.
 
 mod indexes;
 
@@ -218,8 +220,9 @@ impl Table {
         matches!(self.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
     }
 
-    /// Whether the store alone can have a job: it was not started, and nothing waits for it. The store keeps a group's
-    /// line by `visible_at`, which must therefore be the time that a job's order in its group goes by.
+    /// Whether the store alone can have a job: it was not started, and nothing waits for it. The
+    /// store keeps a group's line by `visible_at`, which must therefore be the time that a job's
+    /// order in its group goes by.
     pub(crate) fn can_be_parked(&self, job: Handle<Entry>) -> bool {
         let entry = &self[job];
         let keeps_order = entry.visible_at == entry.run_at || self.group(job).is_none();
@@ -254,8 +257,8 @@ impl Table {
         }
     }
 
-    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs are worth making. Other
-    /// jobs expire when they would have.
+    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs
+    /// are worth making. Other jobs expire when they would have.
     pub(crate) fn set_ttl_from(&mut self, job: Handle<Entry>, due: Timestamp) {
         debug_assert_eq!(self[job].place, Place::Nowhere, "timers go by when a job expires");
         let Some(extra) = self[job].extra else { return };
@@ -286,7 +289,8 @@ impl Table {
         self[job].lease.map(|lease| self.leases[lease])
     }
 
-    /// Begins a run of a job that waits, in no heap: it is with a worker `until` then, of the engine clock.
+    /// Begins a run of a job that waits, in no heap: it is with a worker `until` then, of the
+    /// engine clock.
     pub(crate) fn begin_lease(&mut self, job: Handle<Entry>, number: u64, holder: Holder, until: Timestamp) {
         let entry = &mut self.records.entries[job];
         let visible_at_before = Some(entry.visible_at);

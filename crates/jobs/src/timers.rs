@@ -1,6 +1,7 @@
 //! What happens at a time: jobs become available, leases run out, jobs expire, tokens come.
 //!
-//! There is a timer for each clock, because the wall clock may jump. From its first lease on, a job is on the engine's.
+//! There is a timer for each clock, because the wall clock may jump. From its first lease on, a job
+//! is on the engine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,8 @@ pub(crate) enum Due {
 }
 
 impl Timers {
-    /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and by the wall clock.
+    /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and
+    /// by the wall clock.
     pub(crate) fn due(&self, entries: &Slab<Entry>, time: Moment) -> Option<Due> {
         if let Some(((at, _), job)) = self.expiries.first_key_value()
             && *at <= time.now

@@ -64,7 +64,8 @@ pub enum Progress {
 }
 
 impl Jobs {
-    /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become available, leases run out.
+    /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become
+    /// available, leases run out.
     pub fn advance(
         &mut self,
         now: Timestamp,
@@ -92,8 +93,8 @@ impl Jobs {
         }
     }
 
-    /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from that time on, not from
-    /// when it was noticed.
+    /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from
+    /// that time on, not from when it was noticed.
     fn come_due(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
             self.displace(job);

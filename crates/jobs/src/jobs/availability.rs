@@ -1,4 +1,5 @@
-//! Whether something of a queue can be leased, as its rules and what is parked of it allow; and when consumers are told.
+//! Whether something of a queue can be leased, as its rules and what is parked of it allow; and
+//! when consumers are told.
 
 use base::Timestamp;
 use records::QueueKey;
@@ -10,7 +11,8 @@ use crate::slab::Handle;
 use crate::step::StepContext;
 
 impl Jobs {
-    /// Has these rules hold for a queue from now on. Jobs that are reserved already stay so, however many there are.
+    /// Has these rules hold for a queue from now on. Jobs that are reserved already stay so,
+    /// however many there are.
     pub fn set_rules(
         &mut self,
         queue: QueueKey,
@@ -49,7 +51,8 @@ impl Jobs {
         step.wake(opened);
     }
 
-    /// Notes whether something of a queue can be leased; answers the queue if it could not be before.
+    /// Notes whether something of a queue can be leased; answers the queue if it could not be
+    /// before.
     pub(super) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
         if !self.can_lease(queue, now) {
             self.mark_closed(queue);
@@ -59,14 +62,15 @@ impl Jobs {
         (!record.set_open(true)).then_some(record.key())
     }
 
-    /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told when it is.
+    /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told
+    /// when it is.
     pub(super) fn mark_closed(&mut self, queue: Handle<Queue>) {
         self.queues[queue].set_open(false);
         self.note_starved(queue);
     }
 
-    /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is against it, it is looked
-    /// at again when that allows it.
+    /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is
+    /// against it, it is looked at again when that allows it.
     pub(super) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
         let record = &self.queues[queue];
         let first = record.line().first();

@@ -1,4 +1,5 @@
-//! The end of a run, and of a job: what follows a run that was not done, a job that is gone, a successor that starts.
+//! The end of a run, and of a job: what follows a run that was not done, a job that is gone, a
+//! successor that starts.
 
 use base::Timestamp;
 use records::{Batch, JobClock, JobId, Op, Recurrence};
@@ -78,8 +79,8 @@ impl Jobs {
         Released::Waiting { until }
     }
 
-    /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`, and
-    /// nothing is changed, if the job does not come again.
+    /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`,
+    /// and nothing is changed, if the job does not come again.
     pub(super) fn recur(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Timestamp> {
         let recurrence = self.table.recurrence(job)?;
         let Entry { id, run_at, clock, .. } = self.table[job];

@@ -23,10 +23,10 @@ const SOON: Duration = Duration::from_secs(60);
 type Lines = BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>>;
 
 impl Jobs {
-    /// Parks some jobs if too many are resident: if there are more than the most, until a quarter of
-    /// these is left. Of those that come due in more than a minute, no more than an eighth stays:
-    /// consumers have no use of them yet. First those leave whose time comes last, then the ends of
-    /// lines. Some stay at the front of each line. Whether there is more to park at once.
+    /// Parks some jobs if too many are resident: if there are more than the most, until a quarter
+    /// of these is left. Of those that come due in more than a minute, no more than an eighth
+    /// stays: consumers have no use of them yet. First those leave whose time comes last, then the
+    /// ends of lines. Some stay at the front of each line. Whether there is more to park at once.
     pub fn shrink(&mut self, now: Timestamp, batch: &mut Batch) -> bool {
         let was_stuck = self.eviction.is_stuck();
         if !self.eviction.is_under_way() && !self.plan(now) {
@@ -159,8 +159,8 @@ impl Jobs {
         lines
     }
 
-    /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked of a group comes behind one
-    /// that is known to go first.
+    /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked
+    /// of a group comes behind one that is known to go first.
     fn can_wait_in_line(&self, job: Handle<Entry>) -> bool {
         let queue = self.table[job].queue;
         self.table.group(job).is_none_or(|group| self.groups.has_active(queue, group))
@@ -223,7 +223,8 @@ impl Jobs {
         }
     }
 
-    /// Whether a line is drawn in so far that the job is behind; also where nothing of it is parked yet.
+    /// Whether a line is drawn in so far that the job is behind; also where nothing of it is parked
+    /// yet.
     fn is_behind_planned_line(&self, job: Handle<Entry>, group: Option<GroupKey>) -> bool {
         let entry = &self.table[job];
         let Some(parked) = self.queues[entry.queue].parked() else { return false };

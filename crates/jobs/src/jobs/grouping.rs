@@ -38,7 +38,8 @@ impl Jobs {
         self.announce_if_open(queue, step);
     }
 
-    /// Makes the first of a group active if none is, or if the active one was due later and never started.
+    /// Makes the first of a group active if none is, or if the active one was due later and never
+    /// started.
     fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut StepContext<'_>) {
         let line = self.group_line(queue, key);
         let Some(first) = self.groups.candidate(queue, key, line) else { return };
@@ -60,9 +61,9 @@ impl Jobs {
         }
     }
 
-    /// A job was loaded by which its group is known, if others of that are parked. If it waits for the
-    /// wall clock, its time had come before, and the clock has gone back since: the others do not wait
-    /// for it to come again.
+    /// A job was loaded by which its group is known, if others of that are parked. If it waits for
+    /// the wall clock, its time had come before, and the clock has gone back since: the others do
+    /// not wait for it to come again.
     pub(super) fn restore_group(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) {
         let entry = &self.table[job];
         let (queue, clock) = (entry.queue, entry.clock_of_wait());

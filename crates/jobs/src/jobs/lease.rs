@@ -32,7 +32,8 @@ pub struct Leased {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A reservation that no longer holds: its time is over, or the job has moved on or is gone. Nothing was changed.
+/// A reservation that no longer holds: its time is over, or the job has moved on or is gone.
+/// Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reservation no longer holds")]
 pub struct Stale;
@@ -129,8 +130,8 @@ pub enum Loaded {
 }
 
 impl Jobs {
-    /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it while the partition is
-    /// loaded again.
+    /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it
+    /// while the partition is loaded again.
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
         let mut step =
@@ -152,7 +153,8 @@ impl Jobs {
         }
     }
 
-    /// Leases the first ready job of a queue for `ttr`, if there is one and the queue's rules allow it. The worker may act when the batch is durable.
+    /// Leases the first ready job of a queue for `ttr`, if there is one and the queue's rules allow
+    /// it. The worker may act when the batch is durable.
     pub fn lease(
         &mut self,
         now: Timestamp,
@@ -268,8 +270,9 @@ impl Jobs {
         Ok(self.end_run(job, until, retry.charge, &mut step))
     }
 
-    /// A lease did not reach its worker: it is as if it had not been made. The attempt was none, the job has its old place in
-    /// line, and the queue's rate its token. Where that place is not known any more, since a load, the job is ready from now on.
+    /// A lease did not reach its worker: it is as if it had not been made. The attempt was none,
+    /// the job has its old place in line, and the queue's rate its token. Where that place is not
+    /// known any more, since a load, the job is ready from now on.
     ///
     /// # Errors
     /// When the reservation no longer holds.

@@ -1,6 +1,8 @@
-//! Reads parked jobs in: those whose time is near, those of lines that get short, and those that a call is about.
+//! Reads parked jobs in: those whose time is near, those of lines that get short, and those that a
+//! call is about.
 //!
-//! The store is the caller's to read. Here it is said what is wanted of it, and what becomes of the jobs that were found.
+//! The store is the caller's to read. Here it is said what is wanted of it, and what becomes of the
+//! jobs that were found.
 
 use base::Timestamp;
 use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
@@ -18,14 +20,16 @@ use crate::step::StepContext;
 /// What the store should be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The soonest of the jobs that wait for their time on this clock, or that expire while they wait for a worker.
+    /// The soonest of the jobs that wait for their time on this clock, or that expire while they
+    /// wait for a worker.
     Time {
         /// The clock.
         clock: JobClock,
         /// None are due before.
         from: Timestamp,
     },
-    /// The first that wait for a worker in this line, in the queue's order; those of a group in the order of their time.
+    /// The first that wait for a worker in this line, in the queue's order; those of a group in the
+    /// order of their time.
     Line {
         /// The queue.
         queue: QueueKey,
@@ -35,8 +39,9 @@ pub enum Want {
 }
 
 impl Jobs {
-    /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then [`Jobs::read_to`]. Some of it may
-    /// wait for a later step, but for what is [`Jobs::wanted_at_once`].
+    /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then
+    /// [`Jobs::read_to`]. Some of it may wait for a later step, but for what is
+    /// [`Jobs::wanted_at_once`].
     pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
         self.reads.begin();
         if let Some(want) = self.wanted_at_once() {
@@ -49,8 +54,9 @@ impl Jobs {
         }
     }
 
-    /// What must be read in this step: of a group with parked jobs one is resident, or parked as its head, so that it is found
-    /// again after a crash. There is one such group at most for each job of a group that ended, or was moved, in the step.
+    /// What must be read in this step: of a group with parked jobs one is resident, or parked as
+    /// its head, so that it is found again after a crash. There is one such group at most for each
+    /// job of a group that ended, or was moved, in the step.
     pub fn wanted_at_once(&mut self) -> Option<Want> {
         self.reads.begin();
         self.next_line(ReadPriority::Orphan)
@@ -63,7 +69,8 @@ impl Jobs {
         Some(Want::Line { queue, group })
     }
 
-    /// How many jobs should be taken in of what is wanted: a part of those that there is room for, and one at least.
+    /// How many jobs should be taken in of what is wanted: a part of those that there is room for,
+    /// and one at least.
     #[must_use]
     pub fn page_max(&self, want: Want) -> usize {
         match want {
@@ -117,7 +124,8 @@ impl Jobs {
         self.table.waiting() > self.limit.max() && !self.eviction.is_stuck()
     }
 
-    /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any more.
+    /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any
+    /// more.
     pub fn read_to(
         &mut self,
         now: Timestamp,
@@ -173,8 +181,8 @@ impl Jobs {
         self.unblock_queue(queue, &mut step);
     }
 
-    /// Makes a parked job resident that was read because it was wanted; one that has come due behind its line stays parked, in
-    /// that.
+    /// Makes a parked job resident that was read because it was wanted; one that has come due
+    /// behind its line stays parked, in that.
     pub fn take_in(
         &mut self,
         now: Timestamp,
@@ -207,7 +215,8 @@ impl Jobs {
         self.put(job, step.batch);
         let entry = &self.table[job];
         let (queue, order) = (entry.queue, entry.order_in_group());
-        // Where the newest goes first, another head may have been parked before it: then the group is read.
+        // Where the newest goes first, another head may have been parked before it: then the group
+        // is read.
         let leads = parking == Parking::Head && self.queues[queue].order() == QueueOrder::Fifo;
         if let Some(group) = self.table.group(job).filter(|_| leads)
             && !self.groups.is_known(queue, group)
@@ -221,7 +230,8 @@ impl Jobs {
         self.place_as(job, is_due, step);
     }
 
-    /// Notes whether a line should be read; nobody looks at it again before something happens to it.
+    /// Notes whether a line should be read; nobody looks at it again before something happens to
+    /// it.
     pub(super) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
         let line = (self.queues[queue].key(), group);
         match self.read_priority(queue, group) {

@@ -1,9 +1,9 @@
 //! Which jobs are parked and which stay resident, and what waits for parked jobs to be read.
 //!
-//! Whoever is published behind a horizon that is there parks at once. The first of a group is parked
-//! in its queue's line too, as its head: the group is forgotten then, and read when its head is.
-//! Where the newest goes first, a job may be leased before parked ones whose time has come: new ones
-//! may keep coming for ever.
+//! Whoever is published behind a horizon that is there parks at once. The first of a group is
+//! parked in its queue's line too, as its head: the group is forgotten then, and read when its head
+//! is. Where the newest goes first, a job may be leased before parked ones whose time has come: new
+//! ones may keep coming for ever.
 
 use base::Timestamp;
 use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
@@ -65,8 +65,8 @@ impl Jobs {
         }
     }
 
-    /// The queues whose counts have changed since this was last asked, each with how many of its jobs
-    /// are parked that wait for their time, and that wait for a worker.
+    /// The queues whose counts have changed since this was last asked, each with how many of its
+    /// jobs are parked that wait for their time, and that wait for a worker.
     pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
         for queue in self.parked.take_changed() {
             let record = &mut self.queues[queue];
@@ -105,8 +105,8 @@ impl Jobs {
         self.table.expires_by(job, now.after(READ_AHEAD))
     }
 
-    /// Whether a job comes due before it expires. The store finds one that waits for its time by that
-    /// only.
+    /// Whether a job comes due before it expires. The store finds one that waits for its time by
+    /// that only.
     pub(super) fn outlives_its_wait(&self, job: Handle<Entry>) -> bool {
         let Entry { visible_at, clock, .. } = self.table[job];
         !self.table.expires_by(job, self.clocks.on_engine(clock, visible_at))

@@ -53,8 +53,8 @@ impl Jobs {
         self.place_as(job, self.is_due(job, step), step);
     }
 
-    /// Whether the time has come that a job waits for. While loading it never has: all jobs go through the timers then, and
-    /// the first advance names their queues.
+    /// Whether the time has come that a job waits for. While loading it never has: all jobs go
+    /// through the timers then, and the first advance names their queues.
     pub(super) fn is_due(&self, job: Handle<Entry>, step: &StepContext<'_>) -> bool {
         let entry = &self.table[job];
         !step.is_loading() && entry.visible_at <= step.time.on(entry.clock_of_wait())
@@ -93,7 +93,8 @@ impl Jobs {
         self.announce_if_open(self.table[job].queue, step);
     }
 
-    /// Takes a job from where it waits, and from its group. Others are then moved up by [`Jobs::promote_next`].
+    /// Takes a job from where it waits, and from its group. Others are then moved up by
+    /// [`Jobs::promote_next`].
     pub(super) fn displace(&mut self, job: Handle<Entry>) {
         self.withdraw(job);
         self.stop_expiry(job);
@@ -137,7 +138,8 @@ impl Jobs {
         }
     }
 
-    /// A job of the queue, and of the group, has gone elsewhere: what it stood in the way of comes forward.
+    /// A job of the queue, and of the group, has gone elsewhere: what it stood in the way of comes
+    /// forward.
     pub(super) fn promote_next(
         &mut self,
         queue: Handle<Queue>,

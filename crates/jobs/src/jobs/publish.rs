@@ -18,7 +18,8 @@ pub struct NewJob {
     pub id: JobId,
     /// The queue it goes to.
     pub queue: QueueKey,
-    /// When it is due, by the clock of its terms. A time in the past places it before what was due later.
+    /// When it is due, by the clock of its terms. A time in the past places it before what was due
+    /// later.
     pub run_at: Timestamp,
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
@@ -49,7 +50,8 @@ pub enum Published {
     New,
     /// This waiting job or successor stays; nothing was stored.
     Kept(JobId),
-    /// It took the place of a waiting job, whose id it has: the caller stores the body under that id.
+    /// It took the place of a waiting job, whose id it has: the caller stores the body under that
+    /// id.
     Replaced {
         /// The waiting job.
         job: JobId,
@@ -66,7 +68,8 @@ pub enum Published {
 }
 
 impl Jobs {
-    /// Takes a new job in. Where the answer says that something was stored, its body is for the caller to put.
+    /// Takes a new job in. Where the answer says that something was stored, its body is for the
+    /// caller to put.
     pub fn publish(
         &mut self,
         now: Timestamp,
@@ -97,8 +100,9 @@ impl Jobs {
         Published::New
     }
 
-    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes under the alias before
-    /// [`Jobs::advance`] comes to it finds what it would find after. A successor expires only here, or when it has started.
+    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes
+    /// under the alias before [`Jobs::advance`] comes to it finds what it would find after. A
+    /// successor expires only here, or when it has started.
     pub fn expire_holder(
         &mut self,
         now: Timestamp,
@@ -125,7 +129,8 @@ impl Jobs {
         Some(Expired { job, queue, alias: Some(alias), next_run: None })
     }
 
-    /// Has a job that waits expire now, if that is due: a call is about it, before [`Jobs::advance`] comes to it.
+    /// Has a job that waits expire now, if that is due: a call is about it, before
+    /// [`Jobs::advance`] comes to it.
     pub fn expire_waiting(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,5 @@
-//! Which jobs leave memory: chosen at once, parked in steps, and not looked for in vain again and again.
+//! Which jobs leave memory: chosen at once, parked in steps, and not looked for in vain again and
+//! again.
 
 use base::Timestamp;
 use records::{JobId, Parking, QueueOrder};

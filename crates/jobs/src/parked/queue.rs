@@ -1,4 +1,5 @@
-//! What is parked of one queue: how many jobs, how far its line is resident, and when the rest is due.
+//! What is parked of one queue: how many jobs, how far its line is resident, and when the rest is
+//! due.
 
 use base::Timestamp;
 use records::{JobClock, Parking, QueueOrder};
@@ -132,7 +133,8 @@ impl ParkedQueue {
         self.groups_unknown |= parking == Parking::Head;
     }
 
-    /// A job is parked no longer. Where none is, none is behind a horizon, and another epoch begins.
+    /// A job is parked no longer. Where none is, none is behind a horizon, and another epoch
+    /// begins.
     pub(super) fn remove(&mut self, parking: Parking, next_epoch: u64) {
         let count = match parking {
             Parking::Time => &mut self.scheduled,

@@ -10,7 +10,8 @@ pub(crate) type Line = (QueueKey, Option<GroupKey>);
 /// What depends on reading a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadPriority {
-    /// A group has parked jobs, and no other job leads to them after a crash: it is read in this step.
+    /// A group has parked jobs, and no other job leads to them after a crash: it is read in this
+    /// step.
     Orphan,
     /// Nobody is leased what comes behind it before it is read.
     Blocking,
@@ -60,7 +61,8 @@ impl ReadQueue {
         self.remove(line);
     }
 
-    /// The line that was read still needs to be: it is urgent no more if a job of it is resident now.
+    /// The line that was read still needs to be: it is urgent no more if a job of it is resident
+    /// now.
     pub(crate) fn calm(&mut self, line: Line) {
         if self.taken_in > 0 && self.get(line) == Some(ReadPriority::Orphan) {
             self.set(line, ReadPriority::Blocking);

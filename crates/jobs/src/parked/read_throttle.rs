@@ -1,8 +1,8 @@
 //! When jobs are read by their time although there is little room.
 //!
-//! Of a flood of jobs that come due together, most would be read only to be parked again, in a line.
-//! While jobs are leased all the time, which makes room, they are therefore left in the store.
-//! Jobs of starved queues are read: these have nothing for consumers that asked.
+//! Of a flood of jobs that come due together, most would be read only to be parked again, in a
+//! line. While jobs are leased all the time, which makes room, they are therefore left in the
+//! store. Jobs of starved queues are read: these have nothing for consumers that asked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

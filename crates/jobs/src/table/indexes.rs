@@ -103,7 +103,8 @@ impl Records {
     }
 }
 
-/// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was filled since.
+/// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was
+/// filled since.
 pub(crate) fn is_sparse<T>(table: &HashTable<T>) -> bool {
     table.capacity() > INDEX_ENTRIES_KEPT && table.len() < table.capacity() / 8
 }

@@ -459,8 +459,8 @@ fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else(
     assert!(!rig.jobs.is_overtaken(QUEUE, rig.now) && !rig.jobs.is_overtaken(other, rig.now));
 }
 
-/// Jobs that come due together, many more than fit into memory; how many of them are parked again, in their line, until all are
-/// leased, or until nothing changes any more.
+/// Jobs that come due together, many more than fit into memory; how many of them are parked again,
+/// in their line, until all are leased, or until nothing changes any more.
 fn parked_in_line(leases_between_reads: usize) -> usize {
     const JOBS: u8 = 90;
     let mut rig = Rig::new();
