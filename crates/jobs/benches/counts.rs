@@ -1,6 +1,7 @@
 //! Instructions of the steps of a job's life, beside a crowd of jobs that wait.
 //!
-//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same on a busy machine.
+//! `make bench-counts` holds these against `benches/counts`. Counts, not times: they are the same
+//! on a busy machine.
 #![allow(missing_docs, reason = "the harness makes items of its own")]
 
 use std::hint::black_box;

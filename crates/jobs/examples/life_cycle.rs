@@ -1,6 +1,8 @@
-//! What a job costs: time for a life cycle, time and memory for waiting ones, beside a growing crowd of waiting jobs.
+//! What a job costs: time for a life cycle, time and memory for waiting ones, beside a growing
+//! crowd of waiting jobs.
 //!
-//! `cargo run --release -p jobs --example life_cycle`. The figures in the crate's documentation are from here.
+//! `cargo run --release -p jobs --example life_cycle`. The figures in the crate's documentation are
+//! from here.
 #![allow(clippy::print_stdout, reason = "printing the figures is what it is for")]
 
 use std::hint::black_box;

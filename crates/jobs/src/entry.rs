@@ -1,4 +1,5 @@
-//! A job in memory: the 80 bytes that every one needs, and apart from them what only some have.
+//! A job in memory: the 80 bytes that every one read_queue, and apart from them what only some
+//! have.
 
 use base::Timestamp;
 use records::{
@@ -10,7 +11,7 @@ use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
-/// What every job needs.
+/// What every job read_queue.
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,
@@ -57,6 +58,29 @@ impl Entry {
     }
 }
 
+#[cfg(test)]
+impl Entry {
+    /// A job that is due then, in no place and of no queue that is anywhere else.
+    pub(crate) fn sample(at: i64, number: u64) -> Self {
+        Self {
+            id: JobId([0; 16]),
+            queue: Handle::from_number(std::num::NonZeroU32::MIN),
+            number,
+            run_at: Timestamp(at),
+            visible_at: Timestamp(at),
+            attempt: 0,
+            tries: 1,
+            lease: None,
+            claim: None,
+            extra: None,
+            clock: JobClock::Engine,
+            links: Links::default(),
+            rank: 0,
+            place: Place::Nowhere,
+        }
+    }
+}
+
 /// In which heap a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -76,7 +100,7 @@ pub(crate) struct Lease {
     pub(crate) number: u64,
     pub(crate) holder: Holder,
     /// The job's `visible_at` before it was leased; not known any more after a load.
-    pub(crate) stood_at: Option<Timestamp>,
+    pub(crate) visible_at_before: Option<Timestamp>,
 }
 
 const _: () = assert!(size_of::<Option<Lease>>() == 40, "as many of these as reserved jobs");

@@ -1,24 +1,24 @@
 //! Groups: jobs of a queue that run one at a time, in the order of when they were first due.
 //!
-//! A group has one active job, which is ready, with a worker, or waits for its retry, and others behind it whose time has
-//! come as well. Who is not due yet is not in it. An active job that was never leased gives way to one that was due
-//! earlier; a started one does not. Nothing is kept of a group without jobs that are due or started.
+//! A group has one active job, which is ready, with a worker, or waits for its retry, and others
+//! behind it whose time has come as well. Who is not due yet is not in it. An active job that was
+//! never leased gives way to one that was due earlier; a started one does not. Nothing is kept of a
+//! group without jobs that are due or started.
 
 use std::collections::BTreeMap;
 
 use base::{Timestamp, hash};
 use hashbrown::HashTable;
-use records::{GroupKey, JobClock, QueueOrder};
+use records::{GroupKey, QueueOrder};
 
-use crate::entry::{Entry, Place};
-use crate::jobs::{Jobs, Turn};
-use crate::parking::Horizon;
+use crate::entry::Entry;
+use crate::parked::horizon::Horizon;
 use crate::queues::Queue;
-use crate::slab::Handle;
+use crate::slab::{Handle, Slab};
 use crate::table::is_sparse;
 
 /// A group.
-pub(crate) struct Group {
+struct Group {
     queue: Handle<Queue>,
     key: GroupKey,
     active: Option<Handle<Entry>>,
@@ -28,12 +28,33 @@ pub(crate) struct Group {
     line: Option<GroupLine>,
 }
 
-/// How far a group is resident, as long as anything of its queue that waits for a worker has been parked without a break.
+/// How far a group is resident, as long as anything of its queue that waits for a worker has been
+/// parked without a break.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupLine {
     pub(crate) to: Horizon,
     /// Which such time it is.
     pub(crate) epoch: u64,
+}
+
+/// The first of the jobs behind the active one of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    /// When it was first due, and its publish number.
+    pub(crate) order: (Timestamp, u64),
+    pub(crate) job: Handle<Entry>,
+    /// The job that goes first until now.
+    pub(crate) active: Option<Handle<Entry>>,
+}
+
+impl Candidate {
+    /// Whether it goes first: no other does, or one that was due later and never started.
+    pub(crate) fn goes_first(&self, entries: &Slab<Entry>) -> bool {
+        self.active.is_none_or(|active| {
+            let active = &entries[active];
+            !active.is_started() && self.order < active.order_in_group()
+        })
+    }
 }
 
 /// The groups of all queues.
@@ -65,13 +86,6 @@ impl Groups {
         }
     }
 
-    /// A job of a group is the one that goes first.
-    fn activate(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
-        if let Some(group) = self.find(queue, key) {
-            group.active = Some(job);
-        }
-    }
-
     /// Drops what is kept of a group, if no job of it is due or started.
     pub(crate) fn forget_if_empty(&mut self, queue: Handle<Queue>, key: GroupKey) {
         if self.find(queue, key).is_some_and(|group| group.active.is_none() && group.behind.is_empty()) {
@@ -79,7 +93,63 @@ impl Groups {
         }
     }
 
-    /// A job is active no longer. Who comes next is for [`Jobs::regroup`] to say.
+    /// A started job of a group goes before all others.
+    pub(crate) fn start(
+        &mut self,
+        queue: Handle<Queue>,
+        key: GroupKey,
+        job: Handle<Entry>,
+        line: Option<GroupLine>,
+    ) {
+        let before = self.enter(queue, key, line).active.replace(job);
+        debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
+    }
+
+    /// A job that is due, and was never started, waits for its turn.
+    pub(crate) fn insert_behind(
+        &mut self,
+        queue: Handle<Queue>,
+        key: GroupKey,
+        (order, job): ((Timestamp, u64), Handle<Entry>),
+        line: Option<GroupLine>,
+    ) {
+        self.enter(queue, key, line).behind.insert(order, job);
+    }
+
+    /// The first of the jobs that wait for their turn, unless a parked one may come before it. A
+    /// group that has no jobs any more is forgotten.
+    pub(crate) fn candidate(
+        &mut self,
+        queue: Handle<Queue>,
+        key: GroupKey,
+        line: Option<GroupLine>,
+    ) -> Option<Candidate> {
+        if line.is_some() {
+            // Others of it may be parked of which nothing is known since a restart.
+            self.enter(queue, key, line);
+        }
+        let group = self.get(queue, key)?;
+        let active = group.active;
+        let first = group.behind.first_key_value().map(|(order, job)| (*order, *job));
+        let is_resident = |order| line.is_none_or(|line| !line.to.is_before(order, QueueOrder::Fifo));
+        match first {
+            Some((order, job)) if is_resident(order) => Some(Candidate { order, job, active }),
+            None if active.is_none() && line.is_none() => {
+                self.forget(queue, key);
+                None
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    /// A job of a group is the one that goes first.
+    pub(crate) fn activate(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
+        if let Some(group) = self.find(queue, key) {
+            group.active = Some(job);
+        }
+    }
+
+    /// A job is active no longer. Who comes next is for [`Groups::candidate`] to say.
     pub(crate) fn leave(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
         if let Some(group) = self.find(queue, key)
             && group.active == Some(job)
@@ -109,6 +179,11 @@ impl Groups {
         }
     }
 
+    /// Whether anything is kept of the group.
+    pub(crate) fn is_known(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+        self.get(queue, key).is_some()
+    }
+
     /// Whether a job of the group is known that goes first.
     pub(crate) fn has_active(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
         self.get(queue, key).is_some_and(|group| group.active.is_some())
@@ -124,18 +199,18 @@ impl Groups {
         self.get(queue, key).is_none_or(|group| group.active.is_none() && group.behind.is_empty())
     }
 
-    /// A group is known by its head, which was parked: what is parked of it comes behind.
-    pub(crate) fn know(&mut self, queue: Handle<Queue>, key: GroupKey, line: GroupLine) {
+    /// The head of a group was read: what is parked of the group comes behind.
+    pub(crate) fn insert(&mut self, queue: Handle<Queue>, key: GroupKey, line: GroupLine) {
         self.enter(queue, key, Some(line));
     }
 
-    /// Whether fewer than `low` jobs wait in a group for their turn.
+    /// Whether fewer than `low` jobs wait in a group for their step.
     pub(crate) fn is_short(&self, queue: Handle<Queue>, key: GroupKey, low: usize) -> bool {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
 
-    /// Whether a group that is resident as far as this, or all of it, has no active job because its first one was not when that was
-    /// last looked at.
+    /// Whether a group that is resident as far as this, or all of it, has no active job because its
+    /// first one was not when that was last looked at.
     pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> bool {
         let Some(group) = self.get(queue, key).filter(|group| group.active.is_none()) else { return false };
         match (line, group.behind.first_key_value()) {
@@ -150,94 +225,80 @@ impl Groups {
     }
 }
 
-impl Jobs {
-    /// Files a job of a group, which is in no place.
-    pub(crate) fn file_in_group(
-        &mut self,
-        job: Handle<Entry>,
-        key: GroupKey,
-        is_due: bool,
-        turn: &mut Turn<'_>,
-    ) {
-        let queue = self.table.entries[job].queue;
-        if self.table.entries[job].is_started() {
-            let line = self.group_line(queue, key);
-            let before = self.groups.enter(queue, key, line).active.replace(job);
-            debug_assert!(before.is_none_or(|before| before == job), "one job of a group runs at a time");
-            self.file_alone(job, is_due, turn);
-        } else if is_due {
-            self.put_behind(job, key);
-            self.regroup(queue, key, turn);
-        } else {
-            self.file_alone(job, is_due, turn);
-        }
-    }
-
-    /// Makes the first of a group active if none is, or if one was due before the active one, which never started.
-    pub(crate) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
-        self.choose_active(queue, key, turn);
-        self.watch_line(queue, Some(key));
-        // Leases of the queue may have waited for this group to be read, and do so no more.
-        self.review(queue, turn.now, turn.wakes.as_deref_mut());
-    }
-
-    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, turn: &mut Turn<'_>) {
-        let line = self.line(queue, Some(key));
-        if line.is_some() {
-            // Others of it may be parked of which nothing is known since a restart.
-            let known = self.group_line(queue, key);
-            self.groups.enter(queue, key, known);
-        }
-        let Some(group) = self.groups.get(queue, key) else { return };
-        let (active, is_alone) = (group.active, group.behind.is_empty());
-        let first = group.behind.first_key_value().map(|(order, job)| (*order, *job));
-        // One that is parked may come before it.
-        let is_resident = |order| line.is_none_or(|line: Horizon| !line.is_before(order, QueueOrder::Fifo));
-        let Some((order, first)) = first.filter(|(order, _)| is_resident(*order)) else {
-            if active.is_none() && is_alone && line.is_none() {
-                self.groups.forget(queue, key);
-            }
-            return;
-        };
-        if self.misses_before(queue, order) {
-            self.hold_up(queue, Some(key), order);
-            return;
-        }
-        let gives_way = |active: Handle<Entry>| {
-            let entry = &self.table.entries[active];
-            !entry.is_started() && order < entry.order_in_group()
-        };
-        if active.is_none_or(gives_way) {
-            self.groups.activate(queue, key, first);
-            self.withdraw(first);
-            // Nobody gets one that has expired: it blocks the others until time moves on.
-            let has_expired = self.table.expires_at(first).is_some_and(|at| at <= turn.now);
-            self.file_alone(first, !has_expired, turn);
-            if let Some(before) = active {
-                self.withdraw(before);
-                self.put_behind(before, key);
-            }
-        }
-    }
-
-    /// A job was loaded by which its group is known, if others of that are parked. Where it waits for the wall clock, its time had
-    /// come before if the clock has gone back since, and the others do not wait for it to come again.
-    pub(crate) fn know_group(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) {
-        let entry = &self.table.entries[job];
-        let (queue, clock) = (entry.queue, entry.clock_of_wait());
-        if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {
-            self.regroup(queue, group, turn);
-        }
-    }
-
-    fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {
-        let entry = &self.table.entries[job];
-        let line = self.group_line(entry.queue, key);
-        self.groups.enter(entry.queue, key, line).behind.insert(entry.order_in_group(), job);
-        self.queues.make_due(&mut self.table.entries, job, Place::Behind);
-    }
-}
-
 fn hash_of(queue: Handle<Queue>, key: GroupKey) -> u64 {
     hash::derived(queue.number().get().into(), &key.0.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    const KEY: GroupKey = GroupKey(5);
+
+    fn queue() -> Handle<Queue> {
+        Handle::from_number(NonZeroU32::MIN)
+    }
+
+    /// A group with a job behind for each time it was first due.
+    fn group(times: &[i64]) -> (Groups, Slab<Entry>) {
+        let (mut groups, mut entries) = (Groups::default(), Slab::default());
+        for (number, at) in (0..).zip(times) {
+            let job = entries.insert(Entry::sample(*at, number));
+            groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
+        }
+        (groups, entries)
+    }
+
+    fn activate(groups: &mut Groups) -> Candidate {
+        let first = groups.candidate(queue(), KEY, None).expect("a job is behind");
+        groups.remove_behind(queue(), KEY, first.order);
+        groups.activate(queue(), KEY, first.job);
+        first
+    }
+
+    #[test]
+    fn the_job_that_was_due_first_goes_first() {
+        let (mut groups, entries) = group(&[30, 10, 20]);
+        let first = groups.candidate(queue(), KEY, None).expect("three are behind");
+        assert!(first.goes_first(&entries) && first.order.0 == Timestamp(10));
+        assert!(groups.candidate(queue(), GroupKey(6), None).is_none());
+    }
+
+    #[test]
+    fn an_active_job_gives_way_to_an_earlier_one_unless_it_started() {
+        let (mut groups, mut entries) = group(&[20]);
+        let active = activate(&mut groups);
+        for (at, goes_first) in [(30, false), (10, true)] {
+            let job = entries.insert(Entry::sample(at, 9));
+            groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
+            let next = groups.candidate(queue(), KEY, None).expect("one is behind");
+            assert_eq!(next.goes_first(&entries), goes_first, "due at {at}");
+        }
+        entries[active.job].attempt = 1;
+        let next = groups.candidate(queue(), KEY, None).expect("two are behind");
+        assert!(!next.goes_first(&entries), "the active one has started");
+    }
+
+    #[test]
+    fn who_is_behind_the_horizon_waits_for_the_parked_jobs_before_it() {
+        let (mut groups, _) = group(&[20]);
+        let line = |at| Some(GroupLine { to: Horizon { at: Timestamp(at), number: 0 }, epoch: 1 });
+        assert!(groups.candidate(queue(), KEY, line(10)).is_none());
+        assert!(groups.is_headless(queue(), KEY, line(10).map(|line| line.to)));
+        assert!(groups.candidate(queue(), KEY, line(20)).is_some());
+    }
+
+    #[test]
+    fn a_group_without_jobs_is_forgotten_unless_some_are_parked() {
+        let (mut groups, _) = group(&[20]);
+        let last = activate(&mut groups);
+        assert!(groups.is_alone(queue(), KEY, last.job));
+        groups.leave(queue(), KEY, last.job);
+        let parked = Some(GroupLine { to: Horizon::LEAST, epoch: 1 });
+        assert!(groups.candidate(queue(), KEY, parked).is_none() && groups.is_known(queue(), KEY));
+        assert!(groups.candidate(queue(), KEY, None).is_none() && !groups.is_known(queue(), KEY));
+        assert_eq!(groups.len(), 0);
+    }
 }

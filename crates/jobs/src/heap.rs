@@ -1,12 +1,16 @@
-//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a leftist heap.
+//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a
+//! leftist heap.
 //!
-//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job is in one of them at a
-//! time. The order is the caller's to keep: the same with every call, or [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n), not on average but each time: no
-//! array that doubles, no pass over all after a quiet hour, no cascade at the full hour. An empty heap is eight bytes, so
-//! that a million queues cost what their jobs cost.
+//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job
+//! is in one of them at a time. The order is the caller's to keep: the same with every call, or
+//! [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n),
+//! not on average but each time: no array that doubles, no pass over all after a quiet hour, no
+//! cascade at the full hour. An empty heap is eight bytes, so that a million queues cost what their
+//! jobs cost.
 //!
-//! Every node's `rank` is one more than the lower rank of its children, and the left child's is not the lower one: the
-//! path along the right children has at most log2(n + 1) nodes, and only that path is walked.
+//! Every node's `rank` is one more than the lower rank of its children, and the left child's is not
+//! the lower one: the path along the right children has at most log2(n + 1) nodes, and only that
+//! path is walked.
 
 use records::QueueOrder;
 
@@ -88,7 +92,8 @@ impl Heap {
     }
 }
 
-/// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent is unset.
+/// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent
+/// is unset.
 fn merge(
     entries: &mut Slab<Entry>,
     one: Handle<Entry>,
@@ -125,8 +130,9 @@ fn in_order(
     if is_first == (order == QueueOrder::Fifo) { (one, other) } else { (other, one) }
 }
 
-/// Restores the ranks from `node` upwards after one of its children became another. Ranks that change grow with every
-/// step up, so that this ends after at most as many steps as there are ranks.
+/// Restores the ranks from `node` upwards after one of its children became another. Ranks that
+/// change grow with every step up, so that this ends after at most as many steps as there are
+/// ranks.
 fn rank_upwards(entries: &mut Slab<Entry>, node: Handle<Entry>) {
     let mut next = Some(node);
     while let Some(node) = next {
@@ -151,32 +157,10 @@ fn rank(entries: &mut Slab<Entry>, node: Handle<Entry>) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use base::{Timestamp, random::Random};
+    use base::random::Random;
     use records::QueueOrder::{Fifo, Lifo};
-    use records::{JobClock, JobId, QueueKey};
 
     use super::*;
-    use crate::entry::Place;
-    use crate::queues::Queues;
-
-    fn entry(at: i64, number: u64) -> Entry {
-        Entry {
-            id: JobId([0; 16]),
-            queue: Queues::default().enter(QueueKey(0)),
-            number,
-            run_at: Timestamp(at),
-            visible_at: Timestamp(at),
-            attempt: 0,
-            tries: 1,
-            lease: None,
-            claim: None,
-            extra: None,
-            clock: JobClock::Engine,
-            links: Links::default(),
-            rank: 0,
-            place: Place::Nowhere,
-        }
-    }
 
     /// Checks order, ranks and links below `node`; answers how many nodes there are.
     fn check(entries: &Slab<Entry>, node: Handle<Entry>, order: QueueOrder) -> usize {
@@ -223,7 +207,7 @@ mod tests {
                     heap.remove(&mut entries, gone, order);
                     model.remove(&entries.remove(gone).order());
                 } else {
-                    let new = entries.insert(entry(random.below(40).cast_signed(), number));
+                    let new = entries.insert(Entry::sample(random.below(40).cast_signed(), number));
                     heap.insert(&mut entries, new, order);
                     model.insert(entries[new].order());
                     there.push(new);
@@ -242,7 +226,7 @@ mod tests {
         for order in orders {
             let (mut entries, mut heap) = (Slab::default(), Heap::default());
             for n in 0..10_000_i64 {
-                let new = entries.insert(entry(order(n), n.unsigned_abs()));
+                let new = entries.insert(Entry::sample(order(n), n.unsigned_abs()));
                 heap.insert(&mut entries, new, Fifo);
             }
             let root = heap.first().expect("there are many");

@@ -1,15 +1,34 @@
 //! The jobs of a partition, and what can be done to one without a reservation.
 
-use base::Timestamp;
-use records::{AliasKey, Batch, JobClock, JobHead, JobId, JobState, Op, Process, QueueKey, QueueOrder};
+pub(crate) mod advance;
+mod availability;
+mod ending;
+mod eviction;
+mod grouping;
+pub(crate) mod lease;
+pub(crate) mod paging;
+mod parking;
+mod placement;
+pub(crate) mod publish;
 
-use crate::entry::{Entry, Next, head_of_successor};
+use base::Timestamp;
+use records::{AliasKey, Batch, JobClock, JobHead, JobId, Op, Process, QueueKey, QueueOrder};
+
+use crate::clocks::Clocks;
+use crate::entry::{Entry, Next};
 use crate::groups::Groups;
 use crate::heap::Heap;
-use crate::parking::Lot;
+use crate::jobs::ending::Body;
+use crate::parked::ParkedIndex;
+use crate::parked::blocked_lines::BlockedLines;
+use crate::parked::eviction::Eviction;
+use crate::parked::read_queue::ReadQueue;
+use crate::parked::read_throttle::ReadThrottle;
+use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
-use crate::recurrence::{Calendar, NoCalendar};
+use crate::recurrence::NoCalendar;
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::{Found, Table, expires_at};
 use crate::timers::Timers;
 
@@ -18,18 +37,22 @@ const READY_SEEN_MAX: usize = 1_000;
 
 /// The jobs of a partition.
 pub struct Jobs {
-    pub(crate) process: Process,
-    pub(crate) numbers: Numbers,
-    pub(crate) table: Table,
-    pub(crate) queues: Queues,
-    pub(crate) timers: Timers,
-    pub(crate) groups: Groups,
-    pub(crate) lot: Lot,
+    process: Process,
+    numbers: Numbers,
     keeps_dead_letters: bool,
-    /// The wall clock of this step; `None` is the engine clock.
-    wall: Option<Timestamp>,
-    /// By how much the wall clock was ahead when it was last looked at, in milliseconds.
-    pub(crate) wall_ahead_ms: i64,
+    clocks: Clocks,
+    table: Table,
+    queues: Queues,
+    timers: Timers,
+    groups: Groups,
+    parked: ParkedIndex,
+    /// Lines that should be read from the store.
+    reads: ReadQueue,
+    /// Lines whose next job waits until parked jobs are read.
+    blocked_lines: BlockedLines,
+    throttle: ReadThrottle,
+    limit: ResidentLimit,
+    eviction: Eviction,
 }
 
 /// Counters that outlive the process; they are kept in the partition's head.
@@ -53,20 +76,9 @@ impl Numbers {
     }
 }
 
-/// Where the jobs stand; successors are not counted.
+/// Where jobs stand, of a queue or of all; successors are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Waiting for their time.
-    pub scheduled: usize,
-    /// Their time has come; also those behind another of their group.
-    pub ready: usize,
-    /// With a worker.
-    pub reserved: usize,
-}
-
-/// Where the jobs of a queue stand; successors are not counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueFigures {
     /// Waiting for their time.
     pub scheduled: usize,
     /// Their time has come; also those behind another of their group.
@@ -86,39 +98,6 @@ pub enum Unmoved {
     Reserved,
 }
 
-/// What one call is given and may add to.
-pub(crate) struct Turn<'a> {
-    pub(crate) now: Timestamp,
-    pub(crate) wall: Timestamp,
-    pub(crate) calendar: &'a mut dyn Calendar,
-    pub(crate) batch: &'a mut Batch,
-    /// `None` while loading.
-    pub(crate) wakes: Option<&'a mut Vec<QueueKey>>,
-}
-
-impl Turn<'_> {
-    pub(crate) fn time(&self, clock: JobClock) -> Timestamp {
-        match clock {
-            JobClock::Engine => self.now,
-            JobClock::Wall => self.wall,
-        }
-    }
-
-    /// A moment of one clock on the other, by the difference that they have now.
-    pub(crate) fn convert(&self, at: Timestamp, from: JobClock, to: JobClock) -> Timestamp {
-        let ahead = self.time(to).0.saturating_sub(self.time(from).0);
-        Timestamp(at.0.saturating_add(ahead))
-    }
-}
-
-/// Whether what a job carried outlives it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
-    Goes,
-    /// As far as dead letters are kept.
-    StaysForDeadLetter,
-}
-
 impl Jobs {
     /// No jobs yet; what is stored is taken in with [`Jobs::load`].
     #[must_use]
@@ -126,34 +105,33 @@ impl Jobs {
         Self {
             process,
             numbers,
+            keeps_dead_letters: false,
+            clocks: Clocks::default(),
             table: Table::default(),
             queues: Queues::default(),
             timers: Timers::default(),
             groups: Groups::default(),
-            lot: Lot::default(),
-            keeps_dead_letters: false,
-            wall: None,
-            wall_ahead_ms: 0,
+            parked: ParkedIndex::default(),
+            reads: ReadQueue::default(),
+            blocked_lines: BlockedLines::default(),
+            throttle: ReadThrottle::default(),
+            limit: ResidentLimit::default(),
+            eviction: Eviction::default(),
         }
     }
 
-    /// What a job carried stays in the store when it dies (`DeleteJobHead`), for the caller to make a dead letter of it.
+    /// What a job carried stays in the store when it dies (`DeleteJobHead`), for the caller to make
+    /// a dead letter of it.
     #[must_use]
     pub fn keeping_dead_letters(self) -> Self {
         Self { keeps_dead_letters: true, ..self }
     }
 
-    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back: what is not ready yet then
-    /// waits for longer, what is ready stays so. Without it the wall clock is the engine clock.
+    /// The wall clock, by which jobs of [`JobClock::Wall`] are due from now on. It may go back:
+    /// what is not ready yet then waits for longer, what is ready stays so. Without it the wall
+    /// clock is the engine clock.
     pub fn set_wall(&mut self, wall: Timestamp) {
-        self.wall = Some(wall);
-    }
-
-    /// What the wall clock shows, now that the engine clock shows this.
-    pub(crate) fn see_wall(&mut self, now: Timestamp) -> Timestamp {
-        let wall = self.wall.unwrap_or(now);
-        self.wall_ahead_ms = wall.0.saturating_sub(now.0);
-        wall
+        self.clocks.set_wall(wall);
     }
 
     /// The counters after everything so far.
@@ -170,20 +148,19 @@ impl Jobs {
     /// Where the jobs stand.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (ready, reserved) = (self.queues.due(), self.table.leases.len());
-        Counts { scheduled: self.table.entries.len() - ready - reserved, ready, reserved }
+        let (ready, reserved) = (self.queues.due(), self.table.reserved());
+        Counts { scheduled: self.table.len() - ready - reserved, ready, reserved }
     }
 
     /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn figures(&self, queue: QueueKey) -> QueueFigures {
-        let Some(queue) = self.queues.get(queue) else { return QueueFigures::default() };
-        QueueFigures { scheduled: queue.scheduled(), ready: queue.due(), reserved: queue.reserved as usize }
+    pub fn figures(&self, queue: QueueKey) -> Counts {
+        self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
-    /// Since when the job of a queue is ready that has been so for longest, of those that are resident. `since` says it of each:
-    /// it is told a job's id and `visible_at` on the engine clock, and answers no earlier time. Where the first are the oldest,
-    /// few are looked at.
+    /// Since when the job of a queue is ready that has been so for longest, of those that are
+    /// resident. `since` says it of each: it is told a job's id and `visible_at` on the engine
+    /// clock, and answers no earlier time. Where the first are the oldest, few are looked at.
     #[must_use]
     pub fn ready_since(
         &self,
@@ -191,20 +168,19 @@ impl Jobs {
         since: impl Fn(JobId, Timestamp) -> Timestamp,
     ) -> Option<Timestamp> {
         let queue = self.queues.get(queue)?;
-        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.ready.first()), None, 0);
+        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.line().first()), None, 0);
         while let Some(job) = open.pop() {
-            let entry = &self.table.entries[job];
-            let ahead = if entry.clock_of_wait() == JobClock::Wall { self.wall_ahead_ms } else { 0 };
+            let entry = &self.table[job];
             // Nothing below it in the heap is available since before, on whichever clock.
-            let earliest = Timestamp(entry.visible_at.0.saturating_sub(self.wall_ahead_ms.max(0)));
+            let earliest = self.clocks.earliest_on_engine(entry.visible_at);
             let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
-            if queue.order == QueueOrder::Fifo && !may_be_older {
+            if queue.order() == QueueOrder::Fifo && !may_be_older {
                 continue;
             }
-            let at = since(entry.id, Timestamp(entry.visible_at.0.saturating_sub(ahead)));
+            let at = since(entry.id, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at));
             oldest = Some(oldest.map_or(at, |oldest: Timestamp| oldest.min(at)));
             seen += 1;
-            open.extend(Heap::below(&self.table.entries, job));
+            open.extend(Heap::below(self.table.entries(), job));
         }
         oldest
     }
@@ -215,7 +191,7 @@ impl Jobs {
         self.queues
             .get(queue)
             .filter(|queue| self.first(queue).is_some())
-            .map_or(0, |queue| queue.ready.len())
+            .map_or(0, |queue| queue.line().ready())
     }
 
     /// The job of a queue that is leased next.
@@ -224,41 +200,41 @@ impl Jobs {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
     }
 
-    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to, may go before the first that is
-    /// ready.
+    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to,
+    /// may go before the first that is ready.
     #[must_use]
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
-        let wall = self.wall.unwrap_or(now);
-        if queue.scheduled() == 0 || queue.timed_from > now.max(wall) {
+        let time = self.clocks.peek(now);
+        let Some(timed_from) = queue.timed_from().filter(|from| *from <= now.max(time.wall)) else {
             return false;
-        }
-        match queue.ready.first() {
-            Some(first) if queue.order == QueueOrder::Fifo => {
-                let place = self.table.entries[first].order();
-                queue.timed_from <= place.0
-                    && self.timers.are_due_before(&self.table.entries, place, now, wall)
+        };
+        match queue.line().first() {
+            Some(first) if queue.order() == QueueOrder::Fifo => {
+                let place = self.table[first].order();
+                timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)
             }
             _ => true,
         }
     }
 
     fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
-        queue.ready.first().filter(|first| !self.is_blocked(*first))
+        queue.line().first().filter(|first| !self.is_blocked(*first))
     }
 
-    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than [`Jobs::next_wakeup`] says, where the clock is put
-    /// forward.
+    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than
+    /// [`Jobs::next_wakeup`] says, where the clock is put forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {
-        self.timers.wait_on_wall() || self.lot.horizon(JobClock::Wall).is_some()
+        self.timers.wait_on_wall() || self.parked.horizon(JobClock::Wall).is_some()
     }
 
     /// When [`Jobs::advance`] has something to do, on the engine clock.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        let due = self.timers.next(&self.table.entries, self.wall_ahead_ms);
-        due.into_iter().chain(self.lot.next(self.wall_ahead_ms)).min()
+        let due = self.timers.next(self.table.entries(), &self.clocks);
+        let near = self.parked.next(&self.clocks).map(|near| near.max(self.throttled_until()));
+        due.into_iter().chain(near).min()
     }
 
     /// A job, or a successor as the waiting job that it will be.
@@ -270,7 +246,8 @@ impl Jobs {
         }
     }
 
-    /// Whether this is a successor: it waits for the end of the job before it, whatever its own time is.
+    /// Whether this is a successor: it waits for the end of the job before it, whatever its own
+    /// time is.
     #[must_use]
     pub fn is_successor(&self, id: JobId) -> bool {
         matches!(self.table.find(id), Some(Found::SuccessorOf(_)))
@@ -283,8 +260,8 @@ impl Jobs {
         self.head_of_successor(job).or_else(|| Some(self.head(job)))
     }
 
-    /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's reservation is stale
-    /// from now on; a recurring one does not come again; a successor starts.
+    /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's
+    /// reservation is stale from now on; a recurring one does not come again; a successor starts.
     pub fn cancel(
         &mut self,
         now: Timestamp,
@@ -292,25 +269,25 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Option<JobHead> {
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         match self.table.find(id)? {
             Found::Job(job) => {
                 let head = self.head(job);
-                self.retire(job, Body::Goes, &mut turn);
+                self.retire(job, Body::Deleted, &mut step);
                 Some(head)
             }
             Found::SuccessorOf(job) => {
                 let head = self.head_of_successor(job);
-                self.name_next(job, Next::Nobody, turn.batch);
-                self.put(job, turn.batch);
+                self.set_successor(job, Next::Nobody, step.batch);
+                self.put(job, step.batch);
                 head
             }
         }
     }
 
-    /// Gives a waiting job another time, and a successor too. A job that waits for a retry keeps the `run_at` it was first
-    /// due at. A recurring one counts on from the new time.
+    /// Gives a waiting job another time, and a successor too. A job that waits for a retry keeps
+    /// the `run_at` it was first due at. A recurring one counts on from the new time.
     ///
     /// # Errors
     /// When the job is reserved or not there.
@@ -323,9 +300,9 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<(), Unmoved> {
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
-        let on_engine = turn.convert(run_at, clock, JobClock::Engine);
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let on_engine = step.time.convert(run_at, clock, JobClock::Engine);
         match self.table.find(id).ok_or(Unmoved::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
@@ -335,11 +312,11 @@ impl Jobs {
                         successor.terms.expires_at = expires_at(recurrence, on_engine);
                     }
                 }
-                self.put(job, turn.batch);
+                self.put(job, step.batch);
             }
-            Found::Job(job) if self.table.entries[job].lease.is_some() => return Err(Unmoved::Reserved),
-            Found::Job(job) => self.refile(job, &mut turn, |table| {
-                let entry = &mut table.entries[job];
+            Found::Job(job) if self.table[job].lease.is_some() => return Err(Unmoved::Reserved),
+            Found::Job(job) => self.update(job, &mut step, |table| {
+                let entry = &mut table[job];
                 if entry.attempt > 0 {
                     entry.visible_at = on_engine;
                     return;
@@ -351,84 +328,39 @@ impl Jobs {
         Ok(())
     }
 
-    /// Takes resident jobs of a queue that is deleted out of the world, with their successors, `max` of them: whether there are
-    /// more. Nobody is told.
+    /// Takes resident jobs of a queue that is deleted out of the world, with their successors,
+    /// `max` of them: whether there are more. Nobody is told.
     pub fn remove_queue_step(&mut self, queue: QueueKey, max: usize, batch: &mut Batch) -> bool {
         let Some(queue) = self.queues.find(queue) else { return false };
-        let of_queue = self.table.entries.iter().filter(|(_, entry)| entry.queue == queue);
+        let of_queue = self.table.iter().filter(|(_, entry)| entry.queue == queue);
         let gone: Vec<_> = of_queue.map(|(job, _)| job).take(max).collect();
         for job in gone {
-            self.name_next(job, Next::Nobody, batch);
-            self.unfile(job);
+            self.set_successor(job, Next::Nobody, batch);
+            self.displace(job);
             self.end_lease(job);
             if let Some(group) = self.table.group(job) {
                 self.groups.forget_if_empty(queue, group);
             }
-            batch.ops.push(Op::DeleteJob(self.table.remove(job).entry.id));
-            self.queues[queue].jobs -= 1;
+            batch.ops.push(Op::DeleteJob(self.table.remove(job).id));
+            self.queues[queue].uncount_job();
         }
-        let more = self.queues[queue].jobs > 0;
+        let more = self.queues[queue].has_jobs();
         self.queues.leave(queue);
         more
     }
 
-    /// Ends a job for good and starts its successor, whose id it answers.
-    pub(crate) fn retire(&mut self, job: Handle<Entry>, body: Body, turn: &mut Turn<'_>) -> Option<JobId> {
-        let (queue, group) = (self.table.entries[job].queue, self.table.group(job));
-        self.unfile(job);
-        self.end_lease(job);
-        let removed = self.table.remove(job);
-        turn.batch.ops.push(match body {
-            Body::StaysForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.entry.id),
-            Body::StaysForDeadLetter | Body::Goes => Op::DeleteJob(removed.entry.id),
-        });
-        let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
-        if let Some((alias, successor)) = successor {
-            let visible_at = successor.run_at.max(turn.time(successor.terms.clock));
-            let head = head_of_successor(&successor, self.queues[queue].key, alias, visible_at);
-            self.admit(&head, turn);
-        }
-        self.move_up(queue, group, turn);
-        self.queues[queue].jobs -= 1;
-        self.queues.leave(queue);
-        successor.map(|(_, successor)| successor.id)
-    }
-
-    /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
-    pub(crate) fn name_next(&mut self, job: Handle<Entry>, next: Next, batch: &mut Batch) -> Option<JobId> {
-        let gone = self.table.set_next(job, next).successor().map(|successor| successor.id);
-        batch.ops.extend(gone.map(Op::DeleteJob));
-        gone
-    }
-
     /// A job in its stored form.
-    pub(crate) fn head(&self, job: Handle<Entry>) -> JobHead {
-        let entry = &self.table.entries[job];
-        let claim = self.table.claim(job);
-        JobHead {
-            id: entry.id,
-            queue: self.queues[entry.queue].key,
-            number: entry.number,
-            run_at: entry.run_at,
-            visible_at: entry.visible_at,
-            attempt: entry.attempt,
-            tries: entry.tries,
-            state: self.table.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
-                lease: lease.number,
-                holder: lease.holder,
-            }),
-            alias: claim.map(|claim| claim.alias),
-            terms: self.table.terms(job),
-            successor: claim.and_then(|claim| claim.next.to_stored()),
-        }
+    fn head(&self, job: Handle<Entry>) -> JobHead {
+        self.table.head(job, self.queue_key(job))
     }
 
     /// A job's successor as the job it will be.
     fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
-        let claim = self.table.claim(job)?;
-        let successor = claim.next.successor()?;
-        let queue = self.queues[self.table.entries[job].queue].key;
-        Some(head_of_successor(successor, queue, claim.alias, successor.run_at))
+        self.table.head_of_successor(job, self.queue_key(job))
+    }
+
+    fn queue_key(&self, job: Handle<Entry>) -> QueueKey {
+        self.queues[self.table[job].queue].key()
     }
 }
 
@@ -440,5 +372,50 @@ impl std::fmt::Debug for Jobs {
             .field("numbers", &self.numbers)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base::{PartitionId, Timestamp};
+    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
+
+    use crate::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
+
+    /// What tables and slabs may keep for the next jobs, in entries.
+    const KEPT_MAX: usize = 1 << 13;
+
+    #[test]
+    fn queues_that_once_had_a_job_leave_nothing_behind() {
+        let mut jobs = Jobs::new(Process(1), Numbers::default());
+        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
+        let now = Timestamp(0);
+        for n in 0..50_000_u64 {
+            let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
+            let group = n.is_multiple_of(2).then_some(GroupKey(n));
+            let job = NewJob {
+                id: JobId(u128::from(n).to_be_bytes()),
+                queue: QueueKey(n),
+                run_at: now,
+                tries: 1,
+                terms: Terms { expires_at, group, ..Terms::default() },
+                alias: Some(AliasKey(u128::from(n))),
+                on_conflict: OnConflict::Reject,
+            };
+            jobs.publish(now, job, &mut batch, &mut wakes);
+        }
+        assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
+        for queue in wakes.split_off(0) {
+            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
+            let reservation = leased.expect("it was named").reservation;
+            let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
+            acked.expect("it was just leased");
+        }
+        assert_eq!((jobs.queues.len(), jobs.table.len(), jobs.groups.len()), (0, 0, 0));
+        assert_eq!(jobs.next_wakeup(), None);
+        assert!(jobs.queues.indexed_max() <= KEPT_MAX);
+        assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());
     }
 }

@@ -1,9 +1,10 @@
 //! What must happen later or again: due times, leases, attempts, aliases, groups, schedules.
 //!
-//! A job is available when its `visible_at` has come; delay, retry and lease are all a `visible_at`. [`Jobs`] decides what
-//! becomes of each job and puts every change into the caller's [`records::Batch`]. It does not know what a job carries
-//! (the body is the caller's: put with `PutJobBody` when [`Published`] says that something was stored, gone with
-//! `DeleteJob`), nor where jobs come from; it has no clock, and asks that the time it is given never goes back.
+//! A job is available when its `visible_at` has come; delay, retry and lease are all a
+//! `visible_at`. [`Jobs`] decides what becomes of each job and puts every change into the caller's
+//! [`records::Batch`]. It does not know what a job carries (the body is the caller's: put with
+//! `PutJobBody` when [`Published`] says that something was stored, gone with `DeleteJob`), nor
+//! where jobs come from; it has no clock, and asks that the time it is given never goes back.
 //!
 //! # The life of a job
 //! ```text
@@ -20,89 +21,134 @@
 //!                       '----------------------+------------------'   |   |    |
 //!                                              |                      |   |    |
 //!                                              '----------------------'   |    |
-//!                                                                     ack |    | release, lapse or cut
+//!                                                                     ack |    | release/lapse/cut
 //!                                                                         v    v
-//!      cancelled <--- cancel, wherever it stands                       done    dead, expired, superseded
-//!      expired <----- time, while it waits
+//!      cancelled <--- cancel, wherever it stands                       done    dead, expired or
+//!      expired <----- time, while it waits                                     superseded
 //! ```
 //! | from | to | because | unless |
 //! |---|---|---|---|
-//! | - | scheduled, ready | [`Jobs::publish`]: new, or the successor of a job that ended | its alias is held |
+//! | - | scheduled, ready | [`Jobs::publish`]; it succeeds a job that ended | its alias is held |
 //! | scheduled | ready | its `visible_at` has come: [`Jobs::advance`] | |
 //! | scheduled, ready | scheduled, ready | [`Jobs::reschedule`]; a `Replace` under its alias | |
 //! | scheduled, ready | expired | its `expires_at` has come: [`Jobs::advance`] | it recurs |
-//! | ready | reserved | [`Jobs::lease`]: attempts + 1, `visible_at` is the lease's end | its group or its queue's rules forbid it |
+//! | ready | reserved | [`Jobs::lease`]: attempts + 1 | its group or its queue's rules forbid it |
 //! | reserved | reserved | [`Jobs::extend`] | |
 //! | reserved | done | [`Jobs::ack`] | it recurs |
-//! | reserved | scheduled, ready | [`Jobs::release`]; an uncounted one gives the attempt back | superseded, expired or dead |
-//! | reserved | ready, at its old place | [`Jobs::give_back`]: the lease reached nobody | superseded or expired |
-//! | reserved | ready | lapse: its ttr has passed ([`Jobs::advance`]); cut: its worker's process has ended ([`Jobs::load`]) | superseded, expired or dead |
-//! | reserved | superseded | its run ended without `ack`, and a `Replace` had come meanwhile | |
-//! | reserved | expired | its run ended without `ack`, and its `expires_at` had come | superseded; it recurs |
-//! | reserved | dead | its run ended without `ack`, counted, and was its last try | superseded or expired; it recurs |
-//! | any | scheduled, ready | it recurs: a run that ends for good, in one of the ways above, is followed by the next | it was the last, or superseded |
-//! | any | cancelled | [`Jobs::cancel`]: a worker's reservation is stale from then on, a schedule ends | |
+//! | reserved | scheduled, ready | [`Jobs::release`] | superseded, expired or dead |
+//! | reserved | ready, at its old place | [`Jobs::give_back`] | superseded or expired |
+//! | reserved | ready | lapse: [`Jobs::advance`]; cut: [`Jobs::load`] | superseded, expired, dead |
+//! | reserved | superseded | its run ended, and a `Replace` had come | it is done |
+//! | reserved | expired | its run ended after `expires_at` | it is done; superseded; it recurs |
+//! | reserved | dead | its last try ended, and counted | superseded or expired; it recurs |
+//! | any | scheduled, ready | it recurs, and a run ended | it was the last, or superseded |
+//! | any | cancelled | [`Jobs::cancel`]: reservations are stale, a schedule ends | |
 //!
-//! Done, dead, expired, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the batch, or
-//! `DeleteJobHead` for a dead one whose body the caller keeps ([`Jobs::keeping_dead_letters`]).
+//! The `visible_at` of a reserved job is the end of its lease. A lease lapses when its ttr has
+//! passed. It is cut when its worker's process has ended. A release that is not counted gives the
+//! attempt back. [`Jobs::give_back`] is for a lease that reached nobody.
 //!
-//! A **reservation** names a lease. It ends with the lease's time, whether or not the job has gone out again, and with
-//! whatever moves the job on; from then on it changes nothing ([`Stale`]). A run that was cut, or lapsed with a worker of
-//! our own, counts as an attempt but never as the last one: the job was not to blame. A lease held outside survives a
-//! restart.
+//! Done, dead, expired, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the
+//! batch, or `DeleteJobHead` for a dead one whose body the caller keeps
+//! ([`Jobs::keeping_dead_letters`]).
 //!
-//! An **alias** is held by one waiting or reserved job of its queue. Publishing under an alias that is held:
+//! A **reservation** names a lease. It ends with the lease's time, whether or not the job has gone
+//! out again, and with whatever moves the job on; from then on it changes nothing ([`Stale`]). A
+//! run that was cut, or lapsed with a worker of our own, counts as an attempt but never as the last
+//! one: the job was not to blame. A lease held outside survives a restart.
+//!
+//! An **alias** is held by one waiting or reserved job of its queue. Publishing under an alias that
+//! is held:
 //!
 //! | | by a waiting job | by a reserved one | by one with a successor |
 //! |---|---|---|---|
 //! | `Reject` | `Conflict` | `Conflict` | `Conflict`, with the successor |
-//! | `Keep` | `Kept` | `Succeeds`: starts when the job is done, dead, expired or cancelled; its retries and runs come first | `Kept`, the successor |
-//! | `Replace` | `Replaced`: same id, new time, new place in line, attempts from 0 | `Succeeds`: starts when the run ends, in whatever way | the successor gives way, then as on the left |
+//! | `Keep` | `Kept` | `Succeeds`, after the job | `Kept`, the successor |
+//! | `Replace` | `Replaced` | `Succeeds`, after the run | the successor gives way, then as left |
 //!
-//! A successor starts at the later of its own time and that end. Its id is known from the start: [`Jobs::get`] shows it as
-//! a waiting job, [`Jobs::cancel`] and [`Jobs::reschedule`] take it, and [`Jobs::by_alias`] means it.
+//! A replaced job keeps its id. It has a new time, a new place in line, and attempts from 0. A
+//! successor after the job starts when the job is done, dead, expired or cancelled: its retries and
+//! runs come first. One after the run starts when the run ends, in whatever way.
 //!
-//! **Order** within a queue: `visible_at`, then publish number; where the newest goes first, the reverse. Never early.
+//! A successor starts at the later of its own time and that end. Its id is known from the start:
+//! [`Jobs::get`] shows it as a waiting job, [`Jobs::cancel`] and [`Jobs::reschedule`] take it, and
+//! [`Jobs::by_alias`] means it.
 //!
-//! A **group** runs one job at a time, by when they were first due, then publish number. A job that is not due yet blocks
-//! nobody; one that was leased and waits for its retry does. A ready one that was never leased gives way to one that was
-//! due earlier. An attempt that is given back uncounted was none.
+//! **Order** within a queue: `visible_at`, then publish number; where the newest goes first, the
+//! reverse. Never early.
 //!
-//! A **recurring** job keeps id and alias. Each run has a number, its own attempts, and its own time to expire from when it
-//! is due; the next is made when the present one ends, and what was missed folds into the latest. A run that dies is told
-//! ([`Released::Recurs`]) and the schedule goes on.
+//! A **group** runs one job at a time, by when they were first due, then publish number. A job that
+//! is not due yet blocks nobody; one that was leased and waits for its retry does. A ready one that
+//! was never leased gives way to one that was due earlier. An attempt that is given back uncounted
+//! was none.
 //!
-//! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that as it is when time moves on; if it goes back,
-//! what is ready stays so. Leases, retries and expiry are on the engine clock.
+//! A **recurring** job keeps id and alias. Each run has a number, its own attempts, and its own
+//! time to expire from when it is due; the next is made when the present one ends, and what was
+//! missed folds into the latest. A run that dies is told ([`Released::Recurs`]) and the schedule
+//! goes on.
 //!
-//! **Wake-ups**: a queue is named in `wakes` when something can be leased of it and could not be before: a job became
-//! ready, a run ended that its concurrency counted, its rate allows more, it was resumed, its line was read in. A consumer
-//! that has been given `None` by [`Jobs::lease`] is therefore told of the next job that becomes available, however it
-//! does; one that stopped before `None` asks again when it can take more. Nothing is named while loading: whatever is due
-//! then is told by the first [`Jobs::advance`].
+//! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that as it is when time moves
+//! on; if it goes back, what is ready stays so. Leases, retries and expiry are on the engine clock.
 //!
-//! # What is not resident
-//! With [`Jobs::set_resident_max`], [`Jobs::shrink`] parks what is needed last (`ParkJob`): jobs whose time comes late,
-//! and the ends of lines. From then on whoever is published behind a [`Horizon`] parks at once. The caller, once a step,
-//! reads what is [`Jobs::wanted`], no more than [`Jobs::page_max`] at once, and gives it to [`Jobs::take_in`], then
-//! [`Jobs::read_to`]; how much of that it does in a step is its affair, but for what is [`Jobs::wanted_at_once`]. It makes a job
-//! resident ([`Jobs::unpark`]) before a call about it. Then nothing else changes for consumers, but that a lease may have to be asked
-//! for again after reading: nobody is given a job while one that is parked may go before it. (Where the newest goes first, one whose
-//! time has come may, until it is read.) Not parked are jobs that were started, those with a successor, and the first of every
-//! queue; where more queues than `resident_max` have ready jobs, one of each stays. [`Jobs::take_changed_counts`] tells what is
-//! parked of each queue, for [`Jobs::load_counts`] after a restart. A group with parked jobs always has one that is resident, or one
-//! that is parked as its head, in its queue's line: by it the group is known then.
+//! **Wake-ups**: a queue is named in `wakes` when something can be leased of it and could not be
+//! before: a job became ready, a run ended that its concurrency counted, its rate allows more, it
+//! was resumed, its line was read in. A consumer that has been given `None` by [`Jobs::lease`] is
+//! therefore told of the next job that becomes available, however it does; one that stopped before
+//! `None` asks again when it can take more. Nothing is named while loading: whatever is due then is
+//! told by the first [`Jobs::advance`].
+//!
+//! # Parked jobs
+//! Memory has a limit: [`Jobs::set_resident_max`]. Above it [`Jobs::shrink`] parks the jobs that
+//! are needed last (`ParkJob`): those whose time comes late, and the ends of lines. From then on a
+//! job that is published behind a [`Horizon`] parks at once.
+//!
+//! The caller reads parked jobs back, once a step. [`Jobs::wanted`] says which, [`Jobs::page_max`]
+//! how many at once. Each goes to [`Jobs::take_in`], then the page ends with [`Jobs::read_to`]. How
+//! many pages a step reads is up to the caller, but [`Jobs::wanted_at_once`] is read in the same
+//! step. Before a call about a parked job, the caller makes it resident ([`Jobs::unpark`]).
+//!
+//! Consumers see one difference: a lease may have to be asked for again after reading, because
+//! nobody is given a job while a parked one may go before it. (Where the newest goes first, a job
+//! whose time has come may be given before parked ones are read.)
+//!
+//! Some jobs are never parked: those that were started, those with a successor, and the first of
+//! every queue. Where more queues than `resident_max` have ready jobs, one of each stays. A group
+//! with parked jobs has a resident one, or its first is parked as its head, in its queue's line. By
+//! that job the group is known. [`Jobs::take_changed_counts`] tells how many jobs of each queue are
+//! parked, for [`Jobs::load_counts`] after a restart.
+//!
+//! # Parts
+//! [`Jobs`] composes parts that keep their fields to themselves, and can be read alone. None of
+//! them knows [`Jobs`], the batch or the wake-ups; those are in the `StepContext` that `jobs/`
+//! hands on.
+//!
+//! | part | owns |
+//! |---|---|
+//! | `table` | the jobs in memory, by id and alias, their leases and terms |
+//! | `timers` | when jobs become available, leases end, jobs expire, rates allow more |
+//! | `queues`, `ready_line` | of each queue: counts, the ready jobs in order, who was told |
+//! | `rules` | a pause, the concurrency and the rate of a queue |
+//! | `groups` | the job of each group that goes first, and those behind it |
+//! | `parked` | how many jobs are parked, and how far clocks and lines are resident |
+//! | `parked/read_queue`, `blocked_lines`, `read_throttle` | what to read, for whom, and when not |
+//! | `parked/resident_limit`, `eviction` | how many jobs may be resident, and which leave |
+//! | `clocks` | the wall clock beside the engine clock |
+//!
+//! The calls are in `jobs/`, each file with one subject: publish, lease, advance, ending (of runs
+//! and jobs), placement, grouping, availability, parking, paging, eviction.
 //!
 //! # Cost
-//! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and heaps linked through the
-//! entries: a timer for each clock, and each queue's ready jobs. A job that is due at once does not pass a timer. The heaps
-//! are leftist: nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves whole hours of
-//! jobs when a coarse bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a lease
-//! 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 56 and its index while it has jobs, and nothing
-//! without. Shrinking looks at every resident job once for each three quarters of them that it parks.
+//! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and
+//! heaps linked through the entries: a timer for each clock, and each queue's ready jobs. A job
+//! that is due at once does not pass a timer. The heaps are leftist: nothing here costs more than
+//! O(log n) at once. A timing wheel would file in O(1), but moves whole hours of jobs when a coarse
+//! bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a
+//! lease 40, and a job that expires, recurs or has a group 40 and its place in a tree; a queue 56
+//! and its index while it has jobs, and nothing without. Shrinking looks at every resident job once
+//! for each three quarters of them that it parks.
 //!
-//! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every fourth waiting job with
-//! an alias, the boxed changes of the batch included:
+//! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every
+//! fourth waiting job with an alias, the boxed changes of the batch included:
 //!
 //! | waiting jobs | bytes a job | publish for later | publish, lease, ack | come due |
 //! |---|---|---|---|---|
@@ -110,33 +156,29 @@
 //! | 1,000,000 | 95 | 0.6 us | 0.9 us | 5 us |
 //! | 4,000,000 | 99 | 0.7 us | 1.0 us | 9 us |
 //!
-//! With 65,536 resident at most, publishing 2,000,000 for later took 0.2 us each, and the longest step of shrinking 7 ms.
+//! With 65,536 resident at most, publishing 2,000,000 for later took 0.2 us each, and the longest
+//! step of shrinking 7 ms.
 
-mod advance;
+mod clocks;
 mod entry;
-mod filing;
 mod groups;
 mod heap;
-mod held_up;
 mod jobs;
-mod needs;
-mod parking;
-mod publish;
+mod parked;
 mod queues;
-mod reading;
+mod ready_line;
 mod recurrence;
 mod rules;
-mod run;
-mod shrink;
 mod slab;
+mod step;
 mod table;
 mod timers;
 
-pub use advance::{Expired, Lapsed, Passed, Progress};
-pub use jobs::{Counts, Jobs, Numbers, QueueFigures, Unmoved};
-pub use parking::Horizon;
-pub use publish::{NewJob, OnConflict, Published};
-pub use reading::Want;
+pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
+pub use jobs::lease::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};
+pub use jobs::paging::Want;
+pub use jobs::publish::{NewJob, OnConflict, Published};
+pub use jobs::{Counts, Jobs, Numbers, Unmoved};
+pub use parked::horizon::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;
-pub use run::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};

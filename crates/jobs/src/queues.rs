@@ -1,68 +1,138 @@
-//! The queues that have jobs, or rules: what each has ready, how many stand where, and whether its consumers were told.
+//! The queues that have jobs, or rules: what each has ready, how many stand where, and whether its
+//! consumers were told.
 //!
-//! A queue's record is there while it has jobs, rules or parked jobs, and gone with the last of them.
+//! A queue's record is there while it has jobs, rules or parked jobs, and gone with the last of
+//! them.
 
 use base::{Timestamp, hash};
 use hashbrown::HashTable;
 use records::{QueueKey, QueueOrder};
 
 use crate::entry::{Entry, Place};
-use crate::heap::Heap;
-use crate::parking::Parked;
-use crate::rules::Rules;
+use crate::jobs::Counts;
+use crate::parked::queue::ParkedQueue;
+use crate::ready_line::ReadyLine;
+use crate::rules::{Allowance, Rules};
 use crate::slab::{Handle, Slab};
 use crate::table::is_sparse;
 
 /// A queue.
 pub(crate) struct Queue {
-    pub(crate) key: QueueKey,
-    pub(crate) ready: Heap,
-    pub(crate) order: QueueOrder,
-    /// Whether something could be leased when this was last looked at: then it has been named.
-    pub(crate) is_open: bool,
+    key: QueueKey,
+    line: ReadyLine,
     /// Resident jobs of it, wherever they stand.
-    pub(crate) jobs: u32,
-    /// Of these, those behind another of their group.
-    pub(crate) behind: u32,
-    /// And those with a worker.
-    pub(crate) reserved: u32,
+    jobs: u32,
+    /// Of these, those with a worker.
+    reserved: u32,
     /// None of those that wait for their time has a `visible_at` before this, by whichever clock.
-    pub(crate) timed_from: Timestamp,
-    pub(crate) rules: Option<Box<Rules>>,
-    pub(crate) parked: Option<Box<Parked>>,
+    timed_from: Timestamp,
+    rules: Option<Box<Rules>>,
+    parked: Option<Box<ParkedQueue>>,
 }
 
 const _: () = assert!(size_of::<Option<Queue>>() == 56, "there may be as many of these as of jobs");
 
 impl Queue {
     fn new(key: QueueKey) -> Self {
-        Self {
-            key,
-            ready: Heap::default(),
-            order: QueueOrder::Fifo,
-            is_open: false,
-            jobs: 0,
-            behind: 0,
-            reserved: 0,
-            timed_from: Timestamp::MAX,
-            rules: None,
-            parked: None,
+        let timed_from = Timestamp::MAX;
+        Self { key, line: ReadyLine::new(), jobs: 0, reserved: 0, timed_from, rules: None, parked: None }
+    }
+
+    pub(crate) fn key(&self) -> QueueKey {
+        self.key
+    }
+
+    /// Its jobs whose time has come. They come and go by [`Queues::make_due`] and
+    /// [`Queues::take_out`].
+    pub(crate) fn line(&self) -> &ReadyLine {
+        &self.line
+    }
+
+    pub(crate) fn order(&self) -> QueueOrder {
+        self.line.order()
+    }
+
+    /// Notes whether something can be leased; answers whether it could before.
+    pub(crate) fn set_open(&mut self, is_open: bool) -> bool {
+        self.line.set_open(is_open)
+    }
+
+    /// One more job is resident.
+    pub(crate) fn count_job(&mut self, is_reserved: bool) {
+        self.jobs += 1;
+        self.reserved += u32::from(is_reserved);
+    }
+
+    /// A job is resident no longer; no worker has it.
+    pub(crate) fn uncount_job(&mut self) {
+        self.jobs -= 1;
+    }
+
+    /// A worker got a job.
+    pub(crate) fn begin_run(&mut self, now: Timestamp) {
+        self.reserved += 1;
+        if let Some(rules) = &mut self.rules {
+            rules.take_token(now);
         }
     }
 
-    /// Jobs whose time has come and which nobody works at.
-    pub(crate) fn due(&self) -> usize {
-        self.ready.len() + self.behind as usize
+    /// No worker has a job any more.
+    pub(crate) fn end_run(&mut self) {
+        self.reserved -= 1;
+    }
+
+    /// Whether any job is resident.
+    pub(crate) fn has_jobs(&self) -> bool {
+        self.jobs > 0
+    }
+
+    /// Where its resident jobs stand.
+    pub(crate) fn counts(&self) -> Counts {
+        let reserved = self.reserved as usize;
+        Counts {
+            scheduled: self.jobs as usize - reserved - self.line.len(),
+            ready: self.line.len(),
+            reserved,
+        }
     }
 
     /// One more waits for its time, which is counted already.
     pub(crate) fn note_timed(&mut self, at: Timestamp) {
-        self.timed_from = if self.scheduled() <= 1 { at } else { self.timed_from.min(at) };
+        self.timed_from = if self.counts().scheduled <= 1 { at } else { self.timed_from.min(at) };
     }
 
-    /// Jobs that wait for their time.
-    pub(crate) fn scheduled(&self) -> usize {
-        (self.jobs - self.reserved) as usize - self.due()
+    /// None of the jobs that wait for their time has a `visible_at` before this, by whichever
+    /// clock; `None` if there are none.
+    pub(crate) fn timed_from(&self) -> Option<Timestamp> {
+        (self.counts().scheduled > 0).then_some(self.timed_from)
+    }
+
+    /// What its users allow, unless that is all.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.rules.as_deref()
+    }
+
+    pub(crate) fn rules_mut(&mut self) -> Option<&mut Rules> {
+        self.rules.as_deref_mut()
+    }
+
+    /// Sets what its users allow; answers what they allowed before.
+    pub(crate) fn set_rules(&mut self, rules: Option<Rules>) -> Option<Box<Rules>> {
+        std::mem::replace(&mut self.rules, rules.map(Box::new))
+    }
+
+    /// When its rules allow a lease, as things stand.
+    pub(crate) fn allowance(&self, now: Timestamp) -> Allowance {
+        self.rules.as_ref().map_or(Allowance::Now, |rules| rules.allowance(self.reserved, now))
+    }
+
+    /// What is parked of it, if anything is or was until now.
+    pub(crate) fn parked(&self) -> Option<&ParkedQueue> {
+        self.parked.as_deref()
+    }
+
+    pub(crate) fn parked_mut(&mut self) -> &mut Option<Box<ParkedQueue>> {
+        &mut self.parked
     }
 }
 
@@ -99,7 +169,8 @@ impl Queues {
         self.index.capacity()
     }
 
-    /// The record of a queue, made if need be. It stays while something needs it; see [`Queues::leave`].
+    /// The record of a queue, made if need be. It stays while something needs it; see
+    /// [`Queues::leave`].
     pub(crate) fn enter(&mut self, key: QueueKey) -> Handle<Queue> {
         let Self { records, index, .. } = self;
         let found = index.find(hash_of(key), |queue| records[*queue].key == key);
@@ -114,8 +185,8 @@ impl Queues {
     /// Drops the record of a queue if nothing needs it any more: whether it is gone.
     pub(crate) fn leave(&mut self, queue: Handle<Queue>) -> bool {
         let Self { records, index, .. } = self;
-        let Queue { key, jobs, ref rules, ref parked, .. } = records[queue];
-        if jobs > 0 || rules.is_some() || parked.is_some() {
+        let Queue { key, ref rules, ref parked, .. } = records[queue];
+        if records[queue].has_jobs() || rules.is_some() || parked.is_some() {
             return false;
         }
         let found = index.find_entry(hash_of(key), |place| *place == queue);
@@ -130,25 +201,13 @@ impl Queues {
 
     /// Puts a job among the ready ones of its queue, or has it wait behind another of its group.
     pub(crate) fn make_due(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
-        debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one place at a time");
-        entries[job].place = place;
-        let queue = &mut self.records[entries[job].queue];
-        match place {
-            Place::Ready => queue.ready.insert(entries, job, queue.order),
-            Place::Behind => queue.behind += 1,
-            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
-        }
+        self.records[entries[job].queue].line.insert(entries, job, place);
         self.due += 1;
     }
 
-    /// Takes a job out whose place is `place`.
+    /// Takes a job out of its queue's line, where its place was `place`.
     pub(crate) fn take_out(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
-        let queue = &mut self.records[entries[job].queue];
-        match place {
-            Place::Ready => queue.ready.remove(entries, job, queue.order),
-            Place::Behind => queue.behind -= 1,
-            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
-        }
+        self.records[entries[job].queue].line.remove(entries, job, place);
         self.due -= 1;
     }
 
@@ -159,12 +218,7 @@ impl Queues {
         queue: Handle<Queue>,
         order: QueueOrder,
     ) -> bool {
-        let queue = &mut self.records[queue];
-        let from = std::mem::replace(&mut queue.order, order);
-        if from != order {
-            queue.ready.reorder(entries, from, order);
-        }
-        from != order
+        self.records[queue].line.reorder(entries, order)
     }
 }
 
@@ -188,45 +242,53 @@ fn hash_of(key: QueueKey) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use base::{PartitionId, Timestamp};
-    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
-
-    use crate::{Jobs, NewJob, NoCalendar, Numbers, OnConflict};
-
-    /// What tables and slabs may keep for the next jobs, in entries.
-    const KEPT_MAX: usize = 1 << 13;
+    use super::*;
+    use crate::rules::QueueRules;
 
     #[test]
-    fn queues_that_once_had_a_job_leave_nothing_behind() {
-        let mut jobs = Jobs::new(Process(1), Numbers::default());
-        let (mut batch, mut wakes) = (Batch::new(PartitionId(0)), Vec::new());
-        let now = Timestamp(0);
-        for n in 0..50_000_u64 {
-            let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
-            let group = n.is_multiple_of(2).then_some(GroupKey(n));
-            let job = NewJob {
-                id: JobId(u128::from(n).to_be_bytes()),
-                queue: QueueKey(n),
-                run_at: now,
-                tries: 1,
-                terms: Terms { expires_at, group, ..Terms::default() },
-                alias: Some(AliasKey(u128::from(n))),
-                on_conflict: OnConflict::Reject,
-            };
-            jobs.publish(now, job, &mut batch, &mut wakes);
+    fn a_queue_is_there_while_it_has_jobs_or_rules() {
+        let mut queues = Queues::default();
+        let queue = queues.enter(QueueKey(7));
+        assert!(queues.enter(QueueKey(7)) == queue && queues.len() == 1);
+        queues[queue].count_job(false);
+        assert!(!queues.leave(queue));
+        queues[queue].uncount_job();
+        let paused = QueueRules { paused: true, ..QueueRules::default() };
+        queues[queue].set_rules(Some(Rules::new(&paused, None, Timestamp(0))));
+        assert!(!queues.leave(queue));
+        queues[queue].set_rules(None);
+        assert!(queues.leave(queue) && queues.find(QueueKey(7)).is_none());
+    }
+
+    #[test]
+    fn its_jobs_are_scheduled_unless_they_are_due_or_with_a_worker() {
+        let (mut queues, mut entries) = (Queues::default(), Slab::default());
+        let queue = queues.enter(QueueKey(7));
+        assert!(queues[queue].timed_from().is_none());
+        for number in 0..3 {
+            queues[queue].count_job(number == 0);
         }
-        assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
-        for queue in wakes.split_off(0) {
-            let leased = jobs.lease(now, queue, Holder::Outside, Duration::from_secs(1), &mut batch);
-            let reservation = leased.expect("it was named").reservation;
-            let acked = jobs.ack(now, reservation, &mut NoCalendar, &mut batch, &mut wakes);
-            acked.expect("it was just leased");
-        }
-        assert_eq!((jobs.queues.len(), jobs.table.entries.len(), jobs.groups.len()), (0, 0, 0));
-        assert_eq!(jobs.next_wakeup(), None);
-        assert!(jobs.queues.indexed_max() <= KEPT_MAX);
-        assert!(jobs.table.indexed_max() <= KEPT_MAX, "{}", jobs.table.indexed_max());
+        let job = entries.insert(Entry { queue, ..Entry::sample(10, 1) });
+        queues.make_due(&mut entries, job, Place::Ready);
+        queues[queue].note_timed(Timestamp(50));
+        assert_eq!(queues[queue].counts(), Counts { scheduled: 1, ready: 1, reserved: 1 });
+        assert_eq!((queues[queue].timed_from(), queues.due()), (Some(Timestamp(50)), 1));
+        queues[queue].end_run();
+        queues[queue].note_timed(Timestamp(70));
+        assert_eq!(queues[queue].timed_from(), Some(Timestamp(50)), "two wait now");
+    }
+
+    #[test]
+    fn concurrency_counts_the_jobs_with_a_worker() {
+        let mut queues = Queues::default();
+        let queue = queues.enter(QueueKey(7));
+        let one = QueueRules { concurrency: Some(1), ..QueueRules::default() };
+        queues[queue].count_job(false);
+        queues[queue].set_rules(Some(Rules::new(&one, None, Timestamp(0))));
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Now);
+        queues[queue].begin_run(Timestamp(0));
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Never);
+        queues[queue].end_run();
+        assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Now);
     }
 }

@@ -1,16 +1,16 @@
-//! Jobs that come again: the next run is made when the present one ends, and missed ones fold into one.
+//! Jobs that come again: the next run is made when the present one ends, and missed ones fold into
+//! one.
 
 use base::Timestamp;
 use records::{JobClock, JobId, Recurrence, Rule};
 
-use crate::entry::Entry;
-use crate::jobs::{Jobs, Turn};
-use crate::slab::Handle;
+use crate::clocks::Moment;
 
 /// Knows when a job of [`Rule::Calendar`] is due again.
 pub trait Calendar {
-    /// When the run after the one that was due at `after` is due, by the wall clock, which shows `now`: the latest time in
-    /// (`after`, `now`] if there is one, otherwise the first after `now`. `None` ends the schedule. Always after `after`.
+    /// When the run after the one that was due at `after` is due, by the wall clock, which shows
+    /// `now`: the latest time in (`after`, `now`] if there is one, otherwise the first after `now`.
+    /// `None` ends the schedule. Always after `after`.
     fn next(&mut self, job: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp>;
 }
 
@@ -24,31 +24,28 @@ impl Calendar for NoCalendar {
     }
 }
 
-impl Jobs {
-    /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`, and nothing is changed, if
-    /// the job does not come again.
-    pub(crate) fn recur(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Timestamp> {
-        let recurrence = self.table.recurrence(job)?;
-        if recurrence.left.is_some_and(|left| left <= 1) {
-            return None;
-        }
-        let Entry { id, run_at, clock, .. } = self.table.entries[job];
-        let (clock, next) = match recurrence.rule {
-            Rule::Every(ms) => (clock, next_of_every(ms, run_at, turn.time(clock))),
-            Rule::Calendar => (JobClock::Wall, turn.calendar.next(id, run_at, turn.wall)?),
-        };
-        debug_assert!(next > run_at, "a schedule goes on");
-        let (number, on_engine) = (self.numbers.take_job(), turn.convert(next, clock, JobClock::Engine));
-        self.refile(job, turn, |table| {
-            let entry = &mut table.entries[job];
-            (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
-            (entry.number, entry.attempt) = (number, 0);
-            let left = recurrence.left.map(|left| left - 1);
-            table.set_recurrence(job, Recurrence { left, run: recurrence.run + 1, ..recurrence });
-            table.set_ttl_from(job, on_engine);
-        });
-        Some(next)
+/// Whether another run follows the present one.
+pub(crate) fn comes_again(recurrence: &Recurrence) -> bool {
+    recurrence.left.is_none_or(|left| left > 1)
+}
+
+/// When the run after the one that was due at `run_at` of a clock is due, and by which clock.
+/// `None` ends the schedule.
+pub(crate) fn next_run(
+    recurrence: &Recurrence,
+    (job, run_at, clock): (JobId, Timestamp, JobClock),
+    time: Moment,
+    calendar: &mut dyn Calendar,
+) -> Option<(Timestamp, JobClock)> {
+    if !comes_again(recurrence) {
+        return None;
     }
+    let (next, clock) = match recurrence.rule {
+        Rule::Every(ms) => (next_of_every(ms, run_at, time.on(clock)), clock),
+        Rule::Calendar => (calendar.next(job, run_at, time.wall)?, JobClock::Wall),
+    };
+    debug_assert!(next > run_at, "a schedule goes on");
+    Some((next, clock))
 }
 
 /// The latest multiple of the interval that has passed, or the next one.

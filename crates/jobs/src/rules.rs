@@ -1,12 +1,11 @@
 //! What a queue's users allow: its order, a pause, how many at a time, how many a second.
 //!
-//! The rate is a bucket of tokens: one goes with every lease, and they come back evenly, up to as many as a second brings
-//! but one at least. Counted in whole billionths, so that nothing is lost to rounding however often it is looked at.
+//! The rate is a bucket of tokens: one goes with every lease, and they come back evenly, up to as
+//! many as a second brings but one at least. Counted in whole billionths, so that nothing is lost
+//! to rounding however often it is looked at.
 
 use base::Timestamp;
-use records::{QueueKey, QueueOrder};
-
-use crate::jobs::Jobs;
+use records::QueueOrder;
 
 /// Parts of a token.
 const TOKEN: u64 = 1_000_000_000;
@@ -27,11 +26,21 @@ pub struct QueueRules {
 
 /// The rules of a queue, and how much of its rate is left.
 pub(crate) struct Rules {
-    pub(crate) is_paused: bool,
-    pub(crate) concurrency: Option<u32>,
-    pub(crate) bucket: Option<Bucket>,
+    is_paused: bool,
+    concurrency: Option<u32>,
+    bucket: Option<Bucket>,
     /// When a token is waited for.
-    pub(crate) refill_at: Option<Timestamp>,
+    refill_at: Option<Timestamp>,
+}
+
+/// When the rules of a queue allow a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allowance {
+    Now,
+    /// Its rate allows it then, which is later.
+    From(Timestamp),
+    /// Not before a run ends, or other rules are set.
+    Never,
 }
 
 impl Rules {
@@ -46,44 +55,42 @@ impl Rules {
         }
     }
 
-    /// Whether a lease is allowed but for the rate.
-    pub(crate) fn allow(&self, reserved: u32) -> bool {
-        !self.is_paused && self.concurrency.is_none_or(|most| reserved < most)
-    }
-}
-
-impl Jobs {
-    /// Has these rules hold for a queue from now on. Jobs that are reserved already stay so, however many there are.
-    pub fn set_rules(
-        &mut self,
-        queue: QueueKey,
-        rules: QueueRules,
-        now: Timestamp,
-        wakes: &mut Vec<QueueKey>,
-    ) {
-        let queue = self.queues.enter(queue);
-        if self.queues.reorder(&mut self.table.entries, queue, rules.order) {
-            self.line_is_reordered(queue);
+    /// When a lease is allowed beside `reserved` others.
+    pub(crate) fn allowance(&self, reserved: u32, now: Timestamp) -> Allowance {
+        if self.is_paused || self.concurrency.is_some_and(|most| reserved >= most) {
+            return Allowance::Never;
         }
-        let before = self.queues[queue].rules.take();
-        if let Some(at) = before.as_ref().and_then(|before| before.refill_at) {
-            self.timers.forget_refill(at, queue);
-        }
-        if rules != QueueRules::default() {
-            self.queues[queue].rules = Some(Box::new(Rules::new(&rules, before.as_deref(), now)));
-        }
-        self.review(queue, now, Some(wakes));
-        self.queues.leave(queue);
+        let next = self.bucket.as_ref().map(|bucket| bucket.next(now));
+        next.filter(|next| *next > now).map_or(Allowance::Now, Allowance::From)
     }
 
-    /// Has no rules hold for a queue that is no longer one. Nobody is told.
-    pub fn forget_rules(&mut self, queue: QueueKey) {
-        self.set_rules(queue, QueueRules::default(), Timestamp(0), &mut Vec::new());
+    /// A lease was made.
+    pub(crate) fn take_token(&mut self, now: Timestamp) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.take(now);
+        }
+    }
+
+    /// A lease was taken back.
+    pub(crate) fn give_back_token(&mut self, now: Timestamp) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.give_back(now);
+        }
+    }
+
+    /// When a token is waited for.
+    pub(crate) fn refill_at(&self) -> Option<Timestamp> {
+        self.refill_at
+    }
+
+    /// Notes when a token is waited for; answers when one was until now.
+    pub(crate) fn set_refill_at(&mut self, at: Option<Timestamp>) -> Option<Timestamp> {
+        std::mem::replace(&mut self.refill_at, at)
     }
 }
 
 /// Tokens that come evenly.
-pub(crate) struct Bucket {
+struct Bucket {
     /// Parts that come in a millisecond; not 0.
     per_ms: u64,
     /// Parts that were there at `at`.
@@ -101,20 +108,20 @@ impl Bucket {
     }
 
     /// When the next lease is allowed: now, or later.
-    pub(crate) fn next(&self, now: Timestamp) -> Timestamp {
+    fn next(&self, now: Timestamp) -> Timestamp {
         let missing = TOKEN.saturating_sub(self.tokens(now));
         let wait = missing.div_ceil(self.per_ms);
         Timestamp(now.0.saturating_add_unsigned(wait))
     }
 
     /// Takes a token, which must be there.
-    pub(crate) fn take(&mut self, now: Timestamp) {
+    fn take(&mut self, now: Timestamp) {
         self.parts = self.tokens(now).saturating_sub(TOKEN);
         self.at = now;
     }
 
     /// Takes a token back that was not used.
-    pub(crate) fn give_back(&mut self, now: Timestamp) {
+    fn give_back(&mut self, now: Timestamp) {
         self.parts = self.tokens(now).saturating_add(TOKEN).min(self.capacity());
         self.at = now;
     }
@@ -176,5 +183,31 @@ mod tests {
         let mut bucket = Bucket::new(f64::INFINITY, None, Timestamp(0));
         bucket.take(Timestamp(0));
         assert_eq!(bucket.next(Timestamp(0)), Timestamp(0));
+    }
+
+    #[test]
+    fn a_pause_and_a_full_concurrency_forbid_what_the_rate_would_allow() {
+        let rules = |paused, rate| {
+            let rules = QueueRules { order: QueueOrder::Fifo, paused, concurrency: Some(2), rate };
+            Rules::new(&rules, None, Timestamp(0))
+        };
+        assert_eq!(rules(true, None).allowance(0, Timestamp(0)), Allowance::Never);
+        assert_eq!(rules(false, None).allowance(1, Timestamp(0)), Allowance::Now);
+        assert_eq!(rules(false, None).allowance(2, Timestamp(0)), Allowance::Never);
+        let mut slow = rules(false, Some(0.5));
+        slow.take_token(Timestamp(0));
+        assert_eq!(slow.allowance(0, Timestamp(0)), Allowance::From(Timestamp(2_000)));
+        assert_eq!(slow.allowance(2, Timestamp(0)), Allowance::Never);
+        slow.give_back_token(Timestamp(0));
+        assert_eq!(slow.allowance(0, Timestamp(0)), Allowance::Now);
+    }
+
+    #[test]
+    fn new_rules_keep_the_tokens_that_are_there() {
+        let rules = QueueRules { rate: Some(1.0), ..QueueRules::default() };
+        let mut before = Rules::new(&rules, None, Timestamp(0));
+        before.take_token(Timestamp(0));
+        let after = Rules::new(&rules, Some(&before), Timestamp(400));
+        assert_eq!(after.allowance(0, Timestamp(400)), Allowance::From(Timestamp(1_000)));
     }
 }

@@ -1,7 +1,7 @@
 //! Records in numbered places that are used again, in chunks.
 //!
-//! Chunks because a growing `Vec` would copy millions of records at once and, while it does, hold them twice. A handle is
-//! four bytes, also where it may be missing.
+//! Chunks because a growing `Vec` would copy millions of records at once and, while it does, hold
+//! them twice. A handle is four bytes, also where it may be missing.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;

@@ -1,20 +1,24 @@
-//! The jobs that are there, found by id and by alias. When a job is due is not kept here.
+//! The jobs that are in memory, found by id and by alias, with what some of them have and most have
+//! not.
 //!
-//! A successor has no entry of its own: its id leads to the job before it.
+//! A successor has no entry of its own: its id leads to the job before it. Where a job waits is not
+//! decided here.
 
-use std::num::NonZeroU32;
+mod indexes;
 
-use base::{Timestamp, hash};
-use hashbrown::HashTable;
-use records::{AliasKey, GroupKey, JobHead, JobId, JobState, Recurrence, Successor, Terms};
+use std::ops::{Index, IndexMut};
 
-use crate::entry::{Claim, Entry, Extra, Lease, Next, Place};
+use base::Timestamp;
+use records::{
+    AliasKey, GroupKey, Holder, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
+};
+
+use crate::entry::{Claim, Entry, Extra, Lease, Next, Place, head_of_successor};
 use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::{Handle, Slab};
-
-/// Indexes below this size are not worth giving memory back.
-const INDEX_ENTRIES_KEPT: usize = 1 << 12;
+use indexes::Indexes;
+pub(crate) use indexes::is_sparse;
 
 /// What an id stands for.
 #[derive(Clone, Copy)]
@@ -27,31 +31,75 @@ pub(crate) enum Found {
 /// The jobs.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub(crate) entries: Slab<Entry>,
-    pub(crate) leases: Slab<Lease>,
-    claims: Slab<Claim>,
+    records: Records,
+    leases: Slab<Lease>,
     extras: Slab<Extra>,
-    ids: HashTable<IdPlace>,
-    aliases: HashTable<Handle<Entry>>,
+    indexes: Indexes,
+}
+
+/// The records that hold ids and aliases.
+#[derive(Default)]
+struct Records {
+    entries: Slab<Entry>,
+    claims: Slab<Claim>,
+}
+
+impl Records {
+    fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
+        self.entries[job].claim.map(|claim| &self.claims[claim])
+    }
 }
 
 /// A job that was taken out.
 pub(crate) struct Removed {
-    pub(crate) entry: Entry,
+    pub(crate) id: JobId,
     pub(crate) claim: Option<Claim>,
 }
 
 impl Table {
+    /// How many jobs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.records.entries.len()
+    }
+
+    /// How many of them are with a worker.
+    pub(crate) fn reserved(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// How many no worker has: only these can be parked.
+    pub(crate) fn waiting(&self) -> usize {
+        self.len() - self.reserved()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle<Entry>, &Entry)> {
+        self.records.entries.iter()
+    }
+
+    /// The entries, for the heaps that are linked through them.
+    pub(crate) fn entries(&self) -> &Slab<Entry> {
+        &self.records.entries
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> &mut Slab<Entry> {
+        &mut self.records.entries
+    }
+
     pub(crate) fn find(&self, id: JobId) -> Option<Found> {
-        self.ids.find(hash_of_id(id), |place| self.id_at(*place) == id).map(|place| place.found())
+        self.indexes.find_id(&self.records, id)
     }
 
     /// The job of that queue that holds an alias.
     pub(crate) fn by_alias(&self, queue: Handle<Queue>, alias: AliasKey) -> Option<Handle<Entry>> {
-        let holds = |job: &Handle<Entry>| {
-            self.entries[*job].queue == queue && self.claim(*job).is_some_and(|claim| claim.alias == alias)
-        };
-        self.aliases.find(hash_of_alias(queue, alias), holds).copied()
+        self.indexes.find_alias(&self.records, queue, alias)
+    }
+
+    /// The job that a reservation holds, if it still does.
+    pub(crate) fn by_reservation(&self, now: Timestamp, reservation: Reservation) -> Option<Handle<Entry>> {
+        let Some(Found::Job(job)) = self.find(reservation.job) else { return None };
+        let holds = self.lease(job).is_some_and(|lease| lease.number == reservation.lease)
+            && now < self[job].visible_at;
+        holds.then_some(job)
     }
 
     /// Takes a job of `queue` in, in no heap yet. Neither its id nor its alias may be there.
@@ -59,15 +107,15 @@ impl Table {
         debug_assert!(self.find(head.id).is_none(), "an id is given out once");
         let claim = head.alias.map(|alias| {
             debug_assert!(self.by_alias(queue, alias).is_none(), "an alias is held by one job");
-            self.claims.insert(Claim { alias, next: Next::Nobody })
+            self.records.claims.insert(Claim { alias, next: Next::Nobody })
         });
         let lease = match head.state {
             JobState::Waiting => None,
             JobState::Reserved { lease: number, holder } => {
-                Some(self.leases.insert(Lease { number, holder, stood_at: None }))
+                Some(self.leases.insert(Lease { number, holder, visible_at_before: None }))
             }
         };
-        let job = self.entries.insert(Entry {
+        let job = self.records.entries.insert(Entry {
             id: head.id,
             queue,
             number: head.number,
@@ -84,9 +132,9 @@ impl Table {
             place: Place::Nowhere,
         });
         self.set_terms(job, &head.terms);
-        self.index_id(IdPlace::of_job(job));
-        if let Some(alias) = head.alias {
-            self.index_alias(queue, alias, job);
+        self.indexes.insert_job(&self.records, job);
+        if head.alias.is_some() {
+            self.indexes.insert_alias(&self.records, job);
         }
         self.set_next(job, Next::from_stored(head.successor));
         job
@@ -94,39 +142,68 @@ impl Table {
 
     /// Takes a job out that is in no heap; its successor, if any, is not there any more either.
     pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
-        debug_assert_eq!(self.entries[job].place, Place::Nowhere, "a heap leads to entries that are there");
+        debug_assert_eq!(self[job].place, Place::Nowhere, "a heap leads to entries that are there");
         let next = self.set_next(job, Next::Nobody);
-        debug_assert!(self.entries[job].lease.is_none(), "a run ends before its job");
-        let Entry { id, queue, claim, extra, .. } = self.entries[job];
+        debug_assert!(self[job].lease.is_none(), "a run ends before its job");
+        let Entry { id, queue, claim, extra, .. } = self[job];
         if let Some(extra) = extra {
             self.extras.remove(extra);
         }
-        self.forget_id(id);
+        self.indexes.remove_id(&self.records, id);
         if let Some(Claim { alias, .. }) = self.claim(job) {
-            self.forget_alias(queue, *alias);
+            self.indexes.remove_alias(&self.records, queue, *alias);
         }
-        let claim = claim.map(|claim| Claim { next, ..self.claims.remove(claim) });
-        Removed { entry: self.entries.remove(job), claim }
+        let claim = claim.map(|claim| Claim { next, ..self.records.claims.remove(claim) });
+        self.records.entries.remove(job);
+        Removed { id, claim }
+    }
+
+    /// A job of a queue in its stored form.
+    pub(crate) fn head(&self, job: Handle<Entry>, queue: QueueKey) -> JobHead {
+        let (entry, claim) = (&self[job], self.claim(job));
+        JobHead {
+            id: entry.id,
+            queue,
+            number: entry.number,
+            run_at: entry.run_at,
+            visible_at: entry.visible_at,
+            attempt: entry.attempt,
+            tries: entry.tries,
+            state: self.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
+                lease: lease.number,
+                holder: lease.holder,
+            }),
+            alias: claim.map(|claim| claim.alias),
+            terms: self.terms(job),
+            successor: claim.and_then(|claim| claim.next.to_stored()),
+        }
+    }
+
+    /// A job's successor as the job it will be.
+    pub(crate) fn head_of_successor(&self, job: Handle<Entry>, queue: QueueKey) -> Option<JobHead> {
+        let claim = self.claim(job)?;
+        let successor = claim.next.successor()?;
+        Some(head_of_successor(successor, queue, claim.alias, successor.run_at))
     }
 
     /// Sets who takes over; answers who would have. Only a job with an alias has a successor.
     pub(crate) fn set_next(&mut self, job: Handle<Entry>, next: Next) -> Next {
-        let Some(claim) = self.entries[job].claim else {
+        let Some(claim) = self[job].claim else {
             debug_assert!(next.successor().is_none(), "a successor takes over an alias");
             return Next::Nobody;
         };
-        if let Some(Successor { id, .. }) = self.claims[claim].next.successor() {
-            self.forget_id(*id);
+        if let Some(Successor { id, .. }) = self.records.claims[claim].next.successor() {
+            self.indexes.remove_id(&self.records, *id);
         }
-        let replaced = std::mem::replace(&mut self.claims[claim].next, next);
-        if self.claims[claim].next.successor().is_some() {
-            self.index_id(IdPlace::of_successor(job));
+        let replaced = std::mem::replace(&mut self.records.claims[claim].next, next);
+        if self.records.claims[claim].next.successor().is_some() {
+            self.indexes.insert_successor(&self.records, job);
         }
         replaced
     }
 
-    pub(crate) fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
-        self.entries[job].claim.map(|claim| &self.claims[claim])
+    pub(crate) fn alias(&self, job: Handle<Entry>) -> Option<AliasKey> {
+        self.claim(job).map(|claim| claim.alias)
     }
 
     pub(crate) fn successor(&self, job: Handle<Entry>) -> Option<&Successor> {
@@ -134,12 +211,27 @@ impl Table {
     }
 
     pub(crate) fn successor_mut(&mut self, job: Handle<Entry>) -> Option<&mut Successor> {
-        self.claims[self.entries[job].claim?].next.successor_mut()
+        let claim = self[job].claim?;
+        self.records.claims[claim].next.successor_mut()
+    }
+
+    /// Whether a job is replaced when its run ends, in whatever way.
+    pub(crate) fn is_superseded(&self, job: Handle<Entry>) -> bool {
+        matches!(self.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
+    }
+
+    /// Whether the store alone can have a job: it was not started, and nothing waits for it. The
+    /// store keeps a group's line by `visible_at`, which must therefore be the time that a job's
+    /// order in its group goes by.
+    pub(crate) fn can_be_parked(&self, job: Handle<Entry>) -> bool {
+        let entry = &self[job];
+        let keeps_order = entry.visible_at == entry.run_at || self.group(job).is_none();
+        !entry.is_started() && self.successor(job).is_none() && keeps_order
     }
 
     /// What holds of a job.
     pub(crate) fn terms(&self, job: Handle<Entry>) -> Terms {
-        let Entry { clock, extra, .. } = self.entries[job];
+        let Entry { clock, extra, .. } = self[job];
         let Some(extra) = extra.map(|extra| &self.extras[extra]) else {
             return Terms { clock, ..Terms::default() };
         };
@@ -149,7 +241,7 @@ impl Table {
 
     /// Has other terms hold of a job, which is in no heap.
     pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &Terms) {
-        let entry = &mut self.entries[job];
+        let entry = &mut self.records.entries[job];
         debug_assert_eq!(entry.place, Place::Nowhere, "heaps and groups go by the terms");
         entry.clock = terms.clock;
         if let Some(extra) = entry.extra.take() {
@@ -160,86 +252,81 @@ impl Table {
 
     /// Has another run, or another number of them left, hold of a job that comes again.
     pub(crate) fn set_recurrence(&mut self, job: Handle<Entry>, recurrence: Recurrence) {
-        if let Some(extra) = self.entries[job].extra {
+        if let Some(extra) = self[job].extra {
             self.extras[extra].recurrence = Some(Box::new(recurrence));
         }
     }
 
-    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs are worth making. Other
-    /// jobs expire when they would have.
+    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs
+    /// are worth making. Other jobs expire when they would have.
     pub(crate) fn set_ttl_from(&mut self, job: Handle<Entry>, due: Timestamp) {
-        debug_assert_eq!(self.entries[job].place, Place::Nowhere, "timers go by when a job expires");
-        let Some(extra) = self.entries[job].extra.map(|extra| &mut self.extras[extra]) else { return };
+        debug_assert_eq!(self[job].place, Place::Nowhere, "timers go by when a job expires");
+        let Some(extra) = self[job].extra else { return };
+        let extra = &mut self.extras[extra];
         if let Some(recurrence) = &extra.recurrence {
             extra.expires_at = expires_at(recurrence, due);
         }
     }
 
     pub(crate) fn expires_at(&self, job: Handle<Entry>) -> Option<Timestamp> {
-        self.extras[self.entries[job].extra?].expires_at
+        self.extras[self[job].extra?].expires_at
+    }
+
+    /// Whether a job has expired by this time, of the engine clock.
+    pub(crate) fn expires_by(&self, job: Handle<Entry>, time: Timestamp) -> bool {
+        self.expires_at(job).is_some_and(|at| at <= time)
     }
 
     pub(crate) fn group(&self, job: Handle<Entry>) -> Option<GroupKey> {
-        self.extras[self.entries[job].extra?].group
+        self.extras[self[job].extra?].group
     }
 
     pub(crate) fn recurrence(&self, job: Handle<Entry>) -> Option<Recurrence> {
-        self.extras[self.entries[job].extra?].recurrence.as_deref().copied()
+        self.extras[self[job].extra?].recurrence.as_deref().copied()
     }
 
     pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
-        self.entries[job].lease.map(|lease| self.leases[lease])
+        self[job].lease.map(|lease| self.leases[lease])
+    }
+
+    /// Begins a run of a job that waits, in no heap: it is with a worker `until` then, of the
+    /// engine clock.
+    pub(crate) fn begin_lease(&mut self, job: Handle<Entry>, number: u64, holder: Holder, until: Timestamp) {
+        let entry = &mut self.records.entries[job];
+        let visible_at_before = Some(entry.visible_at);
+        entry.lease = Some(self.leases.insert(Lease { number, holder, visible_at_before }));
+        entry.attempt = entry.attempt.saturating_add(1);
+        entry.visible_at = until;
     }
 
     /// Takes the lease from a job, if there is one: whether there was.
     pub(crate) fn end_lease(&mut self, job: Handle<Entry>) -> bool {
-        let lease = self.entries[job].lease.take();
+        let lease = self.records.entries[job].lease.take();
         lease.map(|lease| self.leases.remove(lease)).is_some()
     }
 
     /// How many jobs the larger index has room for.
     #[cfg(test)]
     pub(crate) fn indexed_max(&self) -> usize {
-        self.ids.capacity().max(self.aliases.capacity())
+        self.indexes.capacity()
     }
 
-    fn id_at(&self, place: IdPlace) -> JobId {
-        id_at(&self.entries, &self.claims, place)
+    fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
+        self.records.claim(job)
     }
+}
 
-    fn index_id(&mut self, place: IdPlace) {
-        let Self { entries, claims, ids, .. } = self;
-        let hash = |place: &IdPlace| hash_of_id(id_at(entries, claims, *place));
-        ids.insert_unique(hash(&place), place, hash);
+impl Index<Handle<Entry>> for Table {
+    type Output = Entry;
+
+    fn index(&self, job: Handle<Entry>) -> &Entry {
+        &self.records.entries[job]
     }
+}
 
-    fn forget_id(&mut self, id: JobId) {
-        let Self { entries, claims, ids, .. } = self;
-        let found = ids.find_entry(hash_of_id(id), |place| id_at(entries, claims, *place) == id);
-        let Ok(found) = found else { unreachable!("every job is indexed by its id") };
-        found.remove();
-        if is_sparse(ids) {
-            ids.shrink_to(2 * ids.len(), |place| hash_of_id(id_at(entries, claims, *place)));
-        }
-    }
-
-    fn index_alias(&mut self, queue: Handle<Queue>, alias: AliasKey, job: Handle<Entry>) {
-        let Self { entries, claims, aliases, .. } = self;
-        aliases.insert_unique(hash_of_alias(queue, alias), job, |job| hash_of_claim(entries, claims, *job));
-    }
-
-    fn forget_alias(&mut self, queue: Handle<Queue>, alias: AliasKey) {
-        let Self { entries, claims, aliases, .. } = self;
-        let holds = |job: &Handle<Entry>| {
-            let entry = &entries[*job];
-            entry.queue == queue && entry.claim.is_some_and(|claim| claims[claim].alias == alias)
-        };
-        let found = aliases.find_entry(hash_of_alias(queue, alias), holds);
-        let Ok(found) = found else { unreachable!("every alias that is held is indexed") };
-        found.remove();
-        if is_sparse(aliases) {
-            aliases.shrink_to(2 * aliases.len(), |job| hash_of_claim(entries, claims, *job));
-        }
+impl IndexMut<Handle<Entry>> for Table {
+    fn index_mut(&mut self, job: Handle<Entry>) -> &mut Entry {
+        &mut self.records.entries[job]
     }
 }
 
@@ -248,53 +335,106 @@ pub(crate) fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Time
     recurrence.ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)))
 }
 
-/// Whether an index has far more room than it needs. Giving it back pays for itself: most of it was filled since.
-pub(crate) fn is_sparse<T>(table: &HashTable<T>) -> bool {
-    table.capacity() > INDEX_ENTRIES_KEPT && table.len() < table.capacity() / 8
-}
+#[cfg(test)]
+mod tests {
+    use records::{JobClock, Starts};
 
-/// Whose id it is, in four bytes: a handle, and in its highest bit whether its successor is meant.
-#[derive(Clone, Copy)]
-struct IdPlace(NonZeroU32);
+    use super::*;
+    use crate::queues::Queues;
 
-impl IdPlace {
-    const SUCCESSOR: u32 = 1 << 31;
+    const QUEUE: QueueKey = QueueKey(7);
 
-    fn of_job(job: Handle<Entry>) -> Self {
-        Self(job.number())
-    }
-
-    fn of_successor(job: Handle<Entry>) -> Self {
-        Self(job.number() | Self::SUCCESSOR)
-    }
-
-    fn found(self) -> Found {
-        let number = NonZeroU32::new(self.0.get() & !Self::SUCCESSOR);
-        let job = Handle::from_number(number.expect("the number of a handle is not 0"));
-        if self.0.get() & Self::SUCCESSOR == 0 { Found::Job(job) } else { Found::SuccessorOf(job) }
-    }
-}
-
-fn id_at(entries: &Slab<Entry>, claims: &Slab<Claim>, place: IdPlace) -> JobId {
-    match place.found() {
-        Found::Job(job) => entries[job].id,
-        Found::SuccessorOf(job) => {
-            let successor = entries[job].claim.and_then(|claim| claims[claim].next.successor());
-            successor.expect("a successor's id is forgotten before the successor").id
+    fn head(id: u8, alias: Option<u128>) -> JobHead {
+        JobHead {
+            id: JobId([id; 16]),
+            queue: QUEUE,
+            number: id.into(),
+            run_at: Timestamp(0),
+            visible_at: Timestamp(0),
+            attempt: 0,
+            tries: 3,
+            state: JobState::Waiting,
+            alias: alias.map(AliasKey),
+            terms: Terms::default(),
+            successor: None,
         }
     }
-}
 
-fn hash_of_id(id: JobId) -> u64 {
-    hash::derived(0, &id.0)
-}
+    fn successor(id: u8, starts: Starts) -> Successor {
+        let terms = Terms::default();
+        Successor { id: JobId([id; 16]), number: 9, run_at: Timestamp(5), tries: 1, terms, starts }
+    }
 
-fn hash_of_alias(queue: Handle<Queue>, alias: AliasKey) -> u64 {
-    hash::derived(queue.number().get().into(), &alias.0.to_le_bytes())
-}
+    #[test]
+    fn a_job_is_found_by_id_and_alias_until_it_is_taken_out() {
+        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let (queue, other) = (queues.enter(QUEUE), queues.enter(QueueKey(8)));
+        let job = table.insert(&head(1, Some(77)), queue);
+        assert!(matches!(table.find(JobId([1; 16])), Some(Found::Job(found)) if found == job));
+        assert!(table.by_alias(queue, AliasKey(77)) == Some(job));
+        assert!(table.by_alias(other, AliasKey(77)).is_none(), "an alias is one of its queue");
+        assert_eq!(table.head(job, QUEUE), head(1, Some(77)));
+        table.remove(job);
+        assert!(table.find(JobId([1; 16])).is_none() && table.by_alias(queue, AliasKey(77)).is_none());
+        assert_eq!((table.len(), table.reserved()), (0, 0));
+    }
 
-fn hash_of_claim(entries: &Slab<Entry>, claims: &Slab<Claim>, job: Handle<Entry>) -> u64 {
-    let entry = &entries[job];
-    let claim = entry.claim.expect("only jobs with an alias are indexed by it");
-    hash_of_alias(entry.queue, claims[claim].alias)
+    #[test]
+    fn the_id_of_a_successor_leads_to_the_job_before_it() {
+        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let queue = queues.enter(QUEUE);
+        let job = table.insert(&head(1, Some(77)), queue);
+        for (id, starts, supersedes) in [(2, Starts::AfterJob, false), (3, Starts::AfterRun, true)] {
+            table.set_next(job, Next::from_stored(Some(successor(id, starts))));
+            assert!(matches!(table.find(JobId([id; 16])), Some(Found::SuccessorOf(found)) if found == job));
+            assert_eq!(table.is_superseded(job), supersedes);
+            assert!(!table.can_be_parked(job), "something waits for it");
+        }
+        assert!(table.find(JobId([2; 16])).is_none(), "it was replaced");
+        let next = table.head_of_successor(job, QUEUE).expect("it has one");
+        assert_eq!(
+            (next.id, next.alias, next.visible_at),
+            (JobId([3; 16]), Some(AliasKey(77)), Timestamp(5))
+        );
+        let removed = table.remove(job);
+        assert_eq!(
+            removed.claim.and_then(|claim| claim.next.to_stored()),
+            Some(successor(3, Starts::AfterRun))
+        );
+        assert!(table.find(JobId([3; 16])).is_none());
+    }
+
+    #[test]
+    fn a_reservation_holds_until_its_time_or_the_end_of_its_lease() {
+        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let job = table.insert(&head(1, None), queues.enter(QUEUE));
+        table.begin_lease(job, 40, Holder::Outside, Timestamp(100));
+        let reservation = Reservation { job: JobId([1; 16]), lease: 40 };
+        assert!(table.by_reservation(Timestamp(99), reservation) == Some(job));
+        assert!(table.by_reservation(Timestamp(100), reservation).is_none());
+        let other = Reservation { lease: 41, ..reservation };
+        assert!(table.by_reservation(Timestamp(99), other).is_none());
+        assert_eq!((table[job].attempt, table.reserved()), (1, 1));
+        assert_eq!(table.lease(job).and_then(|lease| lease.visible_at_before), Some(Timestamp(0)));
+        assert!(table.end_lease(job) && !table.end_lease(job));
+        assert!(table.by_reservation(Timestamp(99), reservation).is_none());
+    }
+
+    #[test]
+    fn terms_that_most_jobs_lack_cost_nothing_until_they_are_set() {
+        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let job = table.insert(&head(1, None), queues.enter(QUEUE));
+        assert_eq!(table.extras.len(), 0);
+        let terms = Terms {
+            clock: JobClock::Wall,
+            expires_at: Some(Timestamp(50)),
+            group: Some(GroupKey(3)),
+            recurrence: None,
+        };
+        table.set_terms(job, &terms);
+        assert_eq!((table.terms(job), table.extras.len()), (terms, 1));
+        assert!(table.expires_by(job, Timestamp(50)) && !table.expires_by(job, Timestamp(49)));
+        table.set_terms(job, &Terms::default());
+        assert_eq!((table.terms(job), table.extras.len()), (Terms::default(), 0));
+    }
 }

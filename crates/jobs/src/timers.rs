@@ -1,12 +1,14 @@
 //! What happens at a time: jobs become available, leases run out, jobs expire, tokens come.
 //!
-//! There is a timer for each clock, because the wall clock may jump. From its first lease on, a job is on the engine's.
+//! There is a timer for each clock, because the wall clock may jump. From its first lease on, a job
+//! is on the engine's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::Timestamp;
 use records::{JobClock, QueueOrder};
 
+use crate::clocks::{Clocks, Moment};
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
 use crate::queues::Queue;
@@ -36,18 +38,19 @@ pub(crate) enum Due {
 }
 
 impl Timers {
-    /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and by the wall clock.
-    pub(crate) fn due(&self, entries: &Slab<Entry>, now: Timestamp, wall: Timestamp) -> Option<Due> {
+    /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and
+    /// by the wall clock.
+    pub(crate) fn due(&self, entries: &Slab<Entry>, time: Moment) -> Option<Due> {
         if let Some(((at, _), job)) = self.expiries.first_key_value()
-            && *at <= now
+            && *at <= time.now
         {
             return Some(Due::Expiry(*job));
         }
         let is_due = |timer: &Heap, by| timer.first().filter(|job| entries[*job].visible_at <= by);
-        if let Some(job) = is_due(&self.engine, now).or_else(|| is_due(&self.wall, wall)) {
+        if let Some(job) = is_due(&self.engine, time.now).or_else(|| is_due(&self.wall, time.wall)) {
             return Some(Due::Job(job));
         }
-        self.refills.first().filter(|(at, _)| *at <= now).map(|(at, queue)| Due::Refill(*at, *queue))
+        self.refills.first().filter(|(at, _)| *at <= time.now).map(|(at, queue)| Due::Refill(*at, *queue))
     }
 
     /// Whether a job is due that goes before this place.
@@ -55,20 +58,19 @@ impl Timers {
         &self,
         entries: &Slab<Entry>,
         place: (Timestamp, u64),
-        now: Timestamp,
-        wall: Timestamp,
+        time: Moment,
     ) -> bool {
         let is_before = |timer: &Heap, by| {
             let first = timer.first().map(|job| &entries[job]);
             first.is_some_and(|first| first.visible_at <= by && first.order() < place)
         };
-        is_before(&self.engine, now) || is_before(&self.wall, wall)
+        is_before(&self.engine, time.now) || is_before(&self.wall, time.wall)
     }
 
-    /// When something is due next, on the engine clock; the wall clock is ahead of it by `ahead_ms`.
-    pub(crate) fn next(&self, entries: &Slab<Entry>, ahead_ms: i64) -> Option<Timestamp> {
+    /// When something is due next, on the engine clock.
+    pub(crate) fn next(&self, entries: &Slab<Entry>, clocks: &Clocks) -> Option<Timestamp> {
         let first = |timer: &Heap| timer.first().map(|job| entries[job].visible_at);
-        let by_wall = first(&self.wall).map(|at| Timestamp(at.0.saturating_sub(ahead_ms)));
+        let by_wall = first(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
         let refill = self.refills.first().map(|(at, _)| *at);
         [first(&self.engine), by_wall, expiry, refill].into_iter().flatten().min()
@@ -116,5 +118,90 @@ impl Timers {
             JobClock::Engine => &mut self.engine,
             JobClock::Wall => &mut self.wall,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(now: i64, wall: i64) -> Moment {
+        Moment { now: Timestamp(now), wall: Timestamp(wall) }
+    }
+
+    /// Has a job wait for that time of a clock.
+    fn time(
+        timers: &mut Timers,
+        entries: &mut Slab<Entry>,
+        clock: JobClock,
+        visible_at: i64,
+    ) -> Handle<Entry> {
+        let number = entries.len() as u64;
+        let job = entries.insert(Entry { clock, ..Entry::sample(visible_at, number) });
+        timers.time(entries, job);
+        job
+    }
+
+    fn due_job(timers: &Timers, entries: &Slab<Entry>, time: Moment) -> Option<Handle<Entry>> {
+        match timers.due(entries, time)? {
+            Due::Job(job) => Some(job),
+            Due::Expiry(_) | Due::Refill(..) => None,
+        }
+    }
+
+    #[test]
+    fn a_job_is_due_when_its_own_clock_shows_its_time() {
+        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        let on_wall = time(&mut timers, &mut entries, JobClock::Wall, 100);
+        assert!(timers.wait_on_wall());
+        assert!(timers.due(&entries, at(500, 99)).is_none(), "the engine clock says nothing of it");
+        assert!(due_job(&timers, &entries, at(0, 100)) == Some(on_wall));
+        let on_engine = time(&mut timers, &mut entries, JobClock::Engine, 100);
+        assert!(due_job(&timers, &entries, at(100, 100)) == Some(on_engine), "the engine clock comes first");
+        timers.take_out(&mut entries, on_engine);
+        timers.take_out(&mut entries, on_wall);
+        assert!(!timers.wait_on_wall() && timers.due(&entries, at(500, 500)).is_none());
+    }
+
+    #[test]
+    fn who_expires_does_so_before_anybody_is_available_and_rates_come_last() {
+        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        let job = time(&mut timers, &mut entries, JobClock::Engine, 1);
+        let queue = entries[job].queue;
+        timers.note_refill(Timestamp(0), queue);
+        timers.note_expiry(Timestamp(2), 0, job);
+        assert!(due_job(&timers, &entries, at(1, 1)) == Some(job), "it has not expired yet");
+        assert!(matches!(timers.due(&entries, at(2, 2)), Some(Due::Expiry(_))));
+        timers.forget_expiry(Timestamp(2), 0);
+        timers.take_out(&mut entries, job);
+        assert!(matches!(timers.due(&entries, at(2, 2)), Some(Due::Refill(Timestamp(0), _))));
+        timers.forget_refill(Timestamp(0), queue);
+        assert!(timers.due(&entries, at(2, 2)).is_none());
+    }
+
+    #[test]
+    fn the_next_time_is_told_on_the_engine_clock() {
+        let (mut timers, mut entries, mut clocks) = (Timers::default(), Slab::default(), Clocks::default());
+        assert_eq!(timers.next(&entries, &clocks), None);
+        clocks.set_wall(Timestamp(1_000));
+        clocks.read(Timestamp(0));
+        let job = time(&mut timers, &mut entries, JobClock::Wall, 1_050);
+        assert_eq!(timers.next(&entries, &clocks), Some(Timestamp(50)));
+        timers.note_refill(Timestamp(40), entries[job].queue);
+        assert_eq!(timers.next(&entries, &clocks), Some(Timestamp(40)));
+        timers.note_expiry(Timestamp(30), 0, job);
+        assert_eq!(timers.next(&entries, &clocks), Some(Timestamp(30)));
+        time(&mut timers, &mut entries, JobClock::Engine, 20);
+        assert_eq!(timers.next(&entries, &clocks), Some(Timestamp(20)));
+    }
+
+    #[test]
+    fn only_due_jobs_that_go_before_a_place_count_as_earlier() {
+        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        time(&mut timers, &mut entries, JobClock::Engine, 10);
+        let before = |place, time| timers.are_due_before(&entries, (Timestamp(place), 5), time);
+        assert!(before(11, at(10, 0)) && before(10, at(10, 0)), "its publish number is lower");
+        assert!(!before(9, at(10, 0)), "it goes behind");
+        assert!(!before(11, at(9, 500)), "its time has not come");
     }
 }

@@ -105,7 +105,8 @@ fn the_last_try_makes_a_job_dead() {
 
 #[test]
 fn what_an_attempt_costs_is_for_the_caller_to_say() {
-    // (how the attempt ends, tries, what becomes of the job, the number of the attempt that follows)
+    // (how the attempt ends, tries, what becomes of the job, the number of the attempt that
+    // follows)
     let cases = [
         (Retry::counted(ms(0)), 2, true, Some(2)),
         (Retry::counted(ms(0)), 1, false, None),

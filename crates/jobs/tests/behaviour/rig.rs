@@ -1,4 +1,5 @@
-//! Jobs with a clock, a store and consumers that are woken; every call checks that memory and store agree.
+//! Jobs with a clock, a store and consumers that are woken; every call checks that memory and store
+//! agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What the rules of a queue allow, in the naive model: a pause, how many at a time, how many a second.
+//! What the rules of a queue allow, in the naive model: a pause, how many at a time, how many a
+//! second.
 
 use jobs::QueueRules;
 use records::QueueKey;

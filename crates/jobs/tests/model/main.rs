@@ -1,8 +1,10 @@
-//! The engine of jobs beside a naive model, under random operations, steps of time, jumps of the wall clock and restarts.
+//! The engine of jobs beside a naive model, under random operations, steps of time, jumps of the
+//! wall clock and restarts.
 //!
-//! The model shares only ids and input types with the engine, and parks nothing. Every answer is compared; after every
-//! operation so are all jobs in memory and in the store, the bodies that a caller keeps, the figures, and the promise that a
-//! consumer which was given nothing is told of the next job.
+//! The model shares only ids and input types with the engine, and parks nothing. Every answer is
+//! compared; after every operation so are all jobs in memory and in the store, the bodies that a
+//! caller keeps, the figures, and the promise that a consumer which was given nothing is told of
+//! the next job.
 
 mod allowed;
 mod calendar;

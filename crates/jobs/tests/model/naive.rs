@@ -163,7 +163,8 @@ impl Naive {
         }
     }
 
-    /// One that has expired unnoticed still blocks its group: until time moves on, nobody is let past it.
+    /// One that has expired unnoticed still blocks its group: until time moves on, nobody is let
+    /// past it.
     fn is_next_of_group(&self, job: &Job) -> bool {
         let Some(group) = job.terms.group else { return true };
         let of_group = |other: &&Job| other.queue == job.queue && other.terms.group == Some(group);

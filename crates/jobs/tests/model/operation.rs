@@ -6,8 +6,8 @@ use jobs::{Charge, OnConflict, QueueRules};
 use proptest::prelude::*;
 use records::{JobClock, QueueOrder, Rule};
 
-/// One thing that happens. Ids and reservations are picked from all that were ever given out, by a number modulo. Times are
-/// in units that the world scales.
+/// One thing that happens. Ids and reservations are picked from all that were ever given out, by a
+/// number modulo. Times are in units that the world scales.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Publish(Publish),
@@ -48,7 +48,8 @@ pub(crate) struct Recurs {
     pub(crate) ttl: Option<i64>,
 }
 
-/// How many queues and aliases there are, how much more is published than taken, and how much else holds.
+/// How many queues and aliases there are, how much more is published than taken, and how much else
+/// holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope {
     queues: u64,

@@ -15,7 +15,8 @@ pub(crate) struct Stored {
     pub(crate) bodies: BTreeSet<JobId>,
     pub(crate) dead: BTreeSet<JobId>,
     pub(crate) counts: BTreeMap<QueueKey, (u64, u64)>,
-    /// How often jobs were parked: until their time, in a queue's line, in a group's, as a group's head.
+    /// How often jobs were parked: until their time, in a queue's line, in a group's, as a group's
+    /// head.
     pub(crate) parkings: [u64; 4],
 }
 
@@ -108,7 +109,8 @@ impl Stored {
         }
     }
 
-    /// After a crash a group is known by a job of it that is resident, or by its head in its queue's line.
+    /// After a crash a group is known by a job of it that is resident, or by its head in its
+    /// queue's line.
     pub(crate) fn check_groups(&self) {
         let lines = self.parked.values().filter(|parked| parked.parking == Parking::Worker);
         for parked in lines.filter(|parked| parked.head.terms.group.is_some()) {

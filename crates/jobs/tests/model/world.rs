@@ -59,7 +59,8 @@ impl World {
         }
     }
 
-    /// Few jobs are resident. A second is a short time here, because what is due within one is read in.
+    /// Few jobs are resident. A second is a short time here, because what is due within one is read
+    /// in.
     pub(crate) fn cramped(resident_max: usize) -> Self {
         let mut world = Self { unit_ms: 200, resident_max: Some(resident_max), ..Self::roomy() };
         world.engine.set_resident_max(resident_max);
@@ -149,7 +150,8 @@ impl World {
                 self.see_the_time();
             }
             Operation::JumpWall { time } => {
-                // What is parked and ready would have to be parked and scheduled again after a restart.
+                // What is parked and ready would have to be parked and scheduled again after a
+                // restart.
                 let time = if self.resident_max.is_some() { time.max(0) } else { time };
                 self.wall_ahead_ms += time * self.unit_ms;
                 self.see_the_time();
@@ -243,7 +245,8 @@ impl World {
 
     /// What a caller does once a step.
     fn settle_down(&mut self) {
-        // What is due within a second is read before that: there is time to make room for it, step by step.
+        // What is due within a second is read before that: there is time to make room for it, step
+        // by step.
         while self.read_what_is_wanted() | self.call(|jobs, now, batch, _| jobs.shrink(now, batch)) {}
         self.advance(usize::MAX);
         self.read_what_is_wanted();

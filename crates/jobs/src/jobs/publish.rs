@@ -3,11 +3,12 @@
 use base::Timestamp;
 use records::{AliasKey, Batch, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
 
-use crate::advance::Expired;
 use crate::entry::{Entry, Next};
-use crate::jobs::{Jobs, Turn};
-use crate::recurrence::{Calendar, NoCalendar};
+use crate::jobs::Jobs;
+use crate::jobs::advance::Expired;
+use crate::recurrence::{Calendar, NoCalendar, comes_again};
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::table::Found;
 
 /// A job to be published.
@@ -17,7 +18,8 @@ pub struct NewJob {
     pub id: JobId,
     /// The queue it goes to.
     pub queue: QueueKey,
-    /// When it is due, by the clock of its terms. A time in the past places it before what was due later.
+    /// When it is due, by the clock of its terms. A time in the past places it before what was due
+    /// later.
     pub run_at: Timestamp,
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
@@ -48,7 +50,8 @@ pub enum Published {
     New,
     /// This waiting job or successor stays; nothing was stored.
     Kept(JobId),
-    /// It took the place of a waiting job, whose id it has: the caller stores the body under that id.
+    /// It took the place of a waiting job, whose id it has: the caller stores the body under that
+    /// id.
     Replaced {
         /// The waiting job.
         job: JobId,
@@ -65,7 +68,8 @@ pub enum Published {
 }
 
 impl Jobs {
-    /// Takes a new job in. Where the answer says that something was stored, its body is for the caller to put.
+    /// Takes a new job in. Where the answer says that something was stored, its body is for the
+    /// caller to put.
     pub fn publish(
         &mut self,
         now: Timestamp,
@@ -73,11 +77,11 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Published {
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
-            return self.publish_behind(holder, &job, &mut turn);
+            return self.publish_behind(holder, &job, &mut step);
         }
         let head = JobHead {
             id: job.id,
@@ -92,12 +96,13 @@ impl Jobs {
             terms: job.terms,
             successor: None,
         };
-        self.admit(&head, &mut turn);
+        self.admit(&head, &mut step);
         Published::New
     }
 
-    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes under the alias before
-    /// [`Jobs::advance`] comes to it finds what it would find after. A successor expires only here, or when it has started.
+    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes
+    /// under the alias before [`Jobs::advance`] comes to it finds what it would find after. A
+    /// successor expires only here, or when it has started.
     pub fn expire_holder(
         &mut self,
         now: Timestamp,
@@ -108,25 +113,24 @@ impl Jobs {
     ) -> Option<Expired> {
         let holder = self.table.by_alias(self.queues.find(queue)?, alias)?;
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
-        let wall = self.see_wall(now);
-        if self.table.entries[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
-            let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-            return Some(self.expire(holder, &mut turn));
+        let time = self.clocks.read(now);
+        if self.table[holder].lease.is_none() && is_over(self.table.expires_at(holder)) {
+            let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
+            return Some(self.expire(holder, &mut step));
         }
         // One that comes again makes its next run when it has started.
         let ends = |successor: &&Successor| {
-            let recurrence = successor.terms.recurrence;
-            let comes_again =
-                recurrence.is_some_and(|recurrence| recurrence.left.is_none_or(|left| left > 1));
+            let comes_again = successor.terms.recurrence.as_ref().is_some_and(comes_again);
             is_over(successor.terms.expires_at) && !comes_again
         };
         let job = self.table.successor(holder).filter(ends)?.id;
-        self.name_next(holder, Next::Nobody, batch);
+        self.set_successor(holder, Next::Nobody, batch);
         self.put(holder, batch);
         Some(Expired { job, queue, alias: Some(alias), next_run: None })
     }
 
-    /// Has a job that waits expire now, if that is due: a call is about it, before [`Jobs::advance`] comes to it.
+    /// Has a job that waits expire now, if that is due: a call is about it, before
+    /// [`Jobs::advance`] comes to it.
     pub fn expire_waiting(
         &mut self,
         now: Timestamp,
@@ -136,28 +140,32 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
     ) -> Option<Expired> {
         let Some(Found::Job(job)) = self.table.find(id) else { return None };
-        let is_over = self.table.expires_at(job).is_some_and(|at| at <= now);
-        if self.table.entries[job].lease.is_some() || !is_over {
+        let is_over = self.table.expires_by(job, now);
+        if self.table[job].lease.is_some() || !is_over {
             return None;
         }
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        Some(self.expire(job, &mut turn))
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        Some(self.expire(job, &mut step))
     }
 
     /// Publishes a job whose alias `holder` holds.
-    fn publish_behind(&mut self, holder: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
+    fn publish_behind(
+        &mut self,
+        holder: Handle<Entry>,
+        job: &NewJob,
+        step: &mut StepContext<'_>,
+    ) -> Published {
         let successor = self.table.successor(holder).map(|successor| successor.id);
-        let is_reserved = self.table.entries[holder].lease.is_some();
-        let meant = successor.unwrap_or(self.table.entries[holder].id);
+        let is_reserved = self.table[holder].lease.is_some();
+        let meant = successor.unwrap_or(self.table[holder].id);
         match job.on_conflict {
             OnConflict::Reject => Published::Conflict(meant),
             OnConflict::Keep if is_reserved && successor.is_none() => {
-                self.succeed(holder, job, Starts::AfterJob, turn)
+                self.succeed(holder, job, Starts::AfterJob, step)
             }
             OnConflict::Keep => Published::Kept(meant),
-            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, turn),
-            OnConflict::Replace => self.replace(holder, job, turn),
+            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
+            OnConflict::Replace => self.replace(holder, job, step),
         }
     }
 
@@ -166,21 +174,21 @@ impl Jobs {
         holder: Handle<Entry>,
         job: &NewJob,
         starts: Starts,
-        turn: &mut Turn<'_>,
+        step: &mut StepContext<'_>,
     ) -> Published {
         let number = self.numbers.take_job();
         let NewJob { id, run_at, tries, terms, .. } = *job;
         let successor = Successor { id, number, run_at, tries, terms, starts };
-        let replaced = self.name_next(holder, Next::from_stored(Some(successor)), turn.batch);
-        self.put(holder, turn.batch);
+        let replaced = self.set_successor(holder, Next::from_stored(Some(successor)), step.batch);
+        self.put(holder, step.batch);
         Published::Succeeds { replaced }
     }
 
-    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, turn: &mut Turn<'_>) -> Published {
-        let dropped = self.name_next(waiting, Next::Nobody, turn.batch);
-        let (replaced, number) = (self.table.entries[waiting].id, self.numbers.take_job());
-        self.refile(waiting, turn, |table| {
-            let entry = &mut table.entries[waiting];
+    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut StepContext<'_>) -> Published {
+        let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
+        let (replaced, number) = (self.table[waiting].id, self.numbers.take_job());
+        self.update(waiting, step, |table| {
+            let entry = &mut table[waiting];
             entry.number = number;
             entry.run_at = job.run_at;
             entry.visible_at = job.run_at;

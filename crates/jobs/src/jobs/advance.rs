@@ -4,10 +4,11 @@ use base::Timestamp;
 use records::{AliasKey, Batch, GroupKey, Holder, JobId, QueueKey};
 
 use crate::entry::Entry;
-use crate::jobs::{Body, Jobs, Turn};
+use crate::jobs::Jobs;
+use crate::jobs::lease::{Charge, Released};
 use crate::recurrence::Calendar;
-use crate::run::{Charge, Released};
 use crate::slab::Handle;
+use crate::step::StepContext;
 use crate::timers::Due;
 
 /// What time brought.
@@ -63,7 +64,8 @@ pub enum Progress {
 }
 
 impl Jobs {
-    /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become available, leases run out.
+    /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become
+    /// available, leases run out.
     pub fn advance(
         &mut self,
         now: Timestamp,
@@ -73,49 +75,32 @@ impl Jobs {
         wakes: &mut Vec<QueueKey>,
         passed: &mut Vec<Passed>,
     ) -> Progress {
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        self.lot.move_on(now, wall);
-        self.review_held_up(&mut turn);
+        let time = self.clocks.read(now);
+        let mut step = StepContext { time, calendar, batch, wakes: Some(wakes) };
+        self.parked.advance_to(time);
+        self.unblock_lines(&mut step);
         for _ in 0..limit {
-            let Some(due) = self.timers.due(&self.table.entries, now, wall) else { return Progress::Done };
+            let Some(due) = self.timers.due(self.table.entries(), time) else { return Progress::Done };
             match due {
-                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut turn))),
-                Due::Job(job) => passed.extend(self.come_due(job, &mut turn).map(Passed::Lapsed)),
-                Due::Refill(at, queue) => {
-                    self.timers.forget_refill(at, queue);
-                    if let Some(rules) = &mut self.queues[queue].rules {
-                        rules.refill_at = None;
-                    }
-                    self.review(queue, now, turn.wakes.as_deref_mut());
-                }
+                Due::Expiry(job) => passed.push(Passed::Expired(self.expire(job, &mut step))),
+                Due::Job(job) => passed.extend(self.come_due(job, &mut step).map(Passed::Lapsed)),
+                Due::Refill(at, queue) => self.refill(queue, at, &mut step),
             }
         }
-        match self.timers.due(&self.table.entries, now, wall) {
+        match self.timers.due(self.table.entries(), time) {
             Some(_) => Progress::More,
             None => Progress::Done,
         }
     }
 
-    pub(crate) fn expire(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Expired {
-        let Entry { id, queue, .. } = self.table.entries[job];
-        let queue = self.queues[queue].key;
-        let alias = self.table.claim(job).map(|claim| claim.alias);
-        let next_run = self.recur(job, turn);
-        if next_run.is_none() {
-            self.retire(job, Body::Goes, turn);
-        }
-        Expired { job: id, queue, alias, next_run }
-    }
-
-    /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from that time on, not from
-    /// when it was noticed.
-    fn come_due(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Lapsed> {
+    /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from
+    /// that time on, not from when it was noticed.
+    fn come_due(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
-            self.unfile(job);
-            match self.parking_of(job, turn) {
-                Some(parking) => self.park(job, parking, turn.batch),
-                None => self.file(job, turn),
+            self.displace(job);
+            match self.parking_of(job, step) {
+                Some(parking) => self.park(job, parking, step.batch),
+                None => self.place(job, step),
             }
             return None;
         };
@@ -123,10 +108,10 @@ impl Jobs {
             Holder::Own(_) => Charge::NeverLast,
             Holder::Outside => Charge::Counted,
         };
-        let alias = self.table.claim(job).map(|claim| claim.alias);
-        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table.entries[job];
-        let (queue, group) = (self.queues[queue].key, self.table.group(job));
-        let released = self.end_run(job, visible_at, charge, turn);
+        let alias = self.table.alias(job);
+        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table[job];
+        let (queue, group) = (self.queues[queue].key(), self.table.group(job));
+        let released = self.end_run(job, visible_at, charge, step);
         Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })
     }
 }

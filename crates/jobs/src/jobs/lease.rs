@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Batch, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{Batch, Holder, JobHead, JobId, JobState, QueueKey, Reservation};
 
-use crate::entry::{Claim, Entry, Lease, Next};
-use crate::jobs::{Body, Jobs, Turn};
+use crate::entry::Entry;
+use crate::jobs::Jobs;
+use crate::jobs::ending::Body;
 use crate::queues::Queue;
 use crate::recurrence::{Calendar, NoCalendar};
 use crate::slab::Handle;
-use crate::table::Found;
+use crate::step::StepContext;
 
 /// A job that was leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,8 @@ pub struct Leased {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A reservation that no longer holds: its time is over, or the job has moved on or is gone. Nothing was changed.
+/// A reservation that no longer holds: its time is over, or the job has moved on or is gone.
+/// Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the reservation no longer holds")]
 pub struct Stale;
@@ -128,30 +130,31 @@ pub enum Loaded {
 }
 
 impl Jobs {
-    /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it while the partition is
-    /// loaded again.
+    /// Takes in a job from the store. A lease of this very process is kept: its worker may be at it
+    /// while the partition is loaded again.
     pub fn load(&mut self, now: Timestamp, head: &JobHead, batch: &mut Batch) -> Loaded {
         debug_assert!(head.number < self.numbers.next_job, "counters are never behind the data");
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar: &mut NoCalendar, batch, wakes: None };
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: None };
         let job = self.enter(head);
         match head.state {
             JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
                 // One that has expired meanwhile does so when time moves on.
-                let superseded = self.give_way(job, &mut turn);
+                let superseded = self.supersede(job, &mut step);
                 let released =
-                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut turn));
+                    superseded.unwrap_or_else(|| self.requeue(job, now, Charge::NeverLast, &mut step));
                 Loaded::Interrupted { job: head.id, attempt: head.attempt, released }
             }
             JobState::Reserved { .. } | JobState::Waiting => {
-                self.file(job, &mut turn);
-                self.know_group(job, &mut turn);
+                self.place(job, &mut step);
+                self.restore_group(job, &mut step);
                 Loaded::Kept
             }
         }
     }
 
-    /// Leases the first ready job of a queue for `ttr`, if there is one and the queue's rules allow it. The worker may act when the batch is durable.
+    /// Leases the first ready job of a queue for `ttr`, if there is one and the queue's rules allow
+    /// it. The worker may act when the batch is durable.
     pub fn lease(
         &mut self,
         now: Timestamp,
@@ -167,47 +170,37 @@ impl Jobs {
         let queue = self.queues.find(queue)?;
         self.pass_over_expired(queue, now);
         if !self.can_lease(queue, now) {
-            self.queues[queue].is_open = false;
+            self.mark_closed(queue);
             return None;
         }
-        let job = self.queues[queue].ready.first()?;
+        let job = self.queues[queue].line().first()?;
+        self.throttle.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);
-        self.timers.time(&mut self.table.entries, job);
+        self.timers.time(self.table.entries_mut(), job);
         self.put(job, batch);
-        // Whoever asks before this is so again is told when it is.
         if !self.can_lease(queue, now) {
-            self.queues[queue].is_open = false;
+            self.mark_closed(queue);
         }
         Some(leased)
     }
 
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
     fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
-        while let Some(first) = self.queues[queue].ready.first()
-            && self.table.expires_at(first).is_some_and(|at| at <= now)
+        while let Some(first) = self.queues[queue].line().first()
+            && self.table.expires_by(first, now)
         {
             self.withdraw(first);
-            self.timers.time(&mut self.table.entries, first);
+            self.timers.time(self.table.entries_mut(), first);
         }
     }
 
     fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
-        let entry = &mut self.table.entries[job];
-        let stood_at = Some(entry.visible_at);
-        let lease = self.table.leases.insert(Lease { number, holder, stood_at });
-        entry.lease = Some(lease);
-        entry.attempt = entry.attempt.saturating_add(1);
-        entry.visible_at = now.after(ttr);
-        let queue = &mut self.queues[entry.queue];
-        queue.reserved += 1;
-        if let Some(bucket) = queue.rules.as_mut().and_then(|rules| rules.bucket.as_mut()) {
-            bucket.take(now);
-        }
-        let expires_at = self.table.expires_at(job);
-        let entry = &self.table.entries[job];
+        self.table.begin_lease(job, number, holder, now.after(ttr));
+        let entry = &self.table[job];
+        self.queues[entry.queue].begin_run(now);
         Leased {
             reservation: Reservation { job: entry.id, lease: number },
             attempt: entry.attempt,
@@ -215,7 +208,7 @@ impl Jobs {
             run_at: entry.run_at,
             number: entry.number,
             until: entry.visible_at,
-            expires_at,
+            expires_at: self.table.expires_at(job),
         }
     }
 
@@ -225,8 +218,7 @@ impl Jobs {
         let Some(queue) = self.queues.find(queue) else { return false };
         let may = self.can_lease(queue, now);
         if !may {
-            // Whoever was told so is told when it is otherwise.
-            self.queues[queue].is_open = false;
+            self.mark_closed(queue);
         }
         may
     }
@@ -234,7 +226,7 @@ impl Jobs {
     /// The job that a reservation holds, if it does.
     #[must_use]
     pub fn held(&self, now: Timestamp, reservation: Reservation) -> Option<JobHead> {
-        self.reserved(now, reservation).ok().map(|job| self.head(job))
+        self.table.by_reservation(now, reservation).map(|job| self.head(job))
     }
 
     /// The job is done, and gone unless it comes again.
@@ -249,13 +241,12 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Acked, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        let next_run = if self.gives_way(job) { None } else { self.recur(job, &mut turn) };
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, &mut step) };
         let successor = match next_run {
             Some(_) => None,
-            None => self.retire(job, Body::Goes, &mut turn),
+            None => self.retire(job, Body::Deleted, &mut step),
         };
         Ok(Acked { successor, next_run })
     }
@@ -273,14 +264,15 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let (until, wall) = (now.after(retry.delay), self.see_wall(now));
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        Ok(self.end_run(job, until, retry.charge, &mut turn))
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let until = now.after(retry.delay);
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        Ok(self.end_run(job, until, retry.charge, &mut step))
     }
 
-    /// A lease did not reach its worker: it is as if it had not been made. The attempt was none, the job has its old place in
-    /// line, and the queue's rate its token. Where that place is not known any more, since a load, the job is ready from now on.
+    /// A lease did not reach its worker: it is as if it had not been made. The attempt was none,
+    /// the job has its old place in line, and the queue's rate its token. Where that place is not
+    /// known any more, since a load, the job is ready from now on.
     ///
     /// # Errors
     /// When the reservation no longer holds.
@@ -292,22 +284,21 @@ impl Jobs {
         batch: &mut Batch,
         wakes: &mut Vec<QueueKey>,
     ) -> Result<Released, Stale> {
-        let job = self.reserved(now, reservation)?;
-        let wall = self.see_wall(now);
-        let mut turn = Turn { now, wall, calendar, batch, wakes: Some(wakes) };
-        let rules = self.queues[self.table.entries[job].queue].rules.as_mut();
-        if let Some(bucket) = rules.and_then(|rules| rules.bucket.as_mut()) {
-            bucket.give_back(now);
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
+        let mut step = StepContext { time: self.clocks.read(now), calendar, batch, wakes: Some(wakes) };
+        if let Some(rules) = self.queues[self.table[job].queue].rules_mut() {
+            rules.give_back_token(now);
         }
-        let is_over = self.gives_way(job) || self.table.expires_at(job).is_some_and(|at| at <= now);
-        let stood_at = self.table.lease(job).and_then(|lease| lease.stood_at).filter(|_| !is_over);
-        let Some(stood_at) = stood_at else {
-            return Ok(self.end_run(job, now, Charge::Uncounted, &mut turn));
+        let is_over = self.table.is_superseded(job) || self.table.expires_by(job, now);
+        let visible_at_before =
+            self.table.lease(job).and_then(|lease| lease.visible_at_before).filter(|_| !is_over);
+        let Some(visible_at_before) = visible_at_before else {
+            return Ok(self.end_run(job, now, Charge::Uncounted, &mut step));
         };
-        self.refile(job, &mut turn, |table| {
-            let entry = &mut table.entries[job];
+        self.update(job, &mut step, |table| {
+            let entry = &mut table[job];
             entry.attempt = entry.attempt.saturating_sub(1);
-            entry.visible_at = stood_at;
+            entry.visible_at = visible_at_before;
         });
         Ok(Released::Waiting { until: now })
     }
@@ -323,82 +314,12 @@ impl Jobs {
         ttr: Duration,
         batch: &mut Batch,
     ) -> Result<Timestamp, Stale> {
-        let job = self.reserved(now, reservation)?;
+        let job = self.table.by_reservation(now, reservation).ok_or(Stale)?;
         let until = now.after(ttr);
         self.withdraw(job);
-        self.table.entries[job].visible_at = until;
-        self.timers.time(&mut self.table.entries, job);
+        self.table[job].visible_at = until;
+        self.timers.time(self.table.entries_mut(), job);
         self.put(job, batch);
         Ok(until)
-    }
-
-    /// Ends the run of a reserved job that was not done.
-    pub(crate) fn end_run(
-        &mut self,
-        job: Handle<Entry>,
-        until: Timestamp,
-        charge: Charge,
-        turn: &mut Turn<'_>,
-    ) -> Released {
-        if let Some(superseded) = self.give_way(job, turn) {
-            return superseded;
-        }
-        let entry = &self.table.entries[job];
-        let has_expired = self.table.expires_at(job).is_some_and(|at| at <= turn.now);
-        let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
-        if !has_expired && !died {
-            return self.requeue(job, until, charge, turn);
-        }
-        if let Some(next_run) = self.recur(job, turn) {
-            return Released::Recurs { died, next_run };
-        }
-        if died {
-            self.retire(job, Body::StaysForDeadLetter, turn);
-            return Released::Dead;
-        }
-        self.retire(job, Body::Goes, turn);
-        Released::Expired
-    }
-
-    /// Whether a job is replaced when its run ends, in whatever way.
-    fn gives_way(&self, job: Handle<Entry>) -> bool {
-        matches!(self.table.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
-    }
-
-    /// Ends a job whose run has ended if it is to be replaced then.
-    fn give_way(&mut self, job: Handle<Entry>, turn: &mut Turn<'_>) -> Option<Released> {
-        if !self.gives_way(job) {
-            return None;
-        }
-        self.retire(job, Body::Goes, turn).map(|successor| Released::Superseded { successor })
-    }
-
-    /// Ends the run of a job that is to be tried again.
-    fn requeue(
-        &mut self,
-        job: Handle<Entry>,
-        until: Timestamp,
-        charge: Charge,
-        turn: &mut Turn<'_>,
-    ) -> Released {
-        let by_wall = turn.convert(until, JobClock::Engine, JobClock::Wall);
-        self.refile(job, turn, |table| {
-            let entry = &mut table.entries[job];
-            if charge == Charge::Uncounted {
-                entry.attempt = entry.attempt.saturating_sub(1);
-            }
-            entry.visible_at = match entry.clock_of_wait() {
-                JobClock::Engine => until,
-                JobClock::Wall => by_wall,
-            };
-        });
-        Released::Waiting { until }
-    }
-
-    fn reserved(&self, now: Timestamp, reservation: Reservation) -> Result<Handle<Entry>, Stale> {
-        let Some(Found::Job(job)) = self.table.find(reservation.job) else { return Err(Stale) };
-        let holds = self.table.lease(job).is_some_and(|lease| lease.number == reservation.lease)
-            && now < self.table.entries[job].visible_at;
-        if holds { Ok(job) } else { Err(Stale) }
     }
 }

@@ -1,0 +1,150 @@
+//! The end of a run, and of a job: what follows a run that was not done, a job that is gone, a
+//! successor that starts.
+
+use base::Timestamp;
+use records::{Batch, JobClock, JobId, Op, Recurrence};
+
+use crate::entry::{Entry, Next, head_of_successor};
+use crate::jobs::Jobs;
+use crate::jobs::advance::Expired;
+use crate::jobs::lease::{Charge, Released};
+use crate::recurrence::next_run;
+use crate::slab::Handle;
+use crate::step::StepContext;
+
+/// Whether what a job carried outlives it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    Deleted,
+    /// As far as dead letters are kept.
+    KeptForDeadLetter,
+}
+
+impl Jobs {
+    /// Ends the run of a reserved job that was not done.
+    pub(super) fn end_run(
+        &mut self,
+        job: Handle<Entry>,
+        until: Timestamp,
+        charge: Charge,
+        step: &mut StepContext<'_>,
+    ) -> Released {
+        if let Some(superseded) = self.supersede(job, step) {
+            return superseded;
+        }
+        let entry = &self.table[job];
+        let has_expired = self.table.expires_by(job, step.time.now);
+        let died = !has_expired && charge == Charge::Counted && entry.attempt >= entry.tries;
+        if !has_expired && !died {
+            return self.requeue(job, until, charge, step);
+        }
+        if let Some(next_run) = self.recur(job, step) {
+            return Released::Recurs { died, next_run };
+        }
+        if died {
+            self.retire(job, Body::KeptForDeadLetter, step);
+            return Released::Dead;
+        }
+        self.retire(job, Body::Deleted, step);
+        Released::Expired
+    }
+
+    /// Ends a job whose run has ended if it is to be replaced then.
+    pub(super) fn supersede(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Released> {
+        if !self.table.is_superseded(job) {
+            return None;
+        }
+        self.retire(job, Body::Deleted, step).map(|successor| Released::Superseded { successor })
+    }
+
+    /// Ends the run of a job that is to be tried again.
+    pub(super) fn requeue(
+        &mut self,
+        job: Handle<Entry>,
+        until: Timestamp,
+        charge: Charge,
+        step: &mut StepContext<'_>,
+    ) -> Released {
+        let by_wall = step.time.convert(until, JobClock::Engine, JobClock::Wall);
+        self.update(job, step, |table| {
+            let entry = &mut table[job];
+            if charge == Charge::Uncounted {
+                entry.attempt = entry.attempt.saturating_sub(1);
+            }
+            entry.visible_at = match entry.clock_of_wait() {
+                JobClock::Engine => until,
+                JobClock::Wall => by_wall,
+            };
+        });
+        Released::Waiting { until }
+    }
+
+    /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`,
+    /// and nothing is changed, if the job does not come again.
+    pub(super) fn recur(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Option<Timestamp> {
+        let recurrence = self.table.recurrence(job)?;
+        let Entry { id, run_at, clock, .. } = self.table[job];
+        let (next, clock) = next_run(&recurrence, (id, run_at, clock), step.time, step.calendar)?;
+        let (number, on_engine) = (self.numbers.take_job(), step.time.convert(next, clock, JobClock::Engine));
+        self.update(job, step, |table| {
+            let entry = &mut table[job];
+            (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
+            (entry.number, entry.attempt) = (number, 0);
+            let left = recurrence.left.map(|left| left - 1);
+            table.set_recurrence(job, Recurrence { left, run: recurrence.run + 1, ..recurrence });
+            table.set_ttl_from(job, on_engine);
+        });
+        Some(next)
+    }
+
+    /// A job expires that waits.
+    pub(super) fn expire(&mut self, job: Handle<Entry>, step: &mut StepContext<'_>) -> Expired {
+        let Entry { id, queue, .. } = self.table[job];
+        let queue = self.queues[queue].key();
+        let alias = self.table.alias(job);
+        let next_run = self.recur(job, step);
+        if next_run.is_none() {
+            self.retire(job, Body::Deleted, step);
+        }
+        Expired { job: id, queue, alias, next_run }
+    }
+
+    /// Ends a job for good and starts its successor, whose id it answers.
+    pub(super) fn retire(
+        &mut self,
+        job: Handle<Entry>,
+        body: Body,
+        step: &mut StepContext<'_>,
+    ) -> Option<JobId> {
+        let (queue, group) = (self.table[job].queue, self.table.group(job));
+        self.displace(job);
+        self.end_lease(job);
+        let removed = self.table.remove(job);
+        step.batch.ops.push(match body {
+            Body::KeptForDeadLetter if self.keeps_dead_letters => Op::DeleteJobHead(removed.id),
+            Body::KeptForDeadLetter | Body::Deleted => Op::DeleteJob(removed.id),
+        });
+        let successor = removed.claim.and_then(|claim| Some((claim.alias, *claim.next.successor()?)));
+        if let Some((alias, successor)) = successor {
+            let visible_at = successor.run_at.max(step.time.on(successor.terms.clock));
+            let head = head_of_successor(&successor, self.queues[queue].key(), alias, visible_at);
+            self.admit(&head, step);
+        }
+        self.promote_next(queue, group, step);
+        self.queues[queue].uncount_job();
+        self.queues.leave(queue);
+        successor.map(|(_, successor)| successor.id)
+    }
+
+    /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
+    pub(super) fn set_successor(
+        &mut self,
+        job: Handle<Entry>,
+        next: Next,
+        batch: &mut Batch,
+    ) -> Option<JobId> {
+        let gone = self.table.set_next(job, next).successor().map(|successor| successor.id);
+        batch.ops.extend(gone.map(Op::DeleteJob));
+        gone
+    }
+}

@@ -1,0 +1,264 @@
+//! Reads parked jobs in: those whose time is near, those of lines that get short, and those that a
+//! call is about.
+//!
+//! The store is the caller's to read. Here it is said what is wanted of it, and what becomes of the
+//! jobs that were found.
+
+use base::Timestamp;
+use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+
+use crate::entry::Entry;
+use crate::groups::GroupLine;
+use crate::jobs::Jobs;
+use crate::parked::horizon::Horizon;
+use crate::parked::read_queue::ReadPriority;
+use crate::queues::Queue;
+use crate::recurrence::NoCalendar;
+use crate::slab::Handle;
+use crate::step::StepContext;
+
+/// What the store should be read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The soonest of the jobs that wait for their time on this clock, or that expire while they
+    /// wait for a worker.
+    Time {
+        /// The clock.
+        clock: JobClock,
+        /// None are due before.
+        from: Timestamp,
+    },
+    /// The first that wait for a worker in this line, in the queue's order; those of a group in the
+    /// order of their time.
+    Line {
+        /// The queue.
+        queue: QueueKey,
+        /// The group; `None` is the jobs without one.
+        group: Option<GroupKey>,
+    },
+}
+
+impl Jobs {
+    /// What should be read from the store now: [`Jobs::take_in`] each job that is found, then
+    /// [`Jobs::read_to`]. Some of it may wait for a later step, but for what is
+    /// [`Jobs::wanted_at_once`].
+    pub fn wanted(&mut self, now: Timestamp) -> Option<Want> {
+        self.reads.begin();
+        if let Some(want) = self.wanted_at_once() {
+            return Some(want);
+        }
+        if self.reads.is_turn_of_clock() {
+            self.wanted_time(now).or_else(|| self.wanted_line())
+        } else {
+            self.wanted_line().or_else(|| self.wanted_time(now))
+        }
+    }
+
+    /// What must be read in this step: of a group with parked jobs one is resident, or parked as
+    /// its head, so that it is found again after a crash. There is one such group at most for each
+    /// job of a group that ended, or was moved, in the step.
+    pub fn wanted_at_once(&mut self) -> Option<Want> {
+        self.reads.begin();
+        self.next_line(ReadPriority::Orphan)
+    }
+
+    /// What should be read before the next job of this queue can be leased.
+    pub fn wanted_of(&mut self, queue: QueueKey) -> Option<Want> {
+        self.reads.begin();
+        let (queue, group) = self.reads.next_of(queue)?;
+        Some(Want::Line { queue, group })
+    }
+
+    /// How many jobs should be taken in of what is wanted: a part of those that there is room for,
+    /// and one at least.
+    #[must_use]
+    pub fn page_max(&self, want: Want) -> usize {
+        match want {
+            Want::Time { from, .. } => self.limit.timed_page_max(from == Horizon::LEAST.at),
+            Want::Line { .. } => self.limit.line_page_max(self.table.waiting()),
+        }
+    }
+
+    fn wanted_line(&mut self) -> Option<Want> {
+        self.next_line(ReadPriority::Blocking)
+            .or_else(|| if self.is_roomy() { self.next_line(ReadPriority::Prefetch) } else { None })
+    }
+
+    fn next_line(&mut self, need: ReadPriority) -> Option<Want> {
+        while let Some((key, group)) = self.reads.next(need) {
+            let Some(queue) = self.queues.find(key) else {
+                self.reads.remove((key, group));
+                continue;
+            };
+            // One that waited for what is no longer parked is told so by reading nothing.
+            if need != ReadPriority::Prefetch || self.read_priority(queue, group).is_some() {
+                return Some(Want::Line { queue: key, group });
+            }
+            self.reads.remove((key, group));
+        }
+        None
+    }
+
+    fn wanted_time(&mut self, now: Timestamp) -> Option<Want> {
+        if self.parked.is_empty() || self.eviction.is_under_way() || self.must_evict_first() {
+            return None;
+        }
+        // Of both clocks together, because together they are too many.
+        if now < self.throttled_until() {
+            return None;
+        }
+        let is_short = self.is_roomy() && self.limit.is_short_of_scheduled(self.counts().scheduled);
+        let time = self.clocks.read(now);
+        for clock in [JobClock::Engine, JobClock::Wall] {
+            let Some(horizon) = self.parked.horizon(clock) else { continue };
+            if horizon.is_near(time.on(clock)) || is_short {
+                self.parked.begin_reading();
+                return Some(Want::Time { clock, from: horizon.at });
+            }
+        }
+        None
+    }
+
+    /// Whether so many are resident that some are to be parked before more are read in, and can be.
+    fn must_evict_first(&self) -> bool {
+        self.table.waiting() > self.limit.max() && !self.eviction.is_stuck()
+    }
+
+    /// Says how far that has been read in which was wanted; `None` if nothing of it is parked any
+    /// more.
+    pub fn read_to(
+        &mut self,
+        now: Timestamp,
+        want: Want,
+        to: Option<Horizon>,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        match want {
+            Want::Time { clock, .. } => {
+                self.reads.clock_was_read();
+                self.parked.read_to(clock, to);
+                self.forget_served(now);
+                self.unblock_lines(&mut step);
+            }
+            Want::Line { queue: key, group } => {
+                self.reads.line_was_read((key, group));
+                let Some(queue) = self.queues.find(key) else { return };
+                self.set_line(queue, group, to);
+                self.promote_next(queue, group, &mut step);
+                // A job leads to it after a crash, be it one that has expired.
+                self.reads.calm((key, group));
+            }
+        }
+    }
+
+    /// Jobs were read by their time: forgets the queues that are starved no more.
+    fn forget_served(&mut self, now: Timestamp) {
+        let mut throttle = std::mem::take(&mut self.throttle);
+        throttle.read(now);
+        throttle.retain_starved(|queue| {
+            let queue = self.queues.find(queue);
+            queue.is_some_and(|queue| self.earliest_unserved(queue).is_some())
+        });
+        self.throttle = throttle;
+    }
+
+    /// Makes a parked job resident that a call is about, wherever the horizons are.
+    pub fn unpark(
+        &mut self,
+        now: Timestamp,
+        parked: &ParkedJob,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        let job = self.enter_from_store(parked, &mut step);
+        let queue = self.table[job].queue;
+        self.keep_resident(job, parked.parking, &mut step);
+        self.unblock_queue(queue, &mut step);
+    }
+
+    /// Makes a parked job resident that was read because it was wanted; one that has come due
+    /// behind its line stays parked, in that.
+    pub fn take_in(
+        &mut self,
+        now: Timestamp,
+        parked: &ParkedJob,
+        batch: &mut Batch,
+        wakes: &mut Vec<QueueKey>,
+    ) {
+        let mut step =
+            StepContext { time: self.clocks.read(now), calendar: &mut NoCalendar, batch, wakes: Some(wakes) };
+        self.reads.count_taken_in();
+        let job = self.enter_from_store(parked, &mut step);
+        let queue = self.table[job].queue;
+        let joins_line = parked.parking == Parking::Time && self.is_due(job, &step);
+        match self.parking_of(job, &step).filter(|_| joins_line) {
+            Some(parking) => self.park(job, parking, step.batch),
+            None => self.keep_resident(job, parked.parking, &mut step),
+        }
+        self.unblock_queue(queue, &mut step);
+    }
+
+    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut StepContext<'_>) -> Handle<Entry> {
+        step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
+        let job = self.enter(&parked.head);
+        let queue = self.table[job].queue;
+        self.parked.remove((queue, &mut self.queues[queue]), parked.parking);
+        job
+    }
+
+    fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut StepContext<'_>) {
+        self.put(job, step.batch);
+        let entry = &self.table[job];
+        let (queue, order) = (entry.queue, entry.order_in_group());
+        // Where the newest goes first, another head may have been parked before it: then the group
+        // is read.
+        let leads = parking == Parking::Head && self.queues[queue].order() == QueueOrder::Fifo;
+        if let Some(group) = self.table.group(job).filter(|_| leads)
+            && !self.groups.is_known(queue, group)
+            && let Some(line) = self.group_line(queue, group)
+        {
+            let to = Horizon { at: order.0, number: order.1 };
+            self.groups.insert(queue, group, GroupLine { to, ..line });
+        }
+        // What is ready stays so, though the wall clock may have gone back.
+        let is_due = parking != Parking::Time || self.is_due(job, step);
+        self.place_as(job, is_due, step);
+    }
+
+    /// Notes whether a line should be read; nobody looks at it again before something happens to
+    /// it.
+    pub(super) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+        let line = (self.queues[queue].key(), group);
+        match self.read_priority(queue, group) {
+            Some(need) => self.reads.set(line, need),
+            None => self.reads.remove(line),
+        }
+    }
+
+    /// What depends on reading a line of which some is parked.
+    fn read_priority(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<ReadPriority> {
+        let line = self.line(queue, group)?;
+        if let Some(group) = group {
+            // Of one that is forgotten nobody asks for more.
+            self.groups.line(queue, group)?;
+        }
+        let low = self.limit.line_low_mark(self.table.waiting());
+        let is_short = match group {
+            Some(group) if self.groups.has_nobody(queue, group) => return Some(ReadPriority::Orphan),
+            Some(group) if self.groups.is_headless(queue, group, Some(line)) => {
+                return Some(ReadPriority::Blocking);
+            }
+            Some(group) => self.groups.is_short(queue, group, low),
+            None => match self.queues[queue].line().first() {
+                Some(first) if !self.is_behind_parked(first) => self.queues[queue].line().ready() < low,
+                Some(_) | None => return Some(ReadPriority::Blocking),
+            },
+        };
+        is_short.then_some(ReadPriority::Prefetch)
+    }
+}

@@ -1,0 +1,128 @@
+//! The jobs of a queue whose time has come: those that can be leased, in order, and how many are
+//! behind others of their group.
+
+use records::QueueOrder;
+
+use crate::entry::{Entry, Place};
+use crate::heap::Heap;
+use crate::slab::{Handle, Slab};
+
+/// The line. Half of a queue's record is for this: a queue may have one job only.
+pub(crate) struct ReadyLine {
+    ready: Heap,
+    /// Jobs behind another of their group; groups keep their order.
+    behind: u32,
+    order: QueueOrder,
+    /// Whether something could be leased when this was last looked at. Consumers have been woken
+    /// then.
+    is_open: bool,
+}
+
+impl ReadyLine {
+    pub(crate) fn new() -> Self {
+        Self { ready: Heap::default(), behind: 0, order: QueueOrder::Fifo, is_open: false }
+    }
+
+    /// The job that goes first.
+    pub(crate) fn first(&self) -> Option<Handle<Entry>> {
+        self.ready.first()
+    }
+
+    /// How many jobs are ready: none of them is behind another of its group.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// How many jobs are here.
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len() + self.behind as usize
+    }
+
+    pub(crate) fn order(&self) -> QueueOrder {
+        self.order
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Notes whether something can be leased; answers whether it could before.
+    pub(crate) fn set_open(&mut self, is_open: bool) -> bool {
+        std::mem::replace(&mut self.is_open, is_open)
+    }
+
+    /// Takes a job in that is in no place.
+    pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
+        debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one place at a time");
+        entries[job].place = place;
+        match place {
+            Place::Ready => self.ready.insert(entries, job, self.order),
+            Place::Behind => self.behind += 1,
+            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
+        }
+    }
+
+    /// Takes a job out whose place was `place`.
+    pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
+        match place {
+            Place::Ready => self.ready.remove(entries, job, self.order),
+            Place::Behind => self.behind -= 1,
+            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
+        }
+    }
+
+    /// Puts the ready jobs in another order: whether it is another.
+    pub(crate) fn reorder(&mut self, entries: &mut Slab<Entry>, order: QueueOrder) -> bool {
+        let from = std::mem::replace(&mut self.order, order);
+        if from != order {
+            self.ready.reorder(entries, from, order);
+        }
+        from != order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line with a ready job for each time.
+    fn line(times: &[i64]) -> (ReadyLine, Slab<Entry>) {
+        let (mut line, mut entries) = (ReadyLine::new(), Slab::default());
+        for (number, at) in (0..).zip(times) {
+            let job = entries.insert(Entry::sample(*at, number));
+            line.insert(&mut entries, job, Place::Ready);
+        }
+        (line, entries)
+    }
+
+    fn drain(line: &mut ReadyLine, entries: &mut Slab<Entry>) -> Vec<i64> {
+        let first = || {
+            let job = line.first()?;
+            entries[job].place = Place::Nowhere;
+            line.remove(entries, job, Place::Ready);
+            Some(entries[job].visible_at.0)
+        };
+        std::iter::from_fn(first).collect()
+    }
+
+    #[test]
+    fn the_order_is_that_of_time_or_its_reverse_from_when_it_is_set() {
+        let (mut oldest_first, mut entries) = line(&[30, 10, 20]);
+        assert!(!oldest_first.reorder(&mut entries, QueueOrder::Fifo), "it is that already");
+        assert_eq!(drain(&mut oldest_first, &mut entries), [10, 20, 30]);
+        let (mut newest_first, mut entries) = line(&[30, 10, 20]);
+        assert!(newest_first.reorder(&mut entries, QueueOrder::Lifo));
+        assert_eq!(drain(&mut newest_first, &mut entries), [30, 20, 10]);
+    }
+
+    #[test]
+    fn who_is_behind_another_of_its_group_is_counted_but_never_first() {
+        let (mut line, mut entries) = line(&[10]);
+        let behind = entries.insert(Entry::sample(5, 9));
+        line.insert(&mut entries, behind, Place::Behind);
+        assert_eq!((line.ready(), line.len()), (1, 2));
+        assert_eq!(line.first().map(|job| entries[job].visible_at.0), Some(10));
+        line.remove(&mut entries, behind, Place::Behind);
+        assert_eq!((line.ready(), line.len()), (1, 1));
+    }
+}
