@@ -23,7 +23,6 @@ use crate::parked::ParkedIndex;
 use crate::parked::blocked_lines::BlockedLines;
 use crate::parked::eviction::Eviction;
 use crate::parked::read_queue::ReadQueue;
-use crate::parked::read_throttle::ReadThrottle;
 use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
 use crate::recurrence::NoCalendar;
@@ -50,7 +49,6 @@ pub struct Jobs {
     reads: ReadQueue,
     /// Lines whose next job waits until parked jobs are read.
     blocked_lines: BlockedLines,
-    throttle: ReadThrottle,
     limit: ResidentLimit,
     eviction: Eviction,
 }
@@ -114,7 +112,6 @@ impl Jobs {
             parked: ParkedIndex::default(),
             reads: ReadQueue::default(),
             blocked_lines: BlockedLines::default(),
-            throttle: ReadThrottle::default(),
             limit: ResidentLimit::default(),
             eviction: Eviction::default(),
         }
@@ -233,8 +230,7 @@ impl Jobs {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let due = self.timers.next(self.table.entries(), &self.clocks);
-        let near = self.parked.next(&self.clocks).map(|near| near.max(self.throttled_until()));
-        due.into_iter().chain(near).min()
+        due.into_iter().chain(self.parked.next(&self.clocks)).min()
     }
 
     /// A job, or a successor as the waiting job that it will be.

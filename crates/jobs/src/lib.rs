@@ -130,7 +130,7 @@
 //! | `rules` | a pause, the concurrency and the rate of a queue |
 //! | `groups` | the job of each group that goes first, and those behind it |
 //! | `parked` | how many jobs are parked, and how far clocks and lines are resident |
-//! | `parked/read_queue`, `blocked_lines`, `read_throttle` | what to read, for whom, and when not |
+//! | `parked/read_queue`, `blocked_lines` | what to read, and for whom |
 //! | `parked/resident_limit`, `eviction` | how many jobs may be resident, and which leave |
 //! | `clocks` | the wall clock beside the engine clock |
 //!

@@ -11,7 +11,6 @@ pub(crate) mod eviction;
 pub(crate) mod horizon;
 pub(crate) mod queue;
 pub(crate) mod read_queue;
-pub(crate) mod read_throttle;
 pub(crate) mod resident_limit;
 
 use base::Timestamp;

@@ -66,7 +66,6 @@ impl Jobs {
     /// when it is.
     pub(super) fn mark_closed(&mut self, queue: Handle<Queue>) {
         self.queues[queue].set_open(false);
-        self.note_starved(queue);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is

@@ -174,7 +174,6 @@ impl Jobs {
             return None;
         }
         let job = self.queues[queue].line().first()?;
-        self.throttle.leased(now);
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, now, holder, ttr);

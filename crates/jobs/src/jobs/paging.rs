@@ -104,9 +104,6 @@ impl Jobs {
             return None;
         }
         // Of both clocks together, because together they are too many.
-        if now < self.throttled_until() {
-            return None;
-        }
         let is_short = self.is_roomy() && self.limit.is_short_of_scheduled(self.counts().scheduled);
         let time = self.clocks.read(now);
         for clock in [JobClock::Engine, JobClock::Wall] {
@@ -140,7 +137,6 @@ impl Jobs {
             Want::Time { clock, .. } => {
                 self.reads.clock_was_read();
                 self.parked.read_to(clock, to);
-                self.forget_served(now);
                 self.unblock_lines(&mut step);
             }
             Want::Line { queue: key, group } => {
@@ -152,17 +148,6 @@ impl Jobs {
                 self.reads.calm((key, group));
             }
         }
-    }
-
-    /// Jobs were read by their time: forgets the queues that are starved no more.
-    fn forget_served(&mut self, now: Timestamp) {
-        let mut throttle = std::mem::take(&mut self.throttle);
-        throttle.read(now);
-        throttle.retain_starved(|queue| {
-            let queue = self.queues.find(queue);
-            queue.is_some_and(|queue| self.earliest_unserved(queue).is_some())
-        });
-        self.throttle = throttle;
     }
 
     /// Makes a parked job resident that a call is about, wherever the horizons are.

@@ -6,7 +6,7 @@
 //! ones may keep coming for ever.
 
 use base::Timestamp;
-use records::{Batch, GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
+use records::{Batch, GroupKey, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
 use crate::entry::Entry;
 use crate::groups::GroupLine;
@@ -59,7 +59,6 @@ impl Jobs {
         }
         let record = self.queues.enter(queue);
         self.parked.load(&mut self.queues[record], scheduled, ready);
-        self.note_starved(record);
         if ready > 0 {
             self.reads.set((queue, None), ReadPriority::Blocking);
         }
@@ -160,9 +159,6 @@ impl Jobs {
         let (head, queue) = (self.head(job), self.table[job].queue);
         self.table.remove(job);
         self.parked.add((queue, &mut self.queues[queue]), &head, parking);
-        if parking == Parking::Time {
-            self.note_starved(queue);
-        }
         if let Some(group) = head.terms.group.filter(|_| parking == Parking::Head) {
             // From now on its head leads to it, as after a start.
             self.groups.forget(queue, group);
@@ -238,31 +234,6 @@ impl Jobs {
         if self.parked.is_empty() {
             self.unblock_lines(step);
         }
-    }
-
-    /// Notes a queue if its consumers have not been told of a job, and jobs of it wait in the store
-    /// for their time.
-    pub(super) fn note_starved(&mut self, queue: Handle<Queue>) {
-        if self.earliest_unserved(queue).is_some() {
-            self.throttle.note_starved(self.queues[queue].key());
-        }
-    }
-
-    /// Until when jobs need not be read by their time, though some are near.
-    pub(super) fn throttled_until(&self) -> Timestamp {
-        if self.is_roomy() {
-            return Timestamp(i64::MIN);
-        }
-        self.throttle.until(|queue| self.earliest_unserved(self.queues.find(queue)?))
-    }
-
-    /// When a parked job of a starved queue is due at the earliest, by the engine clock; `None` if
-    /// the queue is not starved.
-    pub(super) fn earliest_unserved(&self, queue: Handle<Queue>) -> Option<Timestamp> {
-        let queue = &self.queues[queue];
-        let earliest = queue.parked()?.earliest().filter(|_| !queue.line().is_open())?;
-        let on = |clock| earliest.on(clock).map(|at| self.clocks.on_engine(clock, at));
-        on(JobClock::Engine).into_iter().chain(on(JobClock::Wall)).min()
     }
 
     /// Whether reading in some jobs does not have others parked soon.

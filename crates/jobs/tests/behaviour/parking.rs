@@ -1,7 +1,5 @@
 //! Jobs that are in the store only, until they are needed.
 
-use std::collections::BTreeSet;
-
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry, Want};
 use records::{GroupKey, JobClock, JobId, Parking, Process, QueueKey, QueueOrder, Terms};
@@ -457,35 +455,4 @@ fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else(
     assert!(rig.jobs.is_overtaken(QUEUE, rig.now));
     rig.at(30);
     assert!(!rig.jobs.is_overtaken(QUEUE, rig.now) && !rig.jobs.is_overtaken(other, rig.now));
-}
-
-/// Jobs that come due together, many more than fit into memory; how many of them are parked again,
-/// in their line, until all are leased, or until nothing changes any more.
-fn parked_in_line(leases_between_reads: usize) -> usize {
-    const JOBS: u8 = 90;
-    let mut rig = Rig::new();
-    for number in 1..=JOBS {
-        rig.publish(job_at(number, FAR + i64::from(number)));
-    }
-    rig.shrink_to(16);
-    rig.at(FAR + i64::from(JOBS));
-    let (mut in_line, mut done) = (BTreeSet::new(), 0);
-    for _ in 0..2 * usize::from(JOBS) {
-        for _ in 0..leases_between_reads {
-            let Some(held) = rig.lease() else { break };
-            rig.ack(held.reservation).expect("it holds");
-            done += 1;
-        }
-        rig.read_in();
-        rig.shrink_to(16);
-        in_line.extend(parked(&rig).iter().filter(|(_, of)| *of == Parking::Worker).map(|(job, _)| *job));
-    }
-    assert_eq!(done, if leases_between_reads > 0 { usize::from(JOBS) } else { 0 }, "all are leased");
-    in_line.len()
-}
-
-#[test]
-fn a_flood_passes_no_line_while_it_is_leased() {
-    assert!(parked_in_line(8) < 10, "{} jobs were written twice", parked_in_line(8));
-    assert!(parked_in_line(0) > 60, "what nobody leases is ready all the same: {}", parked_in_line(0));
 }
