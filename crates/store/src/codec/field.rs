@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, Flight, GroupKey, JobClock, JobId, PreviousSecret, QuarantineKey,
-    QueueCounts, QueueKey, Waiting,
+    QueueCounts, QueueKey, Resume, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -145,6 +145,7 @@ forms! {
     DeliveryProgress: Stored::write, Stored::read;
     Attempt: Stored::write, Stored::read;
     QueueCounts: Stored::write, Stored::read;
+    Resume: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.
