@@ -7,7 +7,7 @@ use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn
 use crate::{
     AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress,
     DeviceProfile, DeviceSlot, DeviceState, Event, JobHead, JobId, KeptAnswer, Pair, ParkedJob, ParkedKey,
-    PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Resume,
+    PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -95,10 +95,6 @@ pub enum Op {
     PutQuarantined(Box<Quarantined>),
     /// A refused report is kept no longer.
     DeleteQuarantined(QuarantineKey),
-    /// A paused queue is to go on.
-    PutResume(Resume),
-    /// A queue is not to go on by itself, as it was at that time.
-    DeleteResume(QueueKey, Timestamp),
     /// A client is registered or changed. Registry partition only.
     PutClient(Box<Client>),
     /// A client is gone. Registry partition only.
@@ -171,8 +167,6 @@ impl Op {
             | Self::PutQueueCounts(..)
             | Self::DeleteDead(..)
             | Self::DeleteAnswer(..)
-            | Self::PutResume(_)
-            | Self::DeleteResume(..)
             | Self::DeleteClient(_) => PLAIN,
         }
     }

@@ -36,5 +36,5 @@ pub use job::{
 };
 pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
-pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings, Resume};
+pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;

@@ -49,15 +49,6 @@ pub enum QueueOrder {
     Lifo,
 }
 
-/// A paused queue goes on by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resume {
-    /// Which.
-    pub queue: QueueKey,
-    /// When, on the engine clock.
-    pub at: Timestamp,
-}
-
 /// How many jobs a queue has that are not resident.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {

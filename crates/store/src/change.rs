@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use records::{
     Batch, Counts, DeadJob, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, KeptAnswer, Op, Pair,
-    ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Resume, Seen, Sign,
+    ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign,
 };
 
 use crate::codec::encode_batch;
@@ -130,8 +130,6 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteDead(queue, number, id) => delete::<DeadJob>(&(queue, number, id), out),
         Op::PutAnswer(answer) => put(&*answer, out),
         Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
-        Op::PutResume(resume) => put(&resume, out),
-        Op::DeleteResume(queue, at) => delete::<Resume>(&(queue, at), out),
         Op::PutClient(client) => put(&*client, out),
         Op::DeleteClient(id) => delete::<records::Client>(&id, out),
     }

@@ -127,10 +127,6 @@ tables! {
     Answers = "answers", All, Rows;
     /// time, key -> nothing.
     AnswersByTime = "answers_by_time", All, Rows;
-    /// queue -> when it goes on.
-    Resumes = "resumes", Queues, Rows;
-    /// time, queue -> nothing.
-    ResumesByTime = "resumes_by_time", Queues, Rows;
 }
 
 impl Table {

@@ -76,8 +76,6 @@ changes! {
     27 => DeleteDead(queue, number, id);
     28 => PutAnswer(answer);
     29 => DeleteAnswer(key, at);
-    30 => PutResume(resume);
-    31 => DeleteResume(queue, at);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.

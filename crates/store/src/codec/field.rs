@@ -8,7 +8,7 @@ use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
     DeviceSlot, DeviceState, EventKind, Flight, GroupKey, JobClock, JobId, PreviousSecret, QuarantineKey,
-    QueueCounts, QueueKey, Resume, Waiting,
+    QueueCounts, QueueKey, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -145,7 +145,6 @@ forms! {
     DeliveryProgress: Stored::write, Stored::read;
     Attempt: Stored::write, Stored::read;
     QueueCounts: Stored::write, Stored::read;
-    Resume: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.

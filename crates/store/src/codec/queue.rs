@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use base::Timestamp;
 use compact_str::CompactString;
-use records::{DeadJob, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings, Resume};
+use records::{DeadJob, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings};
 
 use super::bytes::{Reader, put_bytes, put_option, put_u64};
 use super::field::stored;
-use super::key::{self, Key};
+use super::key;
 use super::{CodecError, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
@@ -72,19 +71,6 @@ fn get_rate(reader: &mut Reader<'_>) -> Result<f64, CodecError> {
     let rate = f64::from_bits(u64::from_le_bytes(reader.array("a rate")?));
     if rate.is_finite() { Ok(rate) } else { Err(reader.invalid("a rate")) }
 }
-
-stored!(Resume, "when a queue goes on", version 1: queue, at);
-
-record!(
-    Resume: Resumes by (QueueKey, Timestamp),
-    key: |(queue, _)| key::queue(*queue),
-    place: |resume| Cow::Owned((resume.queue, resume.at)),
-    indexes: [Index {
-        table: Table::ResumesByTime,
-        rows: |(queue, at), row| row([key::time(*at), key::queue(*queue)].concat().into(), &[]),
-        names: |row, _| Ok(Key::from_slice(row.last_chunk::<8>().map_or(row, |queue| queue))),
-    }],
-);
 
 stored!(
     QueueCounts, "a queue's counts", version 1:

@@ -149,11 +149,6 @@ impl dyn View + '_ {
         self.get(index.table, &key)?.map(|value| self.surely_named(index, &key, &value)).transpose()
     }
 
-    /// When a paused queue goes on by itself.
-    pub fn resume(&self, queue: QueueKey) -> Result<Option<records::Resume>, StoreError> {
-        self.record(&key::queue(queue))
-    }
-
     /// What a repeated request is answered. A key has one answer at a time: the one before it was
     /// deleted.
     pub fn answer(&self, key: AnswerKey) -> Result<Option<KeptAnswer>, StoreError> {

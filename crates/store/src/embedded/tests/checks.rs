@@ -349,7 +349,6 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
         Table::Deleted,
         Table::ParkedByTime,
         Table::AnswersByTime,
-        Table::ResumesByTime,
         // told by the row of their blob
         Table::Blobs,
         // bytes as they were given

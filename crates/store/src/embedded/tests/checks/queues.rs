@@ -11,7 +11,7 @@ use crate::codec::key::{Key, TimedKey};
 
 /// The only one of queues.
 pub(super) const PARTITION: PartitionId = PartitionId(1 << 15);
-pub(super) const TABLES_OF_QUEUES: [Table; 12] = [
+pub(super) const TABLES_OF_QUEUES: [Table; 10] = [
     Table::Queues,
     Table::QueueCounts,
     Table::ParkedJobs,
@@ -22,8 +22,6 @@ pub(super) const TABLES_OF_QUEUES: [Table; 12] = [
     Table::DeadIds,
     Table::Answers,
     Table::AnswersByTime,
-    Table::Resumes,
-    Table::ResumesByTime,
 ];
 
 const QUEUE: QueueKey = QueueKey(1);
@@ -95,7 +93,6 @@ pub(super) fn everything() -> Vec<Op> {
         Op::PutDead(Box::new(dead())),
         body(4),
         Op::PutAnswer(Box::new(answer)),
-        Op::PutResume(records::Resume { queue: QUEUE, at: Timestamp(9) }),
     ]
 }
 
