@@ -1,4 +1,5 @@
-//! Makes the types of the protocol from its description. No `protoc` is needed: the description is compiled in Rust.
+//! Makes the types of the protocol from its description. No `protoc` is needed: the description is
+//! compiled in Rust.
 
 use std::error::Error;
 

@@ -1,4 +1,5 @@
-//! Calls over a protocol without routes, such as gRPC: known by the same tokens, with the same scopes and limits.
+//! Calls over a protocol without routes, such as gRPC: known by the same tokens, with the same
+//! scopes and limits.
 //!
 //! Whoever speaks the protocol says what a call asks for.
 

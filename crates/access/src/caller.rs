@@ -36,7 +36,8 @@ impl Caller {
         &self.token.scopes
     }
 
-    /// The refusal of a request that takes another scope: 403. `takes` names the scopes that would be enough.
+    /// The refusal of a request that takes another scope: 403. `takes` names the scopes that would
+    /// be enough.
     #[must_use]
     pub fn may_not(&self, takes: &str) -> Problem {
         let detail = format!("token {:?} may not do this; it takes the scope {takes}", self.name());

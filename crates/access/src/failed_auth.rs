@@ -1,6 +1,8 @@
-//! Wrong tokens and passwords: a few are refused at once, more wait for their answer, and many more are told to come back.
+//! Wrong tokens and passwords: a few are refused at once, more wait for their answer, and many more
+//! are told to come back.
 //!
-//! A token is looked at before any of this, so nobody with a right one waits or is refused because of somebody who guesses.
+//! A token is looked at before any of this, so nobody with a right one waits or is refused because
+//! of somebody who guesses.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +14,8 @@ use governor::{Quota, RateLimiter};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// Wrong tokens in a second that are refused at once, and so many at once: callers with an old token are told so.
+/// Wrong tokens in a second that are refused at once, and so many at once: callers with an old
+/// token are told so.
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
 pub(crate) const AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("not 0");
 /// How long the others wait.

@@ -47,7 +47,8 @@ impl Guard {
         self.metrics.register(registry);
     }
 
-    /// Who calls, by the one `Authorization` header. A wrong token may have to wait for its refusal.
+    /// Who calls, by the one `Authorization` header. A wrong token may have to wait for its
+    /// refusal.
     ///
     /// # Errors
     /// Why nobody is known.
@@ -64,7 +65,8 @@ impl Guard {
 
     fn find(&self, token: &[u8]) -> Option<Holder<'_>> {
         let digest = Digest::of(token);
-        // All are compared, each whole, so that the time it takes says nothing of how near a guess was.
+        // All are compared, each whole, so that the time it takes says nothing of how near a guess
+        // was.
         let mut found = u64::MAX;
         for (index, known) in (0..).zip(&self.known) {
             found.conditional_assign(&index, known.caller.token().digest.ct_eq(&digest));

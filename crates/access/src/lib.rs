@@ -1,7 +1,9 @@
-//! Who may call, and how much: tokens with their scopes and limits, logins of devices, and failed attempts to guess either.
+//! Who may call, and how much: tokens with their scopes and limits, logins of devices, and failed
+//! attempts to guess either.
 //!
-//! A token is known by its SHA-256 alone, and so is a password. Which scope a route or a call takes, and what of a client's
-//! scope is the client's own, each edge knows by itself. Without tokens nothing is guarded.
+//! A token is known by its SHA-256 alone, and so is a password. Which scope a route or a call
+//! takes, and what of a client's scope is the client's own, each edge knows by itself. Without
+//! tokens nothing is guarded.
 
 mod admitted;
 mod caller;

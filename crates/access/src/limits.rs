@@ -1,4 +1,5 @@
-//! The limits of a token: requests in a second, and requests under way. Beyond one a caller is told when to come back.
+//! The limits of a token: requests in a second, and requests under way. Beyond one a caller is told
+//! when to come back.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Token;
 
-/// After which a caller may come back that has too much under way: nobody knows when something of it ends.
+/// After which a caller may come back that has too much under way: nobody knows when something of
+/// it ends.
 const IN_FLIGHT_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a request is not taken now.
@@ -115,7 +117,8 @@ impl UnderWay {
                 return body;
             }
             Body::new(body.map_err(move |error| {
-                // Never more than a name for it: the closure owns the place as long as the body lives.
+                // Never more than a name for it: the closure owns the place as long as the body
+                // lives.
                 let _place = &self;
                 error
             }))

@@ -1,6 +1,8 @@
-//! Logins of devices: who may connect, and for which devices they may speak. Passwords are known by their SHA-256 only.
+//! Logins of devices: who may connect, and for which devices they may speak. Passwords are known by
+//! their SHA-256 only.
 //!
-//! What a login may do with a topic is for the listener to know. One without logins is open: whoever connects may do everything.
+//! What a login may do with a topic is for the listener to know. One without logins is open:
+//! whoever connects may do everything.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -105,7 +107,8 @@ impl Logins {
         Self { by_username: HashMap::new(), failed: FailedAuth::new(DefaultClock::default()) }
     }
 
-    /// How long who gave wrong credentials has to wait for the answer. Nobody else waits because of that.
+    /// How long who gave wrong credentials has to wait for the answer. Nobody else waits because of
+    /// that.
     #[must_use]
     pub fn failed_delay(&self) -> Duration {
         self.failed.delay()
@@ -131,7 +134,8 @@ impl Logins {
         Ok(())
     }
 
-    /// How many connections and waiting sessions somebody may have, where there are `all`, and `per_login_max` for one login.
+    /// How many connections and waiting sessions somebody may have, where there are `all`, and
+    /// `per_login_max` for one login.
     #[must_use]
     pub fn connections_max(&self, known_as: &KnownAs, all: usize, per_login_max: usize) -> usize {
         let beside_others = if self.by_username.len() > 1 { all - all / 4 } else { all };

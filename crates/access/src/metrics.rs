@@ -1,4 +1,5 @@
-//! What is told of access in `/metrics`. The names of tokens come from the settings, so there are few.
+//! What is told of access in `/metrics`. The names of tokens come from the settings, so there are
+//! few.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -52,7 +52,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A namespace of users' queues: letters, digits, `-` and `_`; those that begin with `_` are the server's own.
+/// A namespace of users' queues: letters, digits, `-` and `_`; those that begin with `_` are the
+/// server's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(String);
 

@@ -60,6 +60,7 @@ pub struct Token {
     pub scopes: Vec<Scope>,
     /// Requests that it may make in a second, so many at once at most; no limit if `None`.
     pub requests_per_second: Option<NonZeroU32>,
-    /// Requests that may be under way at a time, until the last byte of the answer; no limit if `None`.
+    /// Requests that may be under way at a time, until the last byte of the answer; no limit if
+    /// `None`.
     pub requests_in_flight: Option<NonZeroU32>,
 }

@@ -1,4 +1,5 @@
-//! An answer as status and bytes, which is also the form in which one is remembered for a repeated request.
+//! An answer as status and bytes, which is also the form in which one is remembered for a repeated
+//! request.
 
 use std::sync::Arc;
 

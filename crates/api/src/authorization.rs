@@ -1,8 +1,8 @@
 //! Which caller may use which route: the check in front of every route of the REST API.
 //!
-//! Tokens, scopes and limits are those of the crate `access`. [`table`] says of each route which scope it takes; what of
-//! a client's scope is the client's own is looked up in [`own`]. What a route does with a request that was let through is not
-//! known here.
+//! Tokens, scopes and limits are those of the crate `access`. [`table`] says of each route which
+//! scope it takes; what of a client's scope is the client's own is looked up in [`own`]. What a
+//! route does with a request that was let through is not known here.
 
 mod middleware;
 mod own;

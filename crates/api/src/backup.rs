@@ -1,8 +1,9 @@
-//! A backup over HTTP: pieces of whoever makes them, one at a time, for a receiver that may be slow.
+//! A backup over HTTP: pieces of whoever makes them, one at a time, for a receiver that may be
+//! slow.
 //!
-//! One backup is under way at a time, since each holds on to what changes meanwhile; a receiver that takes nothing for a while
-//! is given up for the same reason. What a piece holds is not known here. A backup that cannot go on breaks the connection off,
-//! and has no last piece either.
+//! One backup is under way at a time, since each holds on to what changes meanwhile; a receiver
+//! that takes nothing for a while is given up for the same reason. What a piece holds is not known
+//! here. A backup that cannot go on breaks the connection off, and has no last piece either.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -41,7 +42,8 @@ impl Default for Backups {
 }
 
 impl ApiState {
-    /// Backups are begun by `begin`, which may block. The first one that is given stays; before that there are none.
+    /// Backups are begun by `begin`, which may block. The first one that is given stays; before
+    /// that there are none.
     #[must_use]
     pub fn backing_up_with(
         self,

@@ -9,7 +9,8 @@ use net::shares::SenderKey;
 
 use crate::ApiState;
 
-/// A whole body, as text. What it is said to be in its content type does not matter: it is read as JSON.
+/// A whole body, as text. What it is said to be in its content type does not matter: it is read as
+/// JSON.
 #[derive(Debug)]
 pub(crate) struct Text(pub String);
 

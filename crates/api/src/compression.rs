@@ -1,5 +1,6 @@
-//! Lists and exports as gzip, for callers that accept it. A page is compressed whole, on the thread that read it, so that what is
-//! counted of it is what is sent; an export piece by piece, each ending where its rows do.
+//! Lists and exports as gzip, for callers that accept it. A page is compressed whole, on the thread
+//! that read it, so that what is counted of it is what is sent; an export piece by piece, each
+//! ending where its rows do.
 
 use std::io::Write;
 

@@ -29,7 +29,8 @@ impl IntoResponse for Tagged {
     }
 }
 
-/// On which versions the request is to take effect: any that there is, unless `If-Match` names some.
+/// On which versions the request is to take effect: any that there is, unless `If-Match` names
+/// some.
 #[derive(Debug)]
 pub(crate) struct IfMatch(pub OnlyIf);
 

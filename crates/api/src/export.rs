@@ -1,8 +1,9 @@
 //! Exports: a whole list as NDJSON or CSV, from its first item to its last, in bounded memory.
 //!
-//! A list is read a piece at a time, and the next piece only when the receiver took the one before. Once the answer has
-//! begun its status cannot change; an export that fails then breaks the connection off, so that it is never taken for a
-//! complete one. A receiver that takes nothing for a while is given up, since it holds one of few places.
+//! A list is read a piece at a time, and the next piece only when the receiver took the one before.
+//! Once the answer has begun its status cannot change; an export that fails then breaks the
+//! connection off, so that it is never taken for a complete one. A receiver that takes nothing for
+//! a while is given up, since it holds one of few places.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ const PIECE_ITEMS: usize = 1_000;
 /// A receiver that takes no piece for this long is given up.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// The answer that shows all of the list behind `page.after`, at most `page.limit` items if that is given.
+/// The answer that shows all of the list behind `page.after`, at most `page.limit` items if that is
+/// given.
 ///
 /// # Errors
 /// What reading the first piece says, or `busy`.

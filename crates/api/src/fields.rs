@@ -1,7 +1,8 @@
-//! Fields of a JSON object in a request: read one by one, so that each refusal names its field and what would be right.
+//! Fields of a JSON object in a request: read one by one, so that each refusal names its field and
+//! what would be right.
 //!
-//! Values stay text until they are asked for: no tree is made of what nobody wants. A field that is there twice makes the
-//! body unreadable, an unknown one makes it refused.
+//! Values stay text until they are asked for: no tree is made of what nobody wants. A field that is
+//! there twice makes the body unreadable, an unknown one makes it refused.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +15,8 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Most members that are read of an object inside a body: far more than the labels that a device may have.
+/// Most members that are read of an object inside a body: far more than the labels that a device
+/// may have.
 const MEMBERS_MAX: usize = 1_000;
 
 /// The fields of an object.

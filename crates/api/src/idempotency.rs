@@ -1,11 +1,14 @@
-//! `Idempotency-Key`: a request that creates something and is repeated gets the answer of the first one.
+//! `Idempotency-Key`: a request that creates something and is repeated gets the answer of the first
+//! one.
 //!
-//! A key belongs to method, path and token. Its answer, refusals too, is kept in the store for 24 hours before it is given: a repeat
-//! finds it there after a restart too. What happens in one partition is kept in the batch of what was done as well, so that a repeat
-//! does nothing again wherever the server was killed; the answer by key alone is for repeats that name something else. What publishes
-//! jobs needs no more than the former: see [`Creation::kept_with_jobs`]. "Not now" is not kept. A repeat that comes while the first
-//! request is under way waits for it: for that, keys are remembered in memory, beyond the limits below the newest only, and a metric
-//! tells how many were forgotten early.
+//! A key belongs to method, path and token. Its answer, refusals too, is kept in the store for 24
+//! hours before it is given: a repeat finds it there after a restart too. What happens in one
+//! partition is kept in the batch of what was done as well, so that a repeat does nothing again
+//! wherever the server was killed; the answer by key alone is for repeats that name something else.
+//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. "Not now"
+//! is not kept. A repeat that comes while the first request is under way waits for it: for that,
+//! keys are remembered in memory, beyond the limits below the newest only, and a metric tells how
+//! many were forgotten early.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +38,8 @@ pub(crate) const KEY_CHARS_MAX: usize = 255;
 const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// Keys remembered at the same time.
 const KEYS_MAX: usize = 65_536;
-/// Bytes of all remembered answers. An answer is a few hundred bytes, so this and the limit on keys are met together.
+/// Bytes of all remembered answers. An answer is a few hundred bytes, so this and the limit on keys
+/// are met together.
 const ANSWERS_BYTES_MAX: usize = 32 * 1_024 * 1_024;
 
 type Digest = [u8; 32];
@@ -59,8 +63,8 @@ impl FromRequest<ApiState> for Creation {
 }
 
 impl Creation {
-    /// Makes what the body asks for, or gives the answer that was given before. Whoever makes it keeps its answer with it, under the key
-    /// that it is given, where it can.
+    /// Makes what the body asks for, or gives the answer that was given before. Whoever makes it
+    /// keeps its answer with it, under the key that it is given, where it can.
     ///
     /// # Errors
     /// `idempotency_key_reused` when the key came with another body before.
@@ -147,7 +151,8 @@ fn given_key(headers: &HeaderMap) -> Result<Option<&[u8]>, Problem> {
     Ok(Some(key))
 }
 
-/// The remembered answer, or else what `make` answers. On a task of its own: a caller who goes away changes nothing.
+/// The remembered answer, or else what `make` answers. On a task of its own: a caller who goes away
+/// changes nothing.
 async fn answer_of(
     remembered: Arc<Remembered>,
     key: Digest,
@@ -158,7 +163,8 @@ async fn answer_of(
         let make = async {
             let answer = match make.await {
                 Err(problem) if problem.code == REUSED => {
-                    // The store knows the key with another body, so it is remembered with the wrong one.
+                    // The store knows the key with another body, so it is remembered with the wrong
+                    // one.
                     remembered.forget(key, &kept);
                     return Err(Answer::refused(&problem));
                 }

@@ -1,7 +1,8 @@
-//! An import as its body comes: lines are gathered into slices, slices are handed in, and a bounded number of them is
-//! under way. When that many are, the body is not read on.
+//! An import as its body comes: lines are gathered into slices, slices are handed in, and a bounded
+//! number of them is under way. When that many are, the body is not read on.
 //!
-//! Lines take effect in their order: slices are handed in one after the other, and the engine keeps the order of a device.
+//! Lines take effect in their order: slices are handed in one after the other, and the engine keeps
+//! the order of a device.
 
 use base::Problem;
 use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
@@ -25,7 +26,8 @@ const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds t
 /// Takes the whole body.
 ///
 /// # Errors
-/// When the body breaks off or the server is not accepting; lines that came before may have been taken.
+/// When the body breaks off or the server is not accepting; lines that came before may have been
+/// taken.
 pub(crate) async fn take(engine: &Engine, mut body: Pieces) -> Result<ImportedShape, Problem> {
     let mut run = Run {
         engine,
@@ -56,7 +58,8 @@ pub(crate) async fn take(engine: &Engine, mut body: Pieces) -> Result<ImportedSh
     run.finish().await
 }
 
-/// Cuts a body into lines, which count from 1, blank ones too. Of a line that is too long nothing is kept.
+/// Cuts a body into lines, which count from 1, blank ones too. Of a line that is too long nothing
+/// is kept.
 struct Lines {
     codec: LinesCodec,
     buffer: BytesMut,

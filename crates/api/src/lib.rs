@@ -1,7 +1,9 @@
-//! The HTTP API: registry, history, deliveries, health and metrics, and the form of every answer and refusal.
+//! The HTTP API: registry, history, deliveries, health and metrics, and the form of every answer
+//! and refusal.
 //!
-//! It reads requests, asks the engine and writes answers; what may be registered, changed or told is the engine's to
-//! know. Reports are another crate's routes: they are merged in by [`router_with`], so that they keep the same habits.
+//! It reads requests, asks the engine and writes answers; what may be registered, changed or told
+//! is the engine's to know. Reports are another crate's routes: they are merged in by
+//! [`router_with`], so that they keep the same habits.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -86,8 +88,9 @@ struct Shared {
 }
 
 impl ApiState {
-    /// The state of an API over `engine`, for whom `access` lets in. Bodies and pages take their memory of `memory`. Its own
-    /// figures go into `metrics`, and `/metrics` shows all that is there.
+    /// The state of an API over `engine`, for whom `access` lets in. Bodies and pages take their
+    /// memory of `memory`. Its own figures go into `metrics`, and `/metrics` shows all that is
+    /// there.
     #[must_use]
     pub fn new(
         engine: Engine,
@@ -132,7 +135,8 @@ impl ApiState {
         }
     }
 
-    /// Test notifications are sent by `tester`. The first one that is given stays; before that there are none.
+    /// Test notifications are sent by `tester`. The first one that is given stays; before that
+    /// there are none.
     #[must_use]
     pub fn testing_with(
         self,
@@ -177,13 +181,15 @@ impl std::fmt::Debug for ApiState {
 
 /// The API's routes, with a problem for everything that is not one of them.
 ///
-/// Routes that are merged into it afterwards work, but keep their own habits; give them to [`router_with`] instead.
+/// Routes that are merged into it afterwards work, but keep their own habits; give them to
+/// [`router_with`] instead.
 #[expect(clippy::needless_pass_by_value, reason = "the router holds the state from here on")]
 pub fn router(state: ApiState) -> Router {
     router_with(&state, Router::new())
 }
 
-/// The API's routes and `more`, all of them counted, refusing in the same form, and with panics caught.
+/// The API's routes and `more`, all of them counted, refusing in the same form, and with panics
+/// caught.
 pub fn router_with(state: &ApiState, more: Router) -> Router {
     middleware::keep(state, routes::all(state).merge(more))
 }

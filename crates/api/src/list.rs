@@ -1,8 +1,8 @@
 //! Lists: what each says of itself, and the answer with a page of it.
 //!
-//! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends now. Where items may be
-//! large, few are read at a time, and a page ends early when it has become heavy. The same lists in other forms, from one end to
-//! the other, are in [`crate::export`].
+//! One item more than asked for is read, so that `next_cursor` is null exactly where the list ends
+//! now. Where items may be large, few are read at a time, and a page ends early when it has become
+//! heavy. The same lists in other forms, from one end to the other, are in [`crate::export`].
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ pub(crate) trait List: Send + Sync + 'static {
 
     /// Most items that are read at a time.
     const READ_MAX: usize = PAGE_ITEMS_MAX + 1;
-    /// What an item may take in memory, in bytes: a device with the largest value, every label and a long address does.
+    /// What an item may take in memory, in bytes: a device with the largest value, every label and
+    /// a long address does.
     const ITEM_BYTES_MAX: usize = 8 * 1_024;
 
     /// At most `limit` items behind `after`; fewer only at the end of the list. Reads the store.

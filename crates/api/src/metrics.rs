@@ -1,4 +1,5 @@
-//! The API's own figures for `/metrics`. Labels are routes as they are written in the code, never paths as they are called.
+//! The API's own figures for `/metrics`. Labels are routes as they are written in the code, never
+//! paths as they are called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::idempotency::Remembered;
 use crate::reads::Reads;
 
-/// Upper ends of the buckets, in seconds: a point read is in the first ones, a synced write behind, a scan at the end.
+/// Upper ends of the buckets, in seconds: a point read is in the first ones, a synced write behind,
+/// a scan at the end.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 /// Requests, counted and timed.

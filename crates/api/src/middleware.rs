@@ -1,5 +1,5 @@
-//! What holds for every route: it is counted and timed, a panic fails one request and no more, and whatever is refused is
-//! refused with a problem.
+//! What holds for every route: it is counted and timed, a panic fails one request and no more, and
+//! whatever is refused is refused with a problem.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -29,8 +29,8 @@ use crate::ApiState;
 use crate::authorization::KeepsOut;
 use crate::change_log::Asked;
 
-/// The routes with the habits around them. Each layer is memory of every consumer that waits: there are few, and none keeps a
-/// request that it has passed on.
+/// The routes with the habits around them. Each layer is memory of every consumer that waits: there
+/// are few, and none keeps a request that it has passed on.
 pub(crate) fn keep(api: &ApiState, routes: Router) -> Router {
     let routes = routes.fallback(unknown_route).method_not_allowed_fallback(unknown_method);
     let guarded = match *api.shared.access {
@@ -91,7 +91,8 @@ async fn unknown_method(method: Method) -> Response {
     Refused(Problem::new(405, "method_not_allowed", detail)).into_response()
 }
 
-/// Counts and times a request, decodes its body, throws away what it leaves of it, and answers it when it panics.
+/// Counts and times a request, decodes its body, throws away what it leaves of it, and answers it
+/// when it panics.
 #[derive(Clone)]
 struct Attends {
     api: ApiState,

@@ -1,4 +1,5 @@
-//! What part of a list was asked for: from where on, how many items, in which form, and of a feed which span of time.
+//! What part of a list was asked for: from where on, how many items, in which form, and of a feed
+//! which span of time.
 
 use std::cmp;
 use std::time::Duration;
@@ -127,7 +128,8 @@ impl Feed {
         self.from = self.from.max(Some(at));
     }
 
-    /// The same feed up to now where it is exported: one that is read forwards while it grows would have no end.
+    /// The same feed up to now where it is exported: one that is read forwards while it grows would
+    /// have no end.
     #[must_use]
     pub(crate) fn ending(self, form: Form, now: Timestamp) -> Self {
         match form {

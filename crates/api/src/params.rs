@@ -63,7 +63,8 @@ impl Params {
     /// The parameter, read by `read`.
     ///
     /// # Errors
-    /// `invalid_parameter` when it is there twice, or `read` does not know what to make of it: then `right` is told.
+    /// `invalid_parameter` when it is there twice, or `read` does not know what to make of it: then
+    /// `right` is told.
     pub(crate) fn take<T>(
         &mut self,
         name: &'static str,
@@ -143,7 +144,8 @@ impl Params {
         Ok((self.time("from")?, self.time("to")?))
     }
 
-    /// `from`, `to`, `order` and `wait`: newest first unless it is asked for otherwise, and at once.
+    /// `from`, `to`, `order` and `wait`: newest first unless it is asked for otherwise, and at
+    /// once.
     ///
     /// # Errors
     /// `invalid_parameter`.
@@ -160,7 +162,8 @@ impl Params {
         Ok(Feed { from, to, order, wait: wait.unwrap_or_default() })
     }
 
-    /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is unknown.
+    /// `limit` and `cursor`, which end the list of parameters: what was not taken by now is
+    /// unknown.
     ///
     /// # Errors
     /// `invalid_parameter`, `invalid_cursor`, `unknown_parameter`.
@@ -192,7 +195,8 @@ impl Params {
     }
 }
 
-/// A time; the `+` of an offset, which is a space where a URL was put together without escaping, is meant as it was written.
+/// A time; the `+` of an offset, which is a space where a URL was put together without escaping, is
+/// meant as it was written.
 fn moment(text: &str) -> Option<Timestamp> {
     let unescaped = || text.rsplit_once(' ').map(|(moment, offset)| format!("{moment}+{offset}"));
     Timestamp::parse(text).ok().or_else(|| Timestamp::parse(&unescaped()?).ok())

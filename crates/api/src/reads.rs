@@ -1,7 +1,9 @@
-//! Reading the store without holding up the workers: reads run on threads of their own, a few at a time.
+//! Reading the store without holding up the workers: reads run on threads of their own, a few at a
+//! time.
 //!
-//! A list that looks at every device of a large fleet takes seconds; while it does, reports and short calls go on, and
-//! lookups do not wait behind it. Reads wait for their turn up to a limit, beyond which callers are told to come back.
+//! A list that looks at every device of a large fleet takes seconds; while it does, reports and
+//! short calls go on, and lookups do not wait behind it. Reads wait for their turn up to a limit,
+//! beyond which callers are told to come back.
 
 use std::sync::Arc;
 
@@ -27,7 +29,8 @@ const FOLLOWS_RUNNING_MAX: usize = 2;
 /// As many as may follow feeds, so that nobody who may is refused here.
 const FOLLOWS_WAITING_MAX: usize = 2_048;
 
-/// Pieces of exports that are read at the same time: they have time, and leave a core to the others.
+/// Pieces of exports that are read at the same time: they have time, and leave a core to the
+/// others.
 const EXPORTS_RUNNING_MAX: usize = 1;
 /// Exports that are under way besides. Each has up to two pieces in memory.
 const EXPORTS_WAITING_MAX: usize = 15;

@@ -1,4 +1,5 @@
-//! The routes, a file for each thing they are about. A route is added together with what the OpenAPI document says of it.
+//! The routes, a file for each thing they are about. A route is added together with what the
+//! OpenAPI document says of it.
 
 mod backup;
 mod clients;

@@ -1,7 +1,7 @@
 //! Items as rows of a CSV table (RFC 4180): which columns they have, and how a cell is written.
 //!
-//! A cell is the text that JSON has between quotes; values of devices, which may be any JSON, and labels are JSON text.
-//! What is null in JSON is an empty cell.
+//! A cell is the text that JSON has between quotes; values of devices, which may be any JSON, and
+//! labels are JSON text. What is null in JSON is an empty cell.
 
 use std::fmt::Display;
 

@@ -1,4 +1,5 @@
-//! What answers look like: small structs that borrow records and know nothing but names and text forms.
+//! What answers look like: small structs that borrow records and know nothing but names and text
+//! forms.
 
 mod client;
 mod dead;

@@ -1,8 +1,9 @@
-//! From the bytes of a message to a [`Report`]. Pure: no socket, no clock, the same for every way in.
+//! From the bytes of a message to a [`Report`]. Pure: no socket, no clock, the same for every way
+//! in.
 //!
-//! A message that can be attributed to a device becomes a [`Report`] even when it is refused, because it is a sign of
-//! life; one that cannot is a [`Problem`]. Whether the device exists, is of the claimed kind and may have the value is the
-//! engine's affair.
+//! A message that can be attributed to a device becomes a [`Report`] even when it is refused,
+//! because it is a sign of life; one that cannot is a [`Problem`]. Whether the device exists, is of
+//! the claimed kind and may have the value is the engine's affair.
 
 use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
 use engine::{Report, Said};
@@ -29,8 +30,8 @@ pub const SENSORS: &str = "sensors";
 /// What decoding depends on besides the bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The ids that devices may be registered with now. Those of devices that are registered may have another form, which
-    /// the engine knows; here it is only told what would be right.
+    /// The ids that devices may be registered with now. Those of devices that are registered may
+    /// have another form, which the engine knows; here it is only told what would be right.
     pub device_ids: DeviceIdForm,
     /// The wall clock: a report's `ts` may be little ahead of it.
     pub wall: Timestamp,
@@ -55,8 +56,9 @@ impl Rules {
     }
 }
 
-/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of NDJSON, the payload of
-/// topic `sensors`, or a message over AMQP. `id` is what came beside it: an MQTT 5 user property, or AMQP's `message_id`.
+/// Decodes `{"device_id" or "sensor_id", "data", "ts"?, "id"?}`: one object over HTTP, one line of
+/// NDJSON, the payload of topic `sensors`, or a message over AMQP. `id` is what came beside it: an
+/// MQTT 5 user property, or AMQP's `message_id`.
 ///
 /// # Errors
 /// When it cannot be said which device it is from.
@@ -66,11 +68,12 @@ pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Pr
     Ok(report(device, None, fields.message(id, rules)))
 }
 
-/// Decodes a publish: the topic says who it is from, the payload is an envelope or the value itself. `id` is the MQTT 5 user
-/// property of that name.
+/// Decodes a publish: the topic says who it is from, the payload is an envelope or the value
+/// itself. `id` is the MQTT 5 user property of that name.
 ///
 /// # Errors
-/// When it cannot be said which device it is from: an unknown topic, or an id that no device can have.
+/// When it cannot be said which device it is from: an unknown topic, or an id that no device can
+/// have.
 pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
     let (kind, device, message) = match topic::parse(topic) {
         Topic::Sensors => return object(payload, id, rules),

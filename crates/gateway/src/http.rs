@@ -1,8 +1,9 @@
-//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and the replay of refused ones.
+//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; and
+//! the replay of refused ones.
 //!
-//! The answer comes when everything that is accepted is durable. A body that has begun is never answered "too busy": when
-//! the engine is behind, the body is read more slowly. Whoever serves these routes tells the engine that this way in
-//! is attended.
+//! The answer comes when everything that is accepted is durable. A body that has begun is never
+//! answered "too busy": when the engine is behind, the body is read more slowly. Whoever serves
+//! these routes tells the engine that this way in is attended.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -37,10 +38,12 @@ mod replay;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
-/// What lines of NDJSON may have of the memory budget until they are durable: even where the disk hangs, a sender may read.
+/// What lines of NDJSON may have of the memory budget until they are durable: even where the disk
+/// hangs, a sender may read.
 const LINES_BYTES_MAX: usize = BUDGET_BYTES / 8 * 3;
 
-/// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its figures go into `registry`.
+/// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its
+/// figures go into `registry`.
 pub fn routes(engine: &Engine, memory: MemoryBudget, registry: &mut Registry) -> Router {
     let metrics = Metrics::default();
     metrics.register(registry);

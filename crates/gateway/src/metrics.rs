@@ -1,8 +1,8 @@
 //! What became of the reports of one way in: counted by result, and the refused ones logged.
 //!
-//! A flood of bad reports must not become a flood of log lines: for each address and code a few a minute are written, and each
-//! says how many were left out. The counters miss none. What senders chose - ids, topics, names - is recorded as text, which
-//! the log escapes.
+//! A flood of bad reports must not become a flood of log lines: for each address and code a few a
+//! minute are written, and each says how many were left out. The counters miss none. What senders
+//! chose - ids, topics, names - is recorded as text, which the log escapes.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
@@ -79,7 +79,8 @@ impl ReportMetrics {
         }
     }
 
-    /// Whether a line about this refusal may be written, and how many were left out since the last one.
+    /// Whether a line about this refusal may be written, and how many were left out since the last
+    /// one.
     fn line(&self, peer: Option<SocketAddr>, problem: &Problem) -> Option<u64> {
         self.log.take((peer.map(|peer| address::sender(peer.ip())), problem.code), Instant::now())
     }

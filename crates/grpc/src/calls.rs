@@ -1,4 +1,5 @@
-//! A call from its request to its last byte: counted by how it ended, and with its caller as long as it lasts.
+//! A call from its request to its last byte: counted by how it ended, and with its caller as long
+//! as it lasts.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -173,8 +174,8 @@ pub(crate) struct Answering {
     hands_over: Option<HandsOver>,
 }
 
-/// Jobs that are their consumer's once the connection has taken the answer with them; given back if it never does. Beside an answer,
-/// where everything can be cloned.
+/// Jobs that are their consumer's once the connection has taken the answer with them; given back if
+/// it never does. Beside an answer, where everything can be cloned.
 #[derive(Clone, Debug)]
 pub(crate) struct HandsOver(Arc<Mutex<Option<HandOver>>>);
 

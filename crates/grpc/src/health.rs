@@ -1,4 +1,5 @@
-//! The health service that gRPC clients and balancers ask: serving, unless the store has failed or the server stops.
+//! The health service that gRPC clients and balancers ask: serving, unless the store has failed or
+//! the server stops.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -42,7 +43,8 @@ impl Health {
     async fn next(&mut self, told: Option<ServingStatus>, first: ServingStatus) -> Option<ServingStatus> {
         match told {
             None => Some(first),
-            // What is not there now will not come, and the last that a server says is that it stops.
+            // What is not there now will not come, and the last that a server says is that it
+            // stops.
             Some(ServingStatus::ServiceUnknown) => {
                 self.stop.told().await;
                 None

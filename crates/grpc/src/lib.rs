@@ -1,8 +1,8 @@
 //! gRPC, package `fieldpost.v1`: jobs of queues, and reports of devices.
 //!
-//! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed in as [`access::Access`],
-//! and so is the reading of a report, as a [`ReadReport`]. [`Grpc`] speaks on whatever stream it is given, until the stream
-//! ends or the server stops.
+//! It reads messages, asks the engine and writes answers. Tokens are those of the HTTP API, handed
+//! in as [`access::Access`], and so is the reading of a report, as a [`ReadReport`]. [`Grpc`]
+//! speaks on whatever stream it is given, until the stream ends or the server stops.
 
 mod asked;
 mod callers;

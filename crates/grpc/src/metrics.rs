@@ -1,4 +1,5 @@
-//! What gRPC tells of itself in `/metrics`. Labels are words of the protocol's description, never what callers send.
+//! What gRPC tells of itself in `/metrics`. Labels are words of the protocol's description, never
+//! what callers send.
 
 use std::time::Duration;
 

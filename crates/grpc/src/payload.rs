@@ -8,7 +8,8 @@ use bytes::Bytes;
 use engine::queues::Payload;
 use serde_json::value::RawValue;
 
-/// From here on bytes are shared with the engine and not copied: for fewer a copy is cheaper than keeping count.
+/// From here on bytes are shared with the engine and not copied: for fewer a copy is cheaper than
+/// keeping count.
 const SHARED_BYTES_MIN: usize = 4_096;
 
 /// Reads a JSON payload: the text without the blanks between its tokens.

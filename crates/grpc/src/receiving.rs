@@ -1,9 +1,9 @@
 //! Memory and deadlines for messages being received: a message is held whole before it is parsed.
 //!
-//! A message that has begun has a deadline. After [`FREE_BYTES`] it takes its memory of the budget, so that
-//! announcing a large message costs nobody else anything. While others wait for memory, its holder
-//! must keep a minimum pace. A connection has a share, so it blocks only itself. A
-//! waiting message is not read, and HTTP/2 flow control stops its sender.
+//! A message that has begun has a deadline. After [`FREE_BYTES`] it takes its memory of the budget,
+//! so that announcing a large message costs nobody else anything. While others wait for memory, its
+//! holder must keep a minimum pace. A connection has a share, so it blocks only itself. A waiting
+//! message is not read, and HTTP/2 flow control stops its sender.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl ConnectionPlaces {
         guarded
     }
 
-    /// Memory for a message of this size: of the connection's share first and then of its sender's, so that
-    /// it waits for nobody while it holds something that others wait for.
+    /// Memory for a message of this size: of the connection's share first and then of its sender's,
+    /// so that it waits for nobody while it holds something that others wait for.
     fn ask(&self, bytes: usize, sender: &SenderKey) -> Turn {
         let (own, memory, sender) = (self.own.clone(), self.server.memory.clone(), sender.clone());
         let metrics = &self.server.metrics;

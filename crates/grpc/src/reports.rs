@@ -1,8 +1,8 @@
-//! The service `Reports`: batches become slices, slices are handed in ahead of their answers, and each is answered in turn once it
-//! is durable.
+//! The service `Reports`: batches become slices, slices are handed in ahead of their answers, and
+//! each is answered in turn once it is durable.
 //!
-//! A report is written as the line that it would be over HTTP and read as such a line is: so it is refused for the same
-//! reasons, and what the quarantine keeps of it can be replayed.
+//! A report is written as the line that it would be over HTTP and read as such a line is: so it is
+//! refused for the same reasons, and what the quarantine keeps of it can be replayed.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -43,7 +43,8 @@ pub(crate) struct Reports {
 
 impl Reports {
     pub(crate) fn new(engine: &Engine, read: ReadReport, stop: Stop, metrics: &Metrics) -> Self {
-        // Silence over gRPC is counted like that over HTTP: both are there as long as the server is.
+        // Silence over gRPC is counted like that over HTTP: both are there as long as the server
+        // is.
         Self { intake: engine.intake(WayIn::Http), read, stop, metrics: metrics.clone() }
     }
 }
@@ -88,7 +89,8 @@ struct Sending {
 }
 
 impl Sending {
-    /// The next answer. Batches are taken only while answers are: who reads none is not read from either.
+    /// The next answer. Batches are taken only while answers are: who reads none is not read from
+    /// either.
     async fn next(mut self) -> Option<(Result<SendResponse, Status>, Self)> {
         loop {
             let takes = self.over.is_none() && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX;
@@ -161,7 +163,8 @@ impl Sending {
     }
 }
 
-/// Writes the line that a report would be over HTTP. It is written as far as it goes also where it is refused.
+/// Writes the line that a report would be over HTTP. It is written as far as it goes also where it
+/// is refused.
 fn write_line(report: &proto::Report, line: &mut Vec<u8>) -> Result<(), Problem> {
     let text = |text: &str| serde_json::Value::from(text);
     let ts = report.ts.as_ref().map(|ts| read_moment("ts", ts)).transpose();

@@ -67,7 +67,8 @@ const WATCHES_OF_CONNECTION_MAX: usize = 16;
 const SEND_BYTES_MAX: usize = 512 * 1_024;
 /// Largest metadata of a call, in bytes.
 const METADATA_BYTES_MAX: u32 = 32 * 1_024;
-/// After so long without a word a caller is asked whether it is there, and may take so long to say so.
+/// After so long without a word a caller is asked whether it is there, and may take so long to say
+/// so.
 const ASK_AFTER: Duration = Duration::from_secs(30);
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
@@ -104,7 +105,8 @@ impl std::fmt::Debug for Grpc {
 }
 
 impl Grpc {
-    /// The services of `engine` for whom `access` lets in, until `stop` is true or its sender is gone.
+    /// The services of `engine` for whom `access` lets in, until `stop` is true or its sender is
+    /// gone.
     pub fn new(
         engine: &Engine,
         access: Arc<Access>,
@@ -225,7 +227,8 @@ impl Grpc {
         call.answered(response)
     }
 
-    /// A call that comes while the server stops would be cut off; what is read of a failed store may not be durable.
+    /// A call that comes while the server stops would be cut off; what is read of a failed store
+    /// may not be durable.
     fn not_now(&self) -> Option<Problem> {
         if self.stop.is_told() {
             return Some(Problem::unavailable("the server is stopping"));
@@ -240,8 +243,8 @@ impl Protocol for Grpc {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // Once a call of it was let in, a connection counts as one long request: it stays as long as it
-        // moves, or while there is room.
+        // Once a call of it was let in, a connection counts as one long request: it stays as long
+        // as it moves, or while there is room.
         guest.awaits_admission();
         let peer = guest.peer();
         let mut http = http2::Builder::new(TokioExecutor::new());

@@ -1,8 +1,9 @@
 //! Work streams: credits and acknowledgements come up, jobs go down.
 //!
-//! A task of its own drives each stream, so that acknowledgements are read while the worker takes no jobs, and the other way
-//! round. What is asked of the engine is gathered while earlier questions are under way: the more a worker says, the more of it
-//! crosses at a time. Everything is bounded by what the worker was sent or lets be read.
+//! A task of its own drives each stream, so that acknowledgements are read while the worker takes
+//! no jobs, and the other way round. What is asked of the engine is gathered while earlier
+//! questions are under way: the more a worker says, the more of it crosses at a time. Everything is
+//! bounded by what the worker was sent or lets be read.
 
 mod opened;
 mod said;

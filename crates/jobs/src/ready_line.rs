@@ -42,10 +42,6 @@ impl ReadyLine {
         self.order
     }
 
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open
-    }
-
     /// Notes whether something can be leased; answers whether it could before.
     pub(crate) fn set_open(&mut self, is_open: bool) -> bool {
         std::mem::replace(&mut self.is_open, is_open)

@@ -238,7 +238,8 @@ async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Bod
     Ok(Answer::indented(StatusCode::CREATED, &json!({"token": token})))
 }
 
-/// A token that nobody can guess, with the characters and the length of those that the real server makes.
+/// A token that nobody can guess, with the characters and the length of those that the real server
+/// makes.
 fn made_up() -> Result<String, Answer> {
     let bytes = unguessable().map_err(|error| {
         error!(%error, "there is no chance to be had");

@@ -1,4 +1,5 @@
-//! An answer as lmstfy's clients know it: JSON with its members in alphabetical order, and the id of the request in a header.
+//! An answer as lmstfy's clients know it: JSON with its members in alphabetical order, and the id
+//! of the request in a header.
 
 use access::UnderWay;
 use axum::body::{Body, Bytes};
@@ -129,8 +130,8 @@ impl Answer {
     }
 }
 
-/// What the engine refuses. The real server knows no such refusals but those of what was asked, so the status says whether it is worth
-/// asking again.
+/// What the engine refuses. The real server knows no such refusals but those of what was asked, so
+/// the status says whether it is worth asking again.
 impl From<Problem> for Answer {
     fn from(problem: Problem) -> Self {
         let status = match problem.status {

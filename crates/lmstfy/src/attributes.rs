@@ -14,7 +14,8 @@ const ATTRIBUTES_MAX: usize = 16;
 const KEY_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 128;
 
-/// The attributes that the headers have, in order of their keys; names of headers are in lower case.
+/// The attributes that the headers have, in order of their keys; names of headers are in lower
+/// case.
 ///
 /// # Errors
 /// 400 when there are too many.

@@ -1,4 +1,5 @@
-//! One request to the API, from its path to its answer: which call it is, who makes it, whether there may be one more.
+//! One request to the API, from its path to its answer: which call it is, who makes it, whether
+//! there may be one more.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ pub(crate) enum TakenIn {
     Consumes(Consumer),
 }
 
-/// Reads a request, and answers it unless it may have to wait. It is under way until its answer has left.
+/// Reads a request, and answers it unless it may have to wait. It is under way until its answer has
+/// left.
 pub(crate) async fn take_in(shared: Arc<Shared>, parts: Parts, body: Body) -> (TakenIn, Option<UnderWay>) {
     let path = decoding::path(parts.uri.path());
     let Some(target) = target(&parts.method, &path) else {

@@ -1,4 +1,5 @@
-//! Consuming: one job as an object or several as a list, of the first queue that has any, at once or as soon as there is one.
+//! Consuming: one job as an object or several as a list, of the first queue that has any, at once
+//! or as soon as there is one.
 
 use std::time::Duration;
 
@@ -81,7 +82,8 @@ fn want(query: Query<'_>) -> Result<Want, Answer> {
     })
 }
 
-/// Waits for a job; `None` when the server stops. Who hangs up meanwhile is waited for no longer: then this is dropped.
+/// Waits for a job; `None` when the server stops. Who hangs up meanwhile is waited for no longer:
+/// then this is dropped.
 async fn waiting(
     shared: &Shared,
     queues: &[QueueName],

@@ -1,4 +1,5 @@
-//! Percent-encoding in paths, queries and forms. Most requests have none, and then nothing is copied.
+//! Percent-encoding in paths, queries and forms. Most requests have none, and then nothing is
+//! copied.
 
 use std::borrow::Cow;
 

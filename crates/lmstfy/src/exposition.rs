@@ -1,7 +1,8 @@
-//! All figures as the admin API shows them: in the text form of Prometheus 0.0.4, or as OpenMetrics for whoever asks for that.
+//! All figures as the admin API shows them: in the text form of Prometheus 0.0.4, or as OpenMetrics
+//! for whoever asks for that.
 //!
-//! The figures come as OpenMetrics. The older form is the same but for a few lines: a counter's family has the name that its
-//! samples have, units are not told, and there is no end mark.
+//! The figures come as OpenMetrics. The older form is the same but for a few lines: a counter's
+//! family has the name that its samples have, units are not told, and there is no end mark.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -16,7 +17,8 @@ pub(crate) fn accepted(headers: &HeaderMap, text: String) -> (&'static str, Stri
     if likes_open_metrics(headers) { (METRICS_TYPE, text) } else { (TEXT_TYPE, plain(&text)) }
 }
 
-/// Whether OpenMetrics is asked for by its name, and nothing that the text form is has a greater weight.
+/// Whether OpenMetrics is asked for by its name, and nothing that the text form is has a greater
+/// weight.
 fn likes_open_metrics(headers: &HeaderMap) -> bool {
     let ranges = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (mut open, mut plain) = (0.0_f32, 0.0_f32);

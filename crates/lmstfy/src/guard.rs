@@ -57,7 +57,8 @@ impl Shared {
     /// Lets a call through, with what it takes of its token's limits.
     ///
     /// # Errors
-    /// 404 for an unknown pool, 401 for an unknown token, 429 when its limit is reached or too many are unknown.
+    /// 404 for an unknown pool, 401 for an unknown token, 429 when its limit is reached or too many
+    /// are unknown.
     pub(crate) async fn let_in(
         &self,
         target: &Target<'_>,

@@ -12,7 +12,8 @@ const ID_CHARS: usize = 26;
 
 /// A job's id; `None` for what was never one.
 ///
-/// The real server puts a digit in front of the id of a job with attributes; a client may have kept one.
+/// The real server puts a digit in front of the id of a job with attributes; a client may have kept
+/// one.
 pub(crate) fn id(text: &str) -> Option<JobId> {
     let versioned = text.len() == ID_CHARS + 1 && text.starts_with(|first: char| first.is_ascii_digit());
     id_from_text(if versioned { &text[1..] } else { text })
@@ -48,7 +49,8 @@ impl<'a> Shown<'a> {
         Self { tries_left: job.tries.saturating_sub(job.attempt), ..Self::found(job) }
     }
 
-    /// A job that was looked up by its id: the real server does not know there how many tries it has left.
+    /// A job that was looked up by its id: the real server does not know there how many tries it
+    /// has left.
     pub(crate) fn found(job: &'a JobView) -> Self {
         Self {
             id: job.id,

@@ -1,9 +1,11 @@
-//! lmstfy's HTTP API and its admin API, for programs that were written for that server: each on a listener of its own.
+//! lmstfy's HTTP API and its admin API, for programs that were written for that server: each on a
+//! listener of its own.
 //!
-//! Paths, parameters, statuses and JSON members are those of the real server, also where its document says otherwise, because
-//! its clients were written against what it does. Behind them are the queues of the REST API: a job that was published here can be
-//! consumed there. Where this differs on purpose, `docs/lmstfy.md` says so. Nothing here knows how a job is kept; tokens are kept
-//! by whoever hands in [`Tokens`].
+//! Paths, parameters, statuses and JSON members are those of the real server, also where its
+//! document says otherwise, because its clients were written against what it does. Behind them are
+//! the queues of the REST API: a job that was published here can be consumed there. Where this
+//! differs on purpose, `docs/lmstfy.md` says so. Nothing here knows how a job is kept; tokens are
+//! kept by whoever hands in [`Tokens`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -89,8 +91,9 @@ struct Shared {
 }
 
 impl Lmstfy {
-    /// Both APIs over `engine`, for whoever has one of `tokens`, or one of the REST API's, which `access` knows. Its own metrics
-    /// go into `metrics`, and the admin API shows all that are there. Consumers stop waiting when `stop` is true.
+    /// Both APIs over `engine`, for whoever has one of `tokens`, or one of the REST API's, which
+    /// `access` knows. Its own metrics go into `metrics`, and the admin API shows all that are
+    /// there. Consumers stop waiting when `stop` is true.
     #[must_use]
     pub fn new(
         engine: Engine,
@@ -143,7 +146,8 @@ impl std::fmt::Debug for Lmstfy {
     }
 }
 
-/// The API, as a handler of its own: who waits for a job keeps nothing of the request but what is asked for.
+/// The API, as a handler of its own: who waits for a job keeps nothing of the request but what is
+/// asked for.
 #[derive(Clone)]
 struct Api;
 
@@ -184,8 +188,8 @@ impl Shared {
         self.engine.clock().now()
     }
 
-    /// What the log is to say, if it is to say anything. Tokens are not logged: neither the query, where one may be, nor those in
-    /// paths, which `path` leaves out.
+    /// What the log is to say, if it is to say anything. Tokens are not logged: neither the query,
+    /// where one may be, nor those in paths, which `path` leaves out.
     fn note(&self, parts: &Parts, path: fn(&str) -> String) -> Noted {
         let is_logged = self.access_log.load(Ordering::Relaxed);
         is_logged.then(|| Box::new((parts.method.clone(), path(parts.uri.path()))))

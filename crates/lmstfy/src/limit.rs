@@ -1,5 +1,5 @@
-//! What a token may do in an interval: so many calls that consume, so many that publish. Only those that succeed count, and a bulk
-//! counts as one.
+//! What a token may do in an interval: so many calls that consume, so many that publish. Only those
+//! that succeed count, and a bulk counts as one.
 //!
 //! An interval begins with the first call after the one before has ended, as with the real server.
 

@@ -12,7 +12,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::route::Action;
 
-/// Upper ends of the buckets, in seconds: a synced write is in the first ones, a consumer that waited at the end.
+/// Upper ends of the buckets, in seconds: a synced write is in the first ones, a consumer that
+/// waited at the end.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug)]

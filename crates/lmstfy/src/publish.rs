@@ -1,4 +1,5 @@
-//! Publishing: a job whose body is the request's, up to 64 whose bodies are the elements of a JSON array, and a job once more.
+//! Publishing: a job whose body is the request's, up to 64 whose bodies are the elements of a JSON
+//! array, and a job once more.
 
 use std::sync::Arc;
 use std::time::Duration;

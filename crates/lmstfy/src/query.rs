@@ -1,4 +1,5 @@
-//! Parameters of a query, or of a form, which has the same shape: the first of a name counts, others are not looked at.
+//! Parameters of a query, or of a form, which has the same shape: the first of a name counts,
+//! others are not looked at.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,8 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// A whole number of at most `most`; `default` where there is none of this name, `None` where it is something else.
+    /// A whole number of at most `most`; `default` where there is none of this name, `None` where
+    /// it is something else.
     pub(crate) fn number(self, name: &str, default: u64, most: u64) -> Option<u64> {
         let Some(text) = self.get(name) else { return Some(default) };
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

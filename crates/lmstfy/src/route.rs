@@ -112,8 +112,9 @@ pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
 impl Target<'_> {
     /// The queues, of which there is one unless jobs are consumed.
     ///
-    /// Their names are those of the real server, which lets a namespace begin with `_`; a queue may not when jobs are
-    /// published, so that nothing ever comes to one that is asked for all the same.
+    /// Their names are those of the real server, which lets a namespace begin with `_`; a queue may
+    /// not when jobs are published, so that nothing ever comes to one that is asked for all the
+    /// same.
     ///
     /// # Errors
     /// 400 with what is wrong with a name.
@@ -149,7 +150,8 @@ impl Target<'_> {
     }
 }
 
-/// Letters, digits, `-` and `_`, of any length: nothing can be published where a name is too long, and nothing is there.
+/// Letters, digits, `-` and `_`, of any length: nothing can be published where a name is too long,
+/// and nothing is there.
 pub(crate) fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

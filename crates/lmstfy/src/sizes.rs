@@ -1,6 +1,8 @@
-//! Sizes of queues under the names that the real server gives them, so that dashboards and alerts that were made for it go on.
+//! Sizes of queues under the names that the real server gives them, so that dashboards and alerts
+//! that were made for it go on.
 //!
-//! They are shown by the admin API alone: labels there grow with the queues, which the figures of the REST API never do.
+//! They are shown by the admin API alone: labels there grow with the queues, which the figures of
+//! the REST API never do.
 
 use std::fmt::Write;
 

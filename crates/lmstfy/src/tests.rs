@@ -1,4 +1,5 @@
-//! Both listeners from outside, as far as who is let in: guesses, and the limits of tokens of the REST API.
+//! Both listeners from outside, as far as who is let in: guesses, and the limits of tokens of the
+//! REST API.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! The tokens of namespaces and their limits: few, in memory, and kept whole by whoever made this before a change counts.
+//! The tokens of namespaces and their limits: few, in memory, and kept whole by whoever made this
+//! before a change counts.
 //!
-//! A token is kept as it is and not as a hash, because the admin API lists tokens: programs and scripts that set up namespaces read
-//! them there.
+//! A token is kept as it is and not as a hash, because the admin API lists tokens: programs and
+//! scripts that set up namespaces read them there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,7 +20,8 @@ const TOKENS_MAX: usize = 100_000;
 pub struct Kept {
     /// In order of namespace and token.
     pub tokens: Vec<KeptToken>,
-    /// In order of namespace and token. There may be a limit without its token: the real server has them too.
+    /// In order of namespace and token. There may be a limit without its token: the real server has
+    /// them too.
     pub limits: Vec<KeptLimit>,
 }
 
@@ -115,7 +117,8 @@ impl Tokens {
         Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a change, on a thread of its own, because it blocks; what has begun is done even if nobody waits for it.
+    /// Makes a change, on a thread of its own, because it blocks; what has begun is done even if
+    /// nobody waits for it.
     ///
     /// # Errors
     /// Whatever `change` says, and when it cannot be made durable; then nothing has changed.

@@ -1,7 +1,7 @@
 //! Request bodies, read whole or in pieces, in bounded memory and bounded time.
 //!
-//! What edges can accept mostly fits in a small body; larger ones are read so that they get a proper answer, but only
-//! as the memory budget allows: the others are read more slowly.
+//! What edges can accept mostly fits in a small body; larger ones are read so that they get a
+//! proper answer, but only as the memory budget allows: the others are read more slowly.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use crate::memory_budget::{FREE_BYTES, MemoryBudget, Reservation};
 use crate::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use crate::shares::SenderKey;
 
-/// A sender may let us wait for this long altogether, and a second more for every so many bytes that it sent: otherwise one that
-/// sends a byte now and then could hold memory for as long as it likes.
+/// A sender may let us wait for this long altogether, and a second more for every so many bytes
+/// that it sent: otherwise one that sends a byte now and then could hold memory for as long as it
+/// likes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A sender of many lines may take them from something slow.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(300);
@@ -42,8 +43,8 @@ impl Pieces {
     }
 }
 
-/// The next piece, and how long its sender let us wait for it: a frame without data says that the wait
-/// until then was ours.
+/// The next piece, and how long its sender let us wait for it: a frame without data says that the
+/// wait until then was ours.
 async fn next_within(
     body: &mut Body,
     wait_max: Duration,
@@ -84,8 +85,8 @@ impl Held {
     }
 }
 
-/// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied. A large one takes memory of the budget
-/// until it is read.
+/// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied. A large
+/// one takes memory of the budget until it is read.
 ///
 /// # Errors
 /// `body_too_large`, `body_too_slow`, or `unreadable` when the sender breaks off.
@@ -164,7 +165,8 @@ mod tests {
     use super::*;
     use crate::memory_budget::{BUDGET_BYTES, SENDER_BYTES};
 
-    /// A body of so many chunks of one KiB, one after each pause, after which nothing comes any more.
+    /// A body of so many chunks of one KiB, one after each pause, after which nothing comes any
+    /// more.
     fn trickles(kib: usize, every: Duration) -> Body {
         let chunks = stream::unfold(kib, move |left| async move {
             sleep(every).await;

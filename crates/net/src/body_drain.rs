@@ -1,8 +1,10 @@
-//! What a refused request has not sent yet: it is read and thrown away for a while, so that the sender gets to the answer.
+//! What a refused request has not sent yet: it is read and thrown away for a while, so that the
+//! sender gets to the answer.
 //!
-//! A connection that is closed while its sender still writes is reset, and a reset takes the answer with it: the sender would see a
-//! broken connection where it was told "too large". So whoever leaves a body unread leaves it here. What is read is bounded
-//! in bytes and in time, and so is how many are read at the same time; beyond that the connection is closed as it is.
+//! A connection that is closed while its sender still writes is reset, and a reset takes the answer
+//! with it: the sender would see a broken connection where it was told "too large". So whoever
+//! leaves a body unread leaves it here. What is read is bounded in bytes and in time, and so is how
+//! many are read at the same time; beyond that the connection is closed as it is.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +40,8 @@ impl Default for BodyDrain {
 impl BodyDrain {
     /// Whatever is left of the body will be thrown away.
     ///
-    /// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be told no.
+    /// A sender that asks first (`Expect: 100-continue`) has not begun, and need not be read to be
+    /// told no.
     #[must_use]
     pub fn watching(&self, request: Request) -> Request {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
@@ -113,7 +116,8 @@ mod tests {
 
     use super::*;
 
-    /// A body of so many MiB, a counter of those that were read, and a signal for when the body is dropped.
+    /// A body of so many MiB, a counter of those that were read, and a signal for when the body is
+    /// dropped.
     fn counted(mib: usize) -> (Body, Arc<AtomicUsize>, Arc<Notify>) {
         struct Told(Arc<Notify>);
         impl Drop for Told {

@@ -4,7 +4,8 @@
 //! in pieces, on demand: however far it expands, it takes the memory of one decoder. The number of
 //! decoders is bounded, and each address has a share of them; a body without one waits for it, and
 //! is read more slowly. A body whose wait for a decoder is our fault tells its reader so, once a
-//! second, with a frame that carries nothing. While others wait, a body with a decoder keeps a pace.
+//! second, with a frame that carries nothing. While others wait, a body with a decoder keeps a
+//! pace.
 
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,7 +1,8 @@
-//! What every edge needs of the network: listening, admission of connections, TLS, and bodies of requests and answers in
-//! bounded memory and time.
+//! What every edge needs of the network: listening, admission of connections, TLS, and bodies of
+//! requests and answers in bounded memory and time.
 //!
-//! Protocols beyond HTTP/1.1 are not spoken here, and nothing is known of who may do what, nor of what a request is about.
+//! Protocols beyond HTTP/1.1 are not spoken here, and nothing is known of who may do what, nor of
+//! what a request is about.
 
 pub mod body;
 pub mod body_drain;

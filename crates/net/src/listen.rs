@@ -25,7 +25,8 @@ pub use listener::{Listener, Protocol};
 pub use shutdown::stopped;
 pub use tls::{Disagreed, Handshakes, TlsSource, TlsStream};
 
-/// Connections that wait to be accepted, as far as the operating system allows: one more waits a second before it tries again.
+/// Connections that wait to be accepted, as far as the operating system allows: one more waits a
+/// second before it tries again.
 const BACKLOG: u32 = 4_096;
 
 /// Listens at an address, with room for a storm of connections.

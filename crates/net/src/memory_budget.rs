@@ -1,8 +1,10 @@
-//! The one memory budget for bodies: requests that are received, and answers that are made or on their way, of all edges.
+//! The one memory budget for bodies: requests that are received, and answers that are made or on
+//! their way, of all edges.
 //!
-//! A body takes its memory before it is read or made, and gives back what it turns out not to need. A sender has a share of
-//! the budget, and whoever waits for its own share holds nothing that others wait for. What fits in a few network packets is not
-//! counted: a body of up to [`FREE_BYTES`] is bounded by the number of connections.
+//! A body takes its memory before it is read or made, and gives back what it turns out not to need.
+//! A sender has a share of the budget, and whoever waits for its own share holds nothing that
+//! others wait for. What fits in a few network packets is not counted: a body of up to
+//! [`FREE_BYTES`] is bounded by the number of connections.
 
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ use crate::shares::{Pool, SenderKey, Share};
 pub const BUDGET_BYTES: usize = 256 * 1_024 * 1_024;
 /// What one sender may have of it, in bytes.
 pub const SENDER_BYTES: usize = BUDGET_BYTES / 2;
-/// A body up to this size takes nothing of the budget; every object that can be accepted fits in it.
+/// A body up to this size takes nothing of the budget; every object that can be accepted fits in
+/// it.
 pub const FREE_BYTES: usize = 64 * 1_024;
 /// The budget is counted in these, in bytes.
 const UNIT_BYTES: usize = 1_024;
@@ -53,8 +56,8 @@ impl MemoryBudget {
         registry.register("fieldpost_memory_budget_held_bytes", help, self.held.clone());
     }
 
-    /// So much for a sender, once that is there; a share at most. Whoever waits for it must hold nothing of the budget: it could
-    /// be what others wait for.
+    /// So much for a sender, once that is there; a share at most. Whoever waits for it must hold
+    /// nothing of the budget: it could be what others wait for.
     pub async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
         let part = match &self.part {
             Some(part) => Some(part.take(units(bytes)).await),
@@ -140,7 +143,8 @@ impl Reservation {
         &self.from
     }
 
-    /// Has the answer take what it needs until it is sent. The listener takes it from the extensions of the answer.
+    /// Has the answer take what it needs until it is sent. The listener takes it from the
+    /// extensions of the answer.
     #[must_use]
     pub fn until_sent(mut self, mut response: Response) -> Response {
         self.shrink(response.body().size_hint().exact().unwrap_or(0) as usize);

@@ -62,7 +62,8 @@ impl Drop for Counted {
 /// The text form that Prometheus reads, by its name in content types.
 pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics in that form. Collectors look at the store, so this is a read too; but it waits for no other.
+/// All metrics in that form. Collectors look at the store, so this is a read too; but it waits for
+/// no other.
 ///
 /// # Errors
 /// 503 when the server is stopping.

@@ -153,7 +153,8 @@ impl Pool {
         Self { all: Share::new(permits), shares: Shares::new(permits_of_sender) }
     }
 
-    /// So many for this sender, once they are there. Who waits for its own share holds nothing that others wait for.
+    /// So many for this sender, once they are there. Who waits for its own share holds nothing that
+    /// others wait for.
     pub async fn take(&self, sender: &SenderKey, permits: u32) -> Taken {
         let own = self.shares.of(sender);
         let taken = [own.take(permits).await, self.all.take(permits).await];

@@ -1,4 +1,5 @@
-//! The check in front of every route: who calls, how much they call, and whether they may call this.
+//! The check in front of every route: who calls, how much they call, and whether they may call
+//! this.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -42,7 +43,8 @@ impl Service<Request> for KeepsOut {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // In a box, because a consumer may wait for long then, and has no more use for what this takes.
+        // In a box, because a consumer may wait for long then, and has no more use for what this
+        // takes.
         let (judged, mut routes) = (judged(self.api.clone(), request).boxed(), self.routes.clone());
         async move {
             let (answering, under_way, changes) = match judged.await {

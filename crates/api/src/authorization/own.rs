@@ -1,6 +1,7 @@
 //! What is a client's own: itself, the devices linked to it, the deliveries to it.
 //!
-//! Something that does not exist is nobody's own, so that a client's token cannot find out what there is.
+//! Something that does not exist is nobody's own, so that a client's token cannot find out what
+//! there is.
 
 use axum::extract::{Query, RawPathParams};
 use axum::http::Uri;
@@ -29,7 +30,8 @@ impl About {
         self.path.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is there once; the route refuses one that is there twice, so that would be about nothing.
+    /// A parameter that is there once; the route refuses one that is there twice, so that would be
+    /// about nothing.
     pub(super) fn in_query(&self, name: &str) -> Option<&str> {
         let mut values = self.query.iter().filter(|(given, _)| given == name);
         let (_, value) = values.next()?;

@@ -29,7 +29,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Sees {
 }
 
 impl Sees {
-    /// The result of a lookup; an unknown device is answered as somebody else's is, of which nothing is shown.
+    /// The result of a lookup; an unknown device is answered as somebody else's is, of which
+    /// nothing is shown.
     pub(crate) fn of<T>(self, found: Result<Vec<T>, Problem>) -> Result<Vec<T>, Problem> {
         match (self, found) {
             (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => Ok(Vec::new()),

@@ -1,8 +1,9 @@
 //! Which scope each route takes. A route that is not in the table is for `admin` alone.
 //!
-//! `read` is for whoever may see everything, `admin` for whoever may change it. A client's scope reaches what is its own: its
-//! entry in the registry, the devices linked to it, its deliveries; and it may have its deliveries sent again, which
-//! reaches nobody but the client. It changes nothing else, and sees no other client.
+//! `read` is for whoever may see everything, `admin` for whoever may change it. A client's scope
+//! reaches what is its own: its entry in the registry, the devices linked to it, its deliveries;
+//! and it may have its deliveries sent again, which reaches nobody but the client. It changes
+//! nothing else, and sees no other client.
 
 use axum::http::Method;
 

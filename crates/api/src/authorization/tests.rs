@@ -1,4 +1,5 @@
-//! Access from outside: which token gets where, what a refusal looks like, and that the table is about the routes there are.
+//! Access from outside: which token gets where, what a refusal looks like, and that the table is
+//! about the routes there are.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

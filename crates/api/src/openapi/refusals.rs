@@ -1,6 +1,8 @@
-//! Which refusals a call may meet: the status and the stable code of each, grouped by what brings them about.
+//! Which refusals a call may meet: the status and the stable code of each, grouped by what brings
+//! them about.
 //!
-//! The tests of this crate and those over the whole server hold every refusal that they see against these.
+//! The tests of this crate and those over the whole server hold every refusal that they see against
+//! these.
 
 /// Status and code.
 pub(crate) type Coded = (u16, &'static str);

@@ -1,5 +1,5 @@
-//! Queues and jobs in paths. A name that cannot be one is refused as such; an id that cannot be one is as unknown as a job that is
-//! gone.
+//! Queues and jobs in paths. A name that cannot be one is refused as such; an id that cannot be one
+//! is as unknown as a job that is gone.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;

@@ -140,8 +140,8 @@ async fn rotate_secret(
     creation.once(&api, rotate).await
 }
 
-/// A test goes out also to a client that is disabled: that is when one wants to know. What went out is with the receiver: a repeat
-/// whose first answer was lost with the server sends another.
+/// A test goes out also to a client that is disabled: that is when one wants to know. What went out
+/// is with the receiver: a repeat whose first answer was lost with the server sends another.
 async fn test(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
@@ -156,7 +156,8 @@ async fn test(
     creation.once(&api, test).await
 }
 
-/// Happens in all partitions, some devices at a time: a repeat whose first answer was lost with the server tells once more.
+/// Happens in all partitions, some devices at a time: a repeat whose first answer was lost with the
+/// server tells once more.
 async fn resend(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,

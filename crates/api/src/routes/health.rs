@@ -1,4 +1,5 @@
-//! `/healthz`, `/readyz` and `/metrics`: for those who keep the server running. They answer when nothing else does.
+//! `/healthz`, `/readyz` and `/metrics`: for those who keep the server running. They answer when
+//! nothing else does.
 
 use std::borrow::Cow;
 

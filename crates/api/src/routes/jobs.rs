@@ -1,4 +1,5 @@
-//! `/v1/queues/{ns}/{queue}/jobs`: publishing, looking without taking, changing and cancelling, by id or by alias.
+//! `/v1/queues/{ns}/{queue}/jobs`: publishing, looking without taking, changing and cancelling, by
+//! id or by alias.
 
 use axum::extract::State;
 use axum::response::Response;

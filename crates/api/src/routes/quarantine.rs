@@ -1,4 +1,5 @@
-//! `/v1/quarantine`: reports that were refused, as they were received. Handing one in again is a route of the way in.
+//! `/v1/quarantine`: reports that were refused, as they were received. Handing one in again is a
+//! route of the way in.
 
 use axum::extract::State;
 use axum::response::Response;

@@ -1,7 +1,8 @@
-//! The members of jobs in a body, found in one pass: each stays a piece of the body's text until it is asked for.
+//! The members of jobs in a body, found in one pass: each stays a piece of the body's text until it
+//! is asked for.
 //!
-//! A call may bring a thousand jobs, so no map is made of each, and no tree of anything. What the members mean is read in
-//! [`super::new_job`].
+//! A call may bring a thousand jobs, so no map is made of each, and no tree of anything. What the
+//! members mean is read in [`super::new_job`].
 
 use std::fmt;
 

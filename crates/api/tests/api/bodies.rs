@@ -1,4 +1,5 @@
-//! Bodies: what they are said to be does not matter, how large they are does, and how they are encoded.
+//! Bodies: what they are said to be does not matter, how large they are does, and how they are
+//! encoded.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! What requests say beside what they ask for: versions that they know, methods that only ask, and what they accept.
+//! What requests say beside what they ask for: versions that they know, methods that only ask, and
+//! what they accept.
 
 use std::io::Read;
 

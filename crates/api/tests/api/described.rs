@@ -1,4 +1,5 @@
-//! Holds answers against the OpenAPI document: a status, a code or a member that it does not tell fails the test that saw it.
+//! Holds answers against the OpenAPI document: a status, a code or a member that it does not tell
+//! fails the test that saw it.
 
 use serde_json::Value as Json;
 
@@ -13,7 +14,8 @@ impl Described {
         Self(document)
     }
 
-    /// `call` is a method and a path. What is no call of the document, or sent with a wrong method, is none of its business.
+    /// `call` is a method and a path. What is no call of the document, or sent with a wrong method,
+    /// is none of its business.
     pub(crate) fn check(&self, call: &str, answer: &Answer) {
         let (method, path) = call.split_once(' ').expect("a method and a path");
         let Some(operation) = self.operation(method, path) else { return };

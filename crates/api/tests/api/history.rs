@@ -59,7 +59,8 @@ async fn loss_and_restoration_are_events() {
     let server = Server::start_with(1, Router::new()).await;
     server.check("POST /v1/devices", r#"{"id":"a","report_interval":"1s"}"#, 201, "{}").await;
     server.report("a", 1).await;
-    // A clock that jumps is not believed, so it goes in steps; any input makes the partition look at it.
+    // A clock that jumps is not believed, so it goes in steps; any input makes the partition look
+    // at it.
     for n in 0..3 {
         server.clock.advance(Duration::from_millis(500));
         server.add_device(&format!("b{n}")).await;

@@ -8,7 +8,8 @@ use serde_json::Value as Json;
 
 use crate::rig::Server;
 
-/// The values of a member over all pages of a list, and how many pages there were. `between` runs between two.
+/// The values of a member over all pages of a list, and how many pages there were. `between` runs
+/// between two.
 async fn walk(
     server: &Server,
     path: &str,

@@ -1,4 +1,5 @@
-//! The API from outside: requests into its router, over an engine and a store in memory, and what is answered.
+//! The API from outside: requests into its router, over an engine and a store in memory, and what
+//! is answered.
 
 mod bodies;
 mod conditions;

@@ -1,4 +1,5 @@
-//! Consuming: who gets a job, what can be done with it, and what becomes of those that fail for good.
+//! Consuming: who gets a job, what can be done with it, and what becomes of those that fail for
+//! good.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Every refusal: its status, its code, and that it says which field is wrong and what would be right.
+//! Every refusal: its status, its code, and that it says which field is wrong and what would be
+//! right.
 
 use axum::Router;
 use axum::routing::get;

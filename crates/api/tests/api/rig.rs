@@ -162,7 +162,8 @@ impl Server {
         answer.json()
     }
 
-    /// Makes a call; the answer has that status, and covers `expect`. Of a problem `expect` is the code.
+    /// Makes a call; the answer has that status, and covers `expect`. Of a problem `expect` is the
+    /// code.
     pub(crate) async fn check(&self, call: &str, body: &str, status: u16, expect: &str) -> Json {
         let answer = self.call(call, body).await;
         check_form(call, &answer);

@@ -4,7 +4,8 @@ use serde_json::Value as Json;
 
 use crate::rig::Server;
 
-/// Two sites; `a` reports three times and changes twice, `b` reports once. A client is linked to `a`.
+/// Two sites; `a` reports three times and changes twice, `b` reports once. A client is linked to
+/// `a`.
 async fn with_reports() -> Server {
     let server = Server::start().await;
     for (id, site) in [("a", "12"), ("b", "13")] {

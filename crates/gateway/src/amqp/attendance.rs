@@ -1,9 +1,11 @@
 //! When the way in is attended: while the consumer keeps up with the queue.
 //!
-//! A report that waits in the queue is a sign of life that we have not heard yet, so silence must not be counted before it is
-//! taken. To begin, the queue has to be seen empty, with everything that was delivered before durable; from then on what is newest
-//! among the durable may be at most a lag limit old. That is known from looks at the queue: when as many messages as waited at a
-//! look have been settled after it, everything published before that look is. Behind the limit, the queue has to be seen empty again.
+//! A report that waits in the queue is a sign of life that we have not heard yet, so silence must
+//! not be counted before it is taken. To begin, the queue has to be seen empty, with everything
+//! that was delivered before durable; from then on what is newest among the durable may be at most
+//! a lag limit old. That is known from looks at the queue: when as many messages as waited at a
+//! look have been settled after it, everything published before that look is. Behind the limit, the
+//! queue has to be seen empty again.
 //!
 //! Pure: a step is a call, time an argument.
 
@@ -19,7 +21,8 @@ use super::limits::LOOKS_MAX;
 pub(super) struct Look {
     /// When it was asked.
     pub(super) at: Timestamp,
-    /// Messages that had not been delivered to anyone. Those that had been, we have received by the time the answer is here.
+    /// Messages that had not been delivered to anyone. Those that had been, we have received by the
+    /// time the answer is here.
     pub(super) waiting: u32,
     /// Consumers of the queue, we among them.
     pub(super) consumers: u32,
@@ -64,7 +67,8 @@ impl Attendance {
         }
     }
 
-    /// A connection begins or is lost: RabbitMQ sends again what was not acknowledged, at any moment.
+    /// A connection begins or is lost: RabbitMQ sends again what was not acknowledged, at any
+    /// moment.
     pub(super) fn start_again(&mut self) {
         *self = Self::new(self.lag_max, self.heard_until);
     }
@@ -80,7 +84,8 @@ impl Attendance {
         self.pass_looks();
     }
 
-    /// The queue was looked at. While others consume from it, reports go past us, so that such a look says nothing.
+    /// The queue was looked at. While others consume from it, reports go past us, so that such a
+    /// look says nothing.
     pub(super) fn look(&mut self, look: Look) {
         self.unplaced = (look.consumers <= 1).then_some(look);
     }
@@ -128,8 +133,9 @@ mod tests {
 
     const LAG_MAX: Duration = Duration::from_secs(10);
 
-    /// Plays steps, one a word, and gives the seconds of lag, with `+` while attended: `12` is the time in seconds from here on, `r5`
-    /// five messages received, `s5` settled, `l5` a look with five waiting, `d` drained, `x` a new connection, `?` asks.
+    /// Plays steps, one a word, and gives the seconds of lag, with `+` while attended: `12` is the
+    /// time in seconds from here on, `r5` five messages received, `s5` settled, `l5` a look with
+    /// five waiting, `d` drained, `x` a new connection, `?` asks.
     fn play(steps: &str) -> String {
         let mut attendance = Attendance::new(LAG_MAX, Timestamp(0));
         let (mut now, mut told) = (Timestamp(0), Vec::new());

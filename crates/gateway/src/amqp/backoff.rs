@@ -1,4 +1,5 @@
-//! How long to wait before connecting again: twice as long each time, up to a limit, never quite the same.
+//! How long to wait before connecting again: twice as long each time, up to a limit, never quite
+//! the same.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ impl Backoff {
         Self { first: limits.retry_first, max: limits.retry_max, next: limits.retry_first, random }
     }
 
-    /// The pause to make now: between half and all of its full length, so that servers that lost one RabbitMQ do not come back
-    /// to it all at once.
+    /// The pause to make now: between half and all of its full length, so that servers that lost
+    /// one RabbitMQ do not come back to it all at once.
     pub(super) fn pause(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.max);
@@ -29,7 +30,8 @@ impl Backoff {
         half + half.mul_f64(self.random.below(1_000) as f64 / 1_000.0)
     }
 
-    /// After a connection that was good for this long: one that kept breaking at once is not come back to at once.
+    /// After a connection that was good for this long: one that kept breaking at once is not come
+    /// back to at once.
     pub(super) fn connection_lasted(&mut self, lasted: Duration) {
         if lasted >= self.max {
             self.next = self.first;

@@ -1,4 +1,5 @@
-//! The consumer over one connection after the other: connects, lets it work, and connects again when it ended.
+//! The consumer over one connection after the other: connects, lets it work, and connects again
+//! when it ended.
 
 use std::time::{Duration, Instant};
 
@@ -52,8 +53,9 @@ impl AmqpConsumer {
         self.shared.metrics.register(registry);
     }
 
-    /// Consumes until `shutdown` is true, or its sender is gone; whenever RabbitMQ cannot be reached, tries again. Returns when what
-    /// was under way is durable and acknowledged, or when that takes too long.
+    /// Consumes until `shutdown` is true, or its sender is gone; whenever RabbitMQ cannot be
+    /// reached, tries again. Returns when what was under way is durable and acknowledged, or when
+    /// that takes too long.
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let shared = &self.shared;
         let mut attendance = Attendance::new(shared.limits.lag_max, shared.engine.clock().now());

@@ -1,5 +1,5 @@
-//! What one connection has handed in and is not durable yet, oldest first: so messages are settled in the order in which they came,
-//! however partitions finish.
+//! What one connection has handed in and is not durable yet, oldest first: so messages are settled
+//! in the order in which they came, however partitions finish.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};

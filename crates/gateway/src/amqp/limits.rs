@@ -8,7 +8,8 @@ use base::limits::{NDJSON_LINE_BYTES_MAX, QUARANTINED_PAYLOAD_BYTES_MAX};
 pub(super) const MESSAGE_BYTES_MAX: usize = NDJSON_LINE_BYTES_MAX;
 /// A slice is handed in when its messages have this many bytes, even if they are few.
 pub(super) const SLICE_BYTES_MAX: usize = 256 * 1_024;
-/// Looks at the queue that wait for what they saw to be worked off; more are not remembered until one is.
+/// Looks at the queue that wait for what they saw to be worked off; more are not remembered until
+/// one is.
 pub(super) const LOOKS_MAX: usize = 64;
 
 const _: () = assert!(MESSAGE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the largest report");
@@ -22,7 +23,8 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// How often the queue is looked at: how many messages wait, and whether others consume them.
     pub look_every: Duration,
-    /// How far behind the consumer may be and still count as listening; much shorter than any sensible report interval.
+    /// How far behind the consumer may be and still count as listening; much shorter than any
+    /// sensible report interval.
     pub lag_max: Duration,
     /// The pause before the first new attempt to connect; each further one is twice as long.
     pub retry_first: Duration,

@@ -1,7 +1,8 @@
-//! One connection at work: takes messages in, hands them in, settles what is durable, and looks at the queue.
+//! One connection at work: takes messages in, hands them in, settles what is durable, and looks at
+//! the queue.
 //!
-//! A loop over what may happen next. What is told to RabbitMQ, and when the way in is attended, is decided elsewhere
-//! ([`Unsent`], [`Attendance`]).
+//! A loop over what may happen next. What is told to RabbitMQ, and when the way in is attended, is
+//! decided elsewhere ([`Unsent`], [`Attendance`]).
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
@@ -193,7 +194,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends the connection well, as far as it still goes: on a stop, what is under way becomes durable and is acknowledged.
+    /// Ends the connection well, as far as it still goes: on a stop, what is under way becomes
+    /// durable and is acknowledged.
     async fn wind_up(&mut self, ending: &Ending) {
         let ended = match ending {
             Ending::Stopping => self.finish().await,

@@ -1,7 +1,8 @@
-//! What RabbitMQ is told about messages that are durable: runs of tags, acknowledged or rejected, in order of delivery.
+//! What RabbitMQ is told about messages that are durable: runs of tags, acknowledged or rejected,
+//! in order of delivery.
 //!
-//! A run names only its last tag and stands for everything before it that is not settled yet. So runs are told strictly in order, and
-//! one is added only when everything before it is durable too.
+//! A run names only its last tag and stands for everything before it that is not settled yet. So
+//! runs are told strictly in order, and one is added only when everything before it is durable too.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,8 @@ pub(super) struct Settlement {
 pub(super) struct Unsent(VecDeque<Settlement>);
 
 impl Unsent {
-    /// Adds the next messages, all of them durable. `rejected` are places in `tags`, in ascending order.
+    /// Adds the next messages, all of them durable. `rejected` are places in `tags`, in ascending
+    /// order.
     pub(super) fn add(&mut self, tags: &[Tag], rejected: impl IntoIterator<Item = u32>) {
         let mut rejected = rejected.into_iter().peekable();
         for (place, tag) in (0..).zip(tags) {

@@ -24,8 +24,8 @@ pub enum BadAmqpUrl {
 }
 
 impl AmqpUrl {
-    /// Reads `amqp://user:password@host:port/vhost`. Left out, user and password are `guest`, the port is 5672 (TLS 5671), and the
-    /// virtual host is `/`.
+    /// Reads `amqp://user:password@host:port/vhost`. Left out, user and password are `guest`, the
+    /// port is 5672 (TLS 5671), and the virtual host is `/`.
     ///
     /// # Errors
     /// What is wrong with it.

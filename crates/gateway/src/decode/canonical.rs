@@ -1,8 +1,9 @@
 //! JSON in canonical form (RFC 8785), so that equal values have equal bytes.
 //!
-//! Keys sorted by UTF-16 units, numbers as IEEE doubles in their shortest form (`1.0` is `1`), strings escaped in one way, no
-//! space. What RFC 8785 leaves to the reader is refused here: duplicate keys, numbers beyond a double, values too deep or
-//! too large. The text is written while it is parsed; no tree is made.
+//! Keys sorted by UTF-16 units, numbers as IEEE doubles in their shortest form (`1.0` is `1`),
+//! strings escaped in one way, no space. What RFC 8785 leaves to the reader is refused here:
+//! duplicate keys, numbers beyond a double, values too deep or too large. The text is written while
+//! it is parsed; no tree is made.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,14 +16,15 @@ use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 
 use super::not_json;
 
-/// How many arrays and objects may be inside one another. Far more than a device needs, and far below what a reader's stack
-/// holds.
+/// How many arrays and objects may be inside one another. Far more than a device needs, and far
+/// below what a reader's stack holds.
 pub const VALUE_DEPTH_MAX: usize = 64;
 
 /// Reads one JSON value.
 ///
 /// # Errors
-/// `unreadable` (not JSON, a duplicate key), `value_too_large`, `value_too_deep`, `value_not_allowed` (a number beyond a double).
+/// `unreadable` (not JSON, a duplicate key), `value_too_large`, `value_too_deep`,
+/// `value_not_allowed` (a number beyond a double).
 pub fn value(text: &str) -> Result<Value, Problem> {
     match text {
         "0" => Ok(Value::Number(0.0)),
@@ -138,7 +140,8 @@ impl Writer {
         self.push(close)
     }
 
-    /// Puts the members of an object, written one after the other in the order they came, into the order of their keys.
+    /// Puts the members of an object, written one after the other in the order they came, into the
+    /// order of their keys.
     fn sort_members<E: Error>(&mut self, mut members: Vec<Member<'_>>) -> Result<(), E> {
         if members.is_sorted_by(|a, b| precedes(&a.key, &b.key)) {
             return Ok(());
@@ -158,7 +161,8 @@ impl Writer {
     }
 }
 
-/// Whether `a` is strictly before `b`; so an object whose members are in this order has no key twice.
+/// Whether `a` is strictly before `b`; so an object whose members are in this order has no key
+/// twice.
 fn precedes(a: &str, b: &str) -> bool {
     // Where both are ASCII, bytes are in the order of UTF-16 units.
     if a.is_ascii() && b.is_ascii() { a < b } else { a.encode_utf16().lt(b.encode_utf16()) }

@@ -1,7 +1,8 @@
-//! The fields around a value: `device_id` or `sensor_id`, `data`, `ts`, `id`. Other fields are ignored.
+//! The fields around a value: `device_id` or `sensor_id`, `data`, `ts`, `id`. Other fields are
+//! ignored.
 //!
-//! Fields stay text until they are needed, so that each has its own refusal and the common report is read without an
-//! allocation.
+//! Fields stay text until they are needed, so that each has its own refusal and the common report
+//! is read without an allocation.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ use serde_json::value::RawValue;
 
 use super::{Rules, canonical, not_json, quoted};
 
-/// The fields of an envelope, each as its JSON text. A field that is there twice makes the whole unreadable.
+/// The fields of an envelope, each as its JSON text. A field that is there twice makes the whole
+/// unreadable.
 #[derive(Deserialize)]
 pub(super) struct Fields<'a> {
     #[serde(borrow, default, deserialize_with = "there")]

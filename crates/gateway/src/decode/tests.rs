@@ -14,7 +14,8 @@ fn canonical_of(text: &str) -> String {
     canonical::value(text).map_or_else(|problem| format!("!{}", problem.code), |value| value.to_json())
 }
 
-/// A decoded report in one line: `device kind value ts`, `device kind alive`, `device kind !code`, or `!code` alone.
+/// A decoded report in one line: `device kind value ts`, `device kind alive`, `device kind !code`,
+/// or `!code` alone.
 fn line_of(decoded: Result<Report, Problem>) -> String {
     let report = match decoded {
         Ok(report) => report,
@@ -242,7 +243,8 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// The same value, written with other spaces, other number forms and its members in the opposite order.
+/// The same value, written with other spaces, other number forms and its members in the opposite
+/// order.
 fn written_otherwise(value: &serde_json::Value) -> String {
     use serde_json::Value as Json;
     match value {

@@ -14,7 +14,8 @@ pub(super) async fn whole(body: Body, memory: &MemoryBudget, sender: &SenderKey)
     net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
 }
 
-/// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses nothing.
+/// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses
+/// nothing.
 pub(super) async fn next(body: &mut Pieces) -> Result<Option<Bytes>, Refused> {
     body.next().await.map_err(not_taken)
 }
@@ -27,7 +28,8 @@ fn not_taken(problem: Problem) -> Refused {
             Refused::NotTaken("too_large", Problem { detail, ..problem })
         }
         "body_too_slow" => Refused::NotTaken("too_slow", problem),
-        // The sender is gone, so nobody will read this; it names the request in a log of the layer above.
+        // The sender is gone, so nobody will read this; it names the request in a log of the layer
+        // above.
         _ => Refused::NotTaken("broken_off", problem),
     }
 }

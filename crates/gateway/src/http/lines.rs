@@ -1,7 +1,7 @@
 //! Cuts a body that comes in chunks into lines, holding no more than one line of it.
 //!
-//! Lines count from 1, blank ones too. Of a line that is too long the beginning is kept, which is told once it ends; the rest is
-//! thrown away as it comes.
+//! Lines count from 1, blank ones too. Of a line that is too long the beginning is kept, which is
+//! told once it ends; the rest is thrown away as it comes.
 
 use base::limits::NDJSON_LINE_BYTES_MAX;
 

@@ -1,5 +1,5 @@
-//! An NDJSON body as it comes: lines are gathered into slices, slices are handed in, and a bounded number of them is
-//! under way. When that many are, the body is not read on.
+//! An NDJSON body as it comes: lines are gathered into slices, slices are handed in, and a bounded
+//! number of them is under way. When that many are, the body is not read on.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,8 @@ use super::refusals::Sender;
 use super::{Refused, Shared};
 use crate::decode::{self, Rules};
 
-/// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk busy while lines are read.
+/// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk
+/// busy while lines are read.
 const SLICES_IN_FLIGHT_MAX: usize = 8;
 /// A slice is handed in when its lines have this many bytes, even if it has few lines.
 const SLICE_BYTES_MAX: usize = 256 * 1_024;

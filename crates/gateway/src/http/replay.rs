@@ -1,9 +1,10 @@
-//! Handing a refused report in once more: decoded from what was received, as its way in would, when what was in its way is put
-//! right.
+//! Handing a refused report in once more: decoded from what was received, as its way in would, when
+//! what was in its way is put right.
 //!
-//! A report without a `ts` gets the time at which it was received, so that it is not taken for news. One that is accepted
-//! leaves the quarantine; one that is refused again stays there as it is. One that its sender might not make stays refused: nothing
-//! that is put right later tells that it came from the device it speaks of.
+//! A report without a `ts` gets the time at which it was received, so that it is not taken for
+//! news. One that is accepted leaves the quarantine; one that is refused again stays there as it
+//! is. One that its sender might not make stays refused: nothing that is put right later tells that
+//! it came from the device it speaks of.
 
 use std::sync::Arc;
 

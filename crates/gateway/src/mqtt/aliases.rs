@@ -1,4 +1,5 @@
-//! Topic aliases (MQTT 5): numbers that a client gave to topics, so that it need not write them again on this connection.
+//! Topic aliases (MQTT 5): numbers that a client gave to topics, so that it need not write them
+//! again on this connection.
 
 use super::ending::Violation;
 use super::limits::{TOPIC_ALIAS_BYTES_MAX, TOPIC_ALIASES_MAX};
@@ -8,7 +9,8 @@ use super::limits::{TOPIC_ALIAS_BYTES_MAX, TOPIC_ALIASES_MAX};
 pub(super) struct Aliases(Vec<Box<str>>);
 
 impl Aliases {
-    /// The topic of a publish: its own, which its alias stands for from now on, or the one that the alias stands for.
+    /// The topic of a publish: its own, which its alias stands for from now on, or the one that the
+    /// alias stands for.
     pub(super) fn resolve<'a>(
         &'a mut self,
         topic: &'a str,

@@ -91,8 +91,8 @@ fn v311(packet: Packet<'_>) -> Result<Hello, Reason> {
 
 fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
     let mut bytes = BytesMut::from(packet.bytes);
-    // The codec refuses an empty client id without Clean Start, as 3.1.1 does; MQTT 5 allows it. So the codec is shown the flag,
-    // and it is read here.
+    // The codec refuses an empty client id without Clean Start, as 3.1.1 does; MQTT 5 allows it. So
+    // the codec is shown the flag, and it is read here.
     let mut clean_start = false;
     if let Some(flags) = bytes.get_mut(packet.bytes.len() - packet.body.len() + CONNECT_FLAGS_AT) {
         clean_start = *flags & CLEAN_START != 0;
@@ -130,7 +130,8 @@ fn will_v5(will: &v5::LastWill) -> Box<Will> {
     })
 }
 
-/// A username alone is one with an empty password; a password alone, which MQTT 5 allows, is nobody's.
+/// A username alone is one with an empty password; a password alone, which MQTT 5 allows, is
+/// nobody's.
 fn credentials(username: Option<&str>, password: Option<&Bytes>) -> Option<Credentials> {
     let password = password.map(|password| password.to_vec()).unwrap_or_default();
     username.map(|username| Credentials { username: username.into(), password })

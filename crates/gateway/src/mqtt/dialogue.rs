@@ -1,8 +1,8 @@
-//! Conversations over a stream that is no socket: whoever has a device's bytes from elsewhere, as fuzzing and tests do, has
-//! them served exactly as the listener would.
+//! Conversations over a stream that is no socket: whoever has a device's bytes from elsewhere, as
+//! fuzzing and tests do, has them served exactly as the listener would.
 //!
-//! Everything from the CONNECT on is the listener's own code. What only a socket has - TLS, places, the order to stop - is
-//! not here.
+//! Everything from the CONNECT on is the listener's own code. What only a socket has - TLS, places,
+//! the order to stop - is not here.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use super::Shared;
 use super::handshake::greet;
 use super::limits::Limits;
 
-/// Serves conversations of one engine, each of which is handed in; they share sessions like connections of one listener.
+/// Serves conversations of one engine, each of which is handed in; they share sessions like
+/// connections of one listener.
 #[derive(Clone, Debug)]
 pub struct Dialogues {
     shared: Arc<Shared>,

@@ -1,5 +1,5 @@
-//! Why a connection ends, and what follows from it: the reason that MQTT 5 has for it, the label it is counted under, and
-//! whether the will is applied.
+//! Why a connection ends, and what follows from it: the reason that MQTT 5 has for it, the label it
+//! is counted under, and whether the will is applied.
 
 use rmqtt_codec::v5::DisconnectReasonCode as Code;
 
@@ -20,7 +20,8 @@ pub(super) enum Ending {
     Trickling,
     /// It began a large packet, and there is no room for more of these.
     NoRoom,
-    /// Another connection came with the same client id; with `clean_start` it does not want the session.
+    /// Another connection came with the same client id; with `clean_start` it does not want the
+    /// session.
     TakenOver { clean_start: bool },
     /// Its login has more connections than it may, and this is the oldest of them.
     OverLoginLimit,
@@ -80,7 +81,8 @@ impl Ending {
         }
     }
 
-    /// A will speaks of a client that was lost. When it is the server that goes, nothing is known of the client.
+    /// A will speaks of a client that was lost. When it is the server that goes, nothing is known
+    /// of the client.
     pub(super) fn applies_will(self) -> bool {
         match self {
             Self::Goodbye { with_will, .. } => with_will,

@@ -1,5 +1,5 @@
-//! From a new connection to a session: its CONNECT is awaited, checked and answered, and an older connection of the
-//! same client is seen out first.
+//! From a new connection to a session: its CONNECT is awaited, checked and answered, and an older
+//! connection of the same client is seen out first.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -67,7 +67,8 @@ impl HandshakeDone {
 /// Why there is no session; the label it is counted under.
 pub(super) type HandshakeRefused = &'static str;
 
-/// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one more connection.
+/// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one
+/// more connection.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &Shared,
@@ -174,7 +175,8 @@ fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Ar
     })
 }
 
-/// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1 stays as it asked.
+/// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1
+/// stays as it asked.
 fn agree(hello: &mut Hello, session_present: bool, limits: &Limits) -> Terms {
     let mut terms = Terms { session_present, ..Terms::default() };
     if hello.id_is_assigned {

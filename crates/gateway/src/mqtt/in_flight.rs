@@ -1,5 +1,5 @@
-//! What one connection has handed in and not acknowledged yet, oldest first: so acknowledgements leave in the order in
-//! which reports came, however partitions finish.
+//! What one connection has handed in and not acknowledged yet, oldest first: so acknowledgements
+//! leave in the order in which reports came, however partitions finish.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

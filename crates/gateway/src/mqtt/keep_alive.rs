@@ -10,7 +10,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) struct KeepAlive {
     grace: Duration,
     last_heard: Instant,
-    /// Not later than `last_heard + grace`; it is set anew only when it ends, not with every packet.
+    /// Not later than `last_heard + grace`; it is set anew only when it ends, not with every
+    /// packet.
     sleep: Pin<Box<Sleep>>,
 }
 

@@ -1,4 +1,5 @@
-//! Whether a device has a label, for logins of sites: asked of the engine, and remembered for a moment.
+//! Whether a device has a label, for logins of sites: asked of the engine, and remembered for a
+//! moment.
 //!
 //! Blocking threads read the store, a few answers at a time; a connection's task reads only the
 //! cache. A changed label takes effect after twice [`LABELS_KEPT`] at the latest. The cache has two

@@ -1,5 +1,5 @@
-//! What one listener and one connection may take. What a client is told of it: receive maximum and maximum packet size
-//! (MQTT 5).
+//! What one listener and one connection may take. What a client is told of it: receive maximum and
+//! maximum packet size (MQTT 5).
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use base::limits::VALUE_BYTES_MAX;
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most connections at a time; one more is refused with "server busy". An idle one takes less than 1.5 KiB here.
+    /// Most connections at a time; one more is refused with "server busy". An idle one takes less
+    /// than 1.5 KiB here.
     pub connections_max: usize,
     /// Most connections and waiting sessions of one login; one more takes the place of its oldest.
     /// With several logins, none gets more than three quarters of all connections.
@@ -17,20 +18,23 @@ pub struct Limits {
     /// Most connections without a complete CONNECT. At the limit, those without progress are
     /// closed, and new ones wait to be accepted.
     pub greeting_max: usize,
-    /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may carry anything.
+    /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may
+    /// carry anything.
     pub packet_bytes_max: u32,
-    /// Most reports of one connection that are not yet acknowledged. At the limit its socket is not read: 3.1.1 has no other way
-    /// to slow a sender, and a client of 5 is told the number (Receive Maximum); it also bounds the QoS 2 publishes of such a client
-    /// that are not complete. It covers a slice, so that a fast client keeps a partition busy.
+    /// Most reports of one connection that are not yet acknowledged. At the limit its socket is not
+    /// read: 3.1.1 has no other way to slow a sender, and a client of 5 is told the number (Receive
+    /// Maximum); it also bounds the QoS 2 publishes of such a client that are not complete. It
+    /// covers a slice, so that a fast client keeps a partition busy.
     pub unacknowledged_max: NonZeroU16,
     /// Most subscriptions of one connection.
     pub subscriptions_max: usize,
-    /// Longest keep-alive, in seconds: a client of MQTT 5 that asks for more, or for none, is told this one.
+    /// Longest keep-alive, in seconds: a client of MQTT 5 that asks for more, or for none, is told
+    /// this one.
     pub keep_alive_max: NonZeroU16,
     /// How long a session waits at most for its client to come back. One of 3.1.1 has no other end.
     pub session_expiry_max: Duration,
-    /// Memory of the sessions of absent clients, in bytes; a session takes little more than 1 KiB. One that there is no room for
-    /// ends with its connection.
+    /// Memory of the sessions of absent clients, in bytes; a session takes little more than 1 KiB.
+    /// One that there is no room for ends with its connection.
     pub absent_bytes_max: usize,
     /// How long a connection may take until its CONNECT is answered, a TLS handshake included.
     pub connect_timeout: Duration,
@@ -80,28 +84,32 @@ pub(super) const USERNAME_BYTES_MAX: usize = 256;
 pub(super) const FILTER_BYTES_MAX: usize = 256;
 /// Most topic aliases of one connection (MQTT 5); a client is told the number.
 pub(super) const TOPIC_ALIASES_MAX: u16 = 16;
-/// Topics of one connection that have an alias, in bytes altogether: more than as many topics of the contract.
+/// Topics of one connection that have an alias, in bytes altogether: more than as many topics of
+/// the contract.
 pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
-/// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one read can add to them: they are
-/// held for the quarantine. Beyond it, the socket is not read.
+/// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one
+/// read can add to them: they are held for the quarantine. Beyond it, the socket is not read.
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
 /// What a report takes beside its payload and topic until it is durable, about, in bytes.
 pub(super) const REPORT_BYTES: usize = 256;
-/// Reports of all connections that are not durable yet, and packets that wait behind them, in bytes. Beyond it, no socket is read.
+/// Reports of all connections that are not durable yet, and packets that wait behind them, in
+/// bytes. Beyond it, no socket is read.
 pub(super) const HELD_BYTES_MAX: usize = 128 * 1_024 * 1_024;
-/// Beginnings of packets of all connections, in bytes. Beyond it, a connection that sent more than [`BEGUN_BYTES_FREE`] of one is
-/// ended: nobody else could send a large packet while those who never end theirs hold the room.
+/// Beginnings of packets of all connections, in bytes. Beyond it, a connection that sent more than
+/// [`BEGUN_BYTES_FREE`] of one is ended: nobody else could send a large packet while those who
+/// never end theirs hold the room.
 pub(super) const BEGUN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// A beginning of a packet up to this many bytes is always kept: most packets are smaller.
 pub(super) const BEGUN_BYTES_FREE: usize = 1_024;
 /// How long a packet may take from its first byte to its last.
 pub(super) const PACKET_MAX: Duration = Duration::from_secs(60);
-/// What a session of an absent client takes beside filters and packet ids, in bytes: a task, a timer, an entry in a table.
+/// What a session of an absent client takes beside filters and packet ids, in bytes: a task, a
+/// timer, an entry in a table.
 pub(super) const ABSENT_SESSION_BYTES: usize = 1_024;
 /// Room for absent clients is counted in these, in bytes.
 pub(super) const ABSENT_UNIT_BYTES: usize = 64;
-/// How long it is remembered whether a device has a label. Long enough for a busy site to be cheap, and too short for a person who
-/// changes a label to notice.
+/// How long it is remembered whether a device has a label. Long enough for a busy site to be cheap,
+/// and too short for a person who changes a label to notice.
 pub(super) const LABELS_KEPT: Duration = Duration::from_millis(250);
 /// Answers of that kind that are remembered, in each of two generations.
 pub(super) const LABELS_KEPT_MAX: usize = 8_192;
@@ -125,14 +133,16 @@ pub(super) const MIRROR_OF_DEVICE_MAX: usize = 128;
 /// for how long.
 pub(super) const MIRROR_KINDS_MAX: usize = 16_384;
 pub(super) const MIRROR_KINDS_KEPT: Duration = Duration::from_secs(10);
-/// Bytes that wait to be written to one client. Beyond it, its socket is not read until it takes some.
+/// Bytes that wait to be written to one client. Beyond it, its socket is not read until it takes
+/// some.
 pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
-/// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier read.
+/// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier
+/// read.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1_024;
 /// Longest reason string of a PUBACK, in bytes.
 pub(super) const REASON_BYTES_MAX: usize = 256;
-/// After a client's last packet its TCP connection is probed this often: a device that lost its power is noticed even if its
-/// keep-alive is 0.
+/// After a client's last packet its TCP connection is probed this often: a device that lost its
+/// power is noticed even if its keep-alive is 0.
 pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long a client may take to hear our last words and to close.
 pub(super) const LINGER: Duration = Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! What is said to a client before its connection is closed, so that it arrives.
 //!
-//! Closing on bytes that were received and not read resets the connection, and a reset can overtake what was said before.
+//! Closing on bytes that were received and not read resets the connection, and a reset can overtake
+//! what was said before.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,7 +12,8 @@ use tokio::time::timeout;
 use super::limits::LINGER;
 use super::scratch;
 
-/// Says it and ends our side; if `linger`, reads what still comes until the client ends its side too, for a while.
+/// Says it and ends our side; if `linger`, reads what still comes until the client ends its side
+/// too, for a while.
 pub(super) async fn say<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, words: &[u8], linger: bool) {
     let said = async {
         stream.write_all(words).await?;

@@ -78,8 +78,8 @@ impl MqttListener {
         self.shared.metrics.register(registry);
     }
 
-    /// Serves until `shutdown` is true, or its sender is gone. Returns when every connection has settled what it handed in and is
-    /// closed.
+    /// Serves until `shutdown` is true, or its sender is gone. Returns when every connection has
+    /// settled what it handed in and is closed.
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let Self { listener, mut shared, tls, files } = self;
         let showing = shared.limits.mirror.then(|| Showing::begin(&shared));
@@ -156,8 +156,8 @@ impl Places {
 /// What accepting never comes to.
 enum Never {}
 
-/// A new connection waits to be accepted while others are greeted: a crowd that connects at once, as after a start, is let in one
-/// after the other.
+/// A new connection waits to be accepted while others are greeted: a crowd that connects at once,
+/// as after a start, is let in one after the other.
 async fn accept_all(
     listener: &TcpListener,
     shared: &Arc<Shared>,

@@ -1,7 +1,9 @@
-//! A client that is away while its session lasts: what it subscribed to, the QoS 2 publishes that it has not released, and a will
-//! that waits. Sessions live as long as the server runs, not longer.
+//! A client that is away while its session lasts: what it subscribed to, the QoS 2 publishes that
+//! it has not released, and a will that waits. Sessions live as long as the server runs, not
+//! longer.
 //!
-//! A session waits here in its client's seat, so that the client finds it the way it would find an older connection.
+//! A session waits here in its client's seat, so that the client finds it the way it would find an
+//! older connection.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -141,7 +143,8 @@ impl OfflineSession {
     }
 }
 
-/// How long a session of this many seconds lasts after its connection; at most as long as the listener allows.
+/// How long a session of this many seconds lasts after its connection; at most as long as the
+/// listener allows.
 pub(super) fn lasts(asked_secs: u32, max: Duration) -> Duration {
     Duration::from_secs(asked_secs.into()).min(max)
 }

@@ -1,7 +1,7 @@
 //! What a connected client says, and what we say to it; without the socket.
 //!
-//! All reports of one [`Protocol::receive`] are handed in as one slice. Nothing is taken that there is no room for: what does not fit
-//! waits in `unread`, and then no more is received.
+//! All reports of one [`Protocol::receive`] are handed in as one slice. Nothing is taken that there
+//! is no room for: what does not fit waits in `unread`, and then no more is received.
 
 mod asking;
 mod subscribing;
@@ -42,7 +42,8 @@ pub(super) struct Protocol {
     ring: Ring,
     /// Received and not used yet.
     unread: Vec<u8>,
-    /// `unread` may begin with a whole packet that there was no room for; otherwise with a part of one.
+    /// `unread` may begin with a whole packet that there was no room for; otherwise with a part of
+    /// one.
     held_back: bool,
     /// What waits to be written.
     pub(super) out: BytesMut,
@@ -136,8 +137,8 @@ impl Protocol {
         self.who.peer
     }
 
-    /// Whether more may be received. If not, it is because reports are under way or because the client does not take what we
-    /// say; either wakes who polls for it.
+    /// Whether more may be received. If not, it is because reports are under way or because the
+    /// client does not take what we say; either wakes who polls for it.
     pub(super) fn has_room(&self) -> bool {
         self.ring.room() > 0 && self.out.len() < OUT_BYTES_MAX
     }
@@ -191,7 +192,8 @@ impl Protocol {
         result.and_then(|()| self.count())
     }
 
-    /// Tells how much is held now. A large packet that has begun must not grow where there is no room for it.
+    /// Tells how much is held now. A large packet that has begun must not grow where there is no
+    /// room for it.
     fn count(&mut self) -> Result<(), Ending> {
         let unread = self.unread.capacity();
         let (behind, begun) = if self.held_back { (unread, 0) } else { (0, unread) };
@@ -205,7 +207,8 @@ impl Protocol {
         self.shared.begun.change(before.begun, now.begun);
     }
 
-    /// Uses the whole packets at the front of `bytes`, as far as there is room: how many bytes they are.
+    /// Uses the whole packets at the front of `bytes`, as far as there is room: how many bytes they
+    /// are.
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
         let rules = Rules::of(&self.shared.engine);
         let reports_max = self.ring.room().min(SLICE_REPORTS_MAX);
@@ -312,7 +315,8 @@ impl Protocol {
         Ok(())
     }
 
-    /// Writes the acknowledgements of everything that has become durable, in order. The client's id is for the log.
+    /// Writes the acknowledgements of everything that has become durable, in order. The client's id
+    /// is for the log.
     pub(super) fn acknowledge(&mut self, cx: &mut Context<'_>, client_id: &str) -> Result<(), NotAccepting> {
         while let Poll::Ready(settled) = self.ring.poll_settled(cx) {
             let settled = settled?;
@@ -357,8 +361,8 @@ impl Protocol {
         }
     }
 
-    /// QoS 2 publishes that may be under way. A client of 3.1.1 knows no such limit, and stopping to read would keep its releases from
-    /// us: it may use every packet id.
+    /// QoS 2 publishes that may be under way. A client of 3.1.1 knows no such limit, and stopping
+    /// to read would keep its releases from us: it may use every packet id.
     fn handshakes_max(&self) -> usize {
         match self.client.version {
             Version::V311 => usize::from(u16::MAX),

@@ -1,7 +1,9 @@
-//! What all connections together hold of what they received, in bytes, and who waits until it is less.
+//! What all connections together hold of what they received, in bytes, and who waits until it is
+//! less.
 //!
-//! Each connection has limits of its own, but there are many of them. Where all of them are behind at once - the disk hangs, or far
-//! more comes than can be made durable - none reads on until others have settled what they hold.
+//! Each connection has limits of its own, but there are many of them. Where all of them are behind
+//! at once - the disk hangs, or far more comes than can be made durable - none reads on until
+//! others have settled what they hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,14 +30,16 @@ impl ReceiveBudget {
         self.bytes.load(Ordering::SeqCst) >= self.bytes_max
     }
 
-    /// Ready while more may be held; otherwise wakes when it may. Who is ready may go beyond the limit by one read.
+    /// Ready while more may be held; otherwise wakes when it may. Who is ready may go beyond the
+    /// limit by one read.
     pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_full() {
             return Poll::Ready(());
         }
         let mut waiting = self.waiting();
-        // Whoever gives back looks for waiting ones afterwards: so either it sees this one, or this one sees the room.
-        // Being woken twice does no harm; being asked twice in a row is what happens.
+        // Whoever gives back looks for waiting ones afterwards: so either it sees this one, or this
+        // one sees the room. Being woken twice does no harm; being asked twice in a row is what
+        // happens.
         if !waiting.last().is_some_and(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }

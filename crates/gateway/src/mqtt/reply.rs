@@ -27,7 +27,8 @@ pub(super) struct Client {
     pub(super) packet_bytes_max: u32,
 }
 
-/// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only be told of the session.
+/// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only
+/// be told of the session.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
     pub(super) session_present: bool,

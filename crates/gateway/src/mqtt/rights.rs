@@ -1,4 +1,5 @@
-//! What a login may do: publish and subscribe under `dev/+/{its ids}/#`, and report on `sensors` for its own devices.
+//! What a login may do: publish and subscribe under `dev/+/{its ids}/#`, and report on `sensors`
+//! for its own devices.
 //!
 //! Asked anew for every publish and subscription, because labels change.
 
@@ -69,7 +70,8 @@ impl Rights {
         }
     }
 
-    /// The decoded publish if the login may make it, else why not. A refused one is no sign of life of anybody.
+    /// The decoded publish if the login may make it, else why not. A refused one is no sign of life
+    /// of anybody.
     pub(super) fn publish(
         &self,
         topic: &str,
@@ -81,7 +83,8 @@ impl Rights {
         }
         let allowed = match &decoded {
             Ok(report) => self.covers(report.device.as_str(), known)?,
-            // Another device's id may be one that is read after an upgrade: a replay must not count it.
+            // Another device's id may be one that is read after an upgrade: a replay must not count
+            // it.
             Err(problem) if topic == SENSORS && problem.code == INVALID_ID => false,
             // Nobody can be found to have sent it, which is no reason to tell more than is there.
             Err(_) if topic == SENSORS => true,
@@ -93,7 +96,8 @@ impl Rights {
         Ok(if allowed { decoded } else { Err(self.not_allowed(topic)) })
     }
 
-    /// Whether the login may subscribe to what the filter stands for. A wildcard in place of an id stands for any device.
+    /// Whether the login may subscribe to what the filter stands for. A wildcard in place of an id
+    /// stands for any device.
     pub(super) fn subscribe(&self, filter: &str, known: Known<'_>) -> Result<bool, Unknown> {
         if self.0.login == Login::Admin {
             return Ok(true);
@@ -131,7 +135,8 @@ impl Rights {
     }
 }
 
-/// The level of a topic or filter where the id of a device stands: `dev/{kind}/{id}`, and anything below.
+/// The level of a topic or filter where the id of a device stands: `dev/{kind}/{id}`, and anything
+/// below.
 pub(super) fn device_level(topic: &str) -> Option<&str> {
     topic.strip_prefix("dev/")?.split('/').nth(1)
 }

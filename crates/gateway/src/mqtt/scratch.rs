@@ -1,5 +1,6 @@
-//! Reading without a buffer of one's own: bytes land in a buffer that belongs to the thread, and only what is left of
-//! a packet is copied from there. So a connection that waits holds no memory for reading.
+//! Reading without a buffer of one's own: bytes land in a buffer that belongs to the thread, and
+//! only what is left of a packet is copied from there. So a connection that waits holds no memory
+//! for reading.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,7 +15,8 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES_MAX].into_boxed_slice());
 }
 
-/// Reads what is there and hands it to `take`; an empty slice is the end. `take` must not read itself.
+/// Reads what is there and hands it to `take`; an empty slice is the end. `take` must not read
+/// itself.
 pub(super) fn poll_read<T, S: AsyncRead + Unpin>(
     stream: &mut S,
     cx: &mut Context<'_>,

@@ -1,6 +1,8 @@
-//! One connection from its accepted CONNECT to its end: the socket, the keep-alive, and what is due when it is over.
+//! One connection from its accepted CONNECT to its end: the socket, the keep-alive, and what is due
+//! when it is over.
 //!
-//! Everything is one poll function over plain fields, so that an idle connection is little more than its socket.
+//! Everything is one poll function over plain fields, so that an idle connection is little more
+//! than its socket.
 
 use std::future::poll_fn;
 use std::io;
@@ -45,8 +47,8 @@ pub(super) struct Session<S> {
     pub(super) _counted: Counted,
 }
 
-/// A session as a task, with its place. Written out because a state machine made by the compiler would hold the session twice:
-/// once as its argument, once as what goes on.
+/// A session as a task, with its place. Written out because a state machine made by the compiler
+/// would hold the session twice: once as its argument, once as what goes on.
 pub(super) struct Life<S> {
     phase: Phase<S>,
     _place: CapacityPermit,
@@ -101,7 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Box::pin(self.end(ending)).await;
     }
 
-    /// Settles what is under way, carries out the will, leaves the session to whom it belongs, and closes.
+    /// Settles what is under way, carries out the will, leaves the session to whom it belongs, and
+    /// closes.
     async fn end(mut self, ending: Ending) {
         let ending = self.changed_expiry(ending);
         let ending = self.settle(ending).await;
@@ -231,7 +234,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         keep_alive.poll_silence(cx).map(|()| Ending::Silent)
     }
 
-    /// A goodbye may change how long the session lasts, but a session that ends with its connection does not come to life.
+    /// A goodbye may change how long the session lasts, but a session that ends with its connection
+    /// does not come to life.
     fn changed_expiry(&mut self, ending: Ending) -> Ending {
         let Ending::Goodbye { session_expiry_secs: Some(secs), .. } = ending else { return ending };
         if self.session_expiry_secs == 0 && secs > 0 {
@@ -241,8 +245,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         ending
     }
 
-    /// Waits until what was handed in is durable. What takes too long is given up: nothing that was not acknowledged is
-    /// promised.
+    /// Waits until what was handed in is durable. What takes too long is given up: nothing that was
+    /// not acknowledged is promised.
     async fn settle(&mut self, ending: Ending) -> Ending {
         if ending == Ending::NotAccepting {
             return ending;
@@ -290,7 +294,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         }
     }
 
-    /// Applies the will if it is due, or says when it is; and how the connection ends if that fails.
+    /// Applies the will if it is due, or says when it is; and how the connection ends if that
+    /// fails.
     async fn carry_out_will(
         &mut self,
         ending: Ending,

@@ -1,12 +1,12 @@
-//! Who is here under which client id: at most one connection each, or a session whose client is away. This is where commands will
-//! find their way to a device.
+//! Who is here under which client id: at most one connection each, or a session whose client is
+//! away. This is where commands will find their way to a device.
 //!
-//! A newcomer closes the older connection and waits until that one has handed in its last report and its will, so that
-//! what the client said first stays first. Then it gets the session, if that goes on. Client ids of different logins are
-//! different clients, so that no login can push out another's devices. A login has a limit of
-//! connections and waiting sessions; beyond it, its oldest one ends.
-//! A connection that gave up its seat has a place until it is over; a login has few places more
-//! than seats.
+//! A newcomer closes the older connection and waits until that one has handed in its last report
+//! and its will, so that what the client said first stays first. Then it gets the session, if that
+//! goes on. Client ids of different logins are different clients, so that no login can push out
+//! another's devices. A login has a limit of connections and waiting sessions; beyond it, its
+//! oldest one ends. A connection that gave up its seat has a place until it is over; a login has
+//! few places more than seats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -223,7 +223,8 @@ impl Seat {
         if self.order.is_none() {
             match Pin::new(&mut self.orders).poll(cx) {
                 Poll::Pending => return Poll::Pending,
-                // The table drops an entry's sender only after it has sent an order, or when its seat is left.
+                // The table drops an entry's sender only after it has sent an order, or when its
+                // seat is left.
                 Poll::Ready(order) => self.order = Some(order.unwrap_or(Order::Stop)),
             }
         }
@@ -234,7 +235,8 @@ impl Seat {
         }
     }
 
-    /// Leaves the session to whoever took the seat over. One that gave up waiting has no use for it: nothing is left then.
+    /// Leaves the session to whoever took the seat over. One that gave up waiting has no use for
+    /// it: nothing is left then.
     pub(super) fn hand_over(mut self, kept: Kept) {
         if let Some(Order::TakenOver { heir, .. }) = self.order.take() {
             drop(heir.send(kept));

@@ -1,5 +1,5 @@
-//! What one connection has subscribed to. Only the server publishes; copies of accepted reports are for
-//! `mirror.rs`.
+//! What one connection has subscribed to. Only the server publishes; copies of accepted reports are
+//! for `mirror.rs`.
 
 use rmqtt_codec::types::QoS;
 
@@ -37,8 +37,8 @@ impl Subscriptions {
         (!topic_rules::is_filter(filter)).then_some(Granted::FilterInvalid)
     }
 
-    /// Adds a subscription to a filter that can be subscribed to, or changes the one with the same filter. We publish with QoS 1 at
-    /// most.
+    /// Adds a subscription to a filter that can be subscribed to, or changes the one with the same
+    /// filter. We publish with QoS 1 at most.
     pub(super) fn add(&mut self, filter: &str, qos: QoS, max: usize) -> Granted {
         let qos = qos.less_value(QoS::AtLeastOnce);
         if let Some(known) = self.0.iter_mut().find(|known| &*known.filter == filter) {

@@ -1,4 +1,5 @@
-//! What MQTT allows as the name of a topic and as a filter. NUL and broken UTF-8 are refused when text is read.
+//! What MQTT allows as the name of a topic and as a filter. NUL and broken UTF-8 are refused when
+//! text is read.
 
 use super::limits::FILTER_BYTES_MAX;
 

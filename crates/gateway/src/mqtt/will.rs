@@ -46,7 +46,8 @@ pub(super) enum Fate {
 }
 
 impl Will {
-    /// What becomes of it after this ending, with a session that outlives the connection for this time.
+    /// What becomes of it after this ending, with a session that outlives the connection for this
+    /// time.
     pub(super) fn fate(&self, ending: Ending, session_outlives: Duration) -> Fate {
         let delay = Duration::from_secs(self.delay_secs.into()).min(session_outlives);
         match ending {

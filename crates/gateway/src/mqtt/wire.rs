@@ -1,7 +1,8 @@
 //! Packets on the wire: where one ends, and what a PUBLISH or PUBREL says, read in place.
 //!
-//! These are nearly all there is, so they are read here without a copy; every other packet goes through the codec
-//! (`connect.rs`, `control.rs`). The codec lets NUL and wildcards through: text is checked here.
+//! These are nearly all there is, so they are read here without a copy; every other packet goes
+//! through the codec (`connect.rs`, `control.rs`). The codec lets NUL and wildcards through: text
+//! is checked here.
 
 use rmqtt_codec::types::QoS;
 

@@ -1,5 +1,5 @@
-//! The server's side of AMQP 0-9-1, byte by byte, as far as a consumer needs it: so a test says when something is delivered, and
-//! sees what it is told and in which order.
+//! The server's side of AMQP 0-9-1, byte by byte, as far as a consumer needs it: so a test says
+//! when something is delivered, and sees what it is told and in which order.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

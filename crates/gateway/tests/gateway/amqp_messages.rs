@@ -1,4 +1,5 @@
-//! When the consumer settles what, and when it says that it is listening, against a broker that is played.
+//! When the consumer settles what, and when it says that it is listening, against a broker that is
+//! played.
 
 use std::num::NonZeroU16;
 use std::time::Duration;

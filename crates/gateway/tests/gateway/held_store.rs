@@ -1,4 +1,5 @@
-//! A store in memory whose commits wait until the test lets them through: so a test knows that something is not durable yet.
+//! A store in memory whose commits wait until the test lets them through: so a test knows that
+//! something is not durable yet.
 
 use std::sync::{Arc, Mutex};
 

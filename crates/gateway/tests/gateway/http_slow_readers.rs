@@ -1,4 +1,5 @@
-//! Callers that ask for large answers and read nothing: what their answers take is counted and limited.
+//! Callers that ask for large answers and read nothing: what their answers take is counted and
+//! limited.
 
 use std::net::SocketAddr;
 
@@ -15,7 +16,8 @@ use tokio::time::timeout;
 
 use crate::PATIENCE;
 
-/// More than the sockets of a machine take for a connection. All callers are given the same memory here.
+/// More than the sockets of a machine take for a connection. All callers are given the same memory
+/// here.
 const ANSWER_BYTES: usize = 64 * 1_024 * 1_024;
 /// So many of these may be on their way, and so many of one address.
 const ANSWERS: usize = 4;

@@ -1,4 +1,5 @@
-//! The ways in from outside: a running engine over a store in memory, a bound listener, and clients that speak the protocols.
+//! The ways in from outside: a running engine over a store in memory, a bound listener, and clients
+//! that speak the protocols.
 
 mod amqp_broker;
 mod amqp_messages;

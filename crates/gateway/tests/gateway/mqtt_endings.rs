@@ -1,4 +1,5 @@
-//! How connections end: broken rules, takeover, silence, no room, a stopping server and a failed store.
+//! How connections end: broken rules, takeover, silence, no room, a stopping server and a failed
+//! store.
 
 use std::time::Duration;
 

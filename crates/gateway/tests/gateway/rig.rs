@@ -96,7 +96,8 @@ impl Rig {
         refused.into_iter().map(|(_, report)| told(report)).collect()
     }
 
-    /// Waits until the quarantine holds so many: a feed that was just read may be a few milliseconds late.
+    /// Waits until the quarantine holds so many: a feed that was just read may be a few
+    /// milliseconds late.
     pub(crate) async fn quarantines(&self, reports: usize) -> Vec<(String, String, Vec<u8>)> {
         let quarantined = async {
             loop {

@@ -25,7 +25,8 @@ use crate::shape;
 use crate::status::status;
 use crate::stopping::Stop;
 
-/// Questions for jobs that are under way: one more than is needed while the other's answer is being made durable.
+/// Questions for jobs that are under way: one more than is needed while the other's answer is being
+/// made durable.
 const LEASES_MAX: usize = 2;
 /// Questions about jobs that a worker had that are under way; more is gathered meanwhile.
 const SETTLING_MAX: usize = 4;
@@ -33,7 +34,8 @@ const SETTLING_MAX: usize = 4;
 const READY_MAX: usize = 2;
 /// Refusals that wait to be told; beyond it the worker is not read on.
 const REFUSED_MAX: usize = JOBS_PER_CALL_MAX;
-/// An answer with more payload is cut in two, so that clients with usual limits can take it, in bytes.
+/// An answer with more payload is cut in two, so that clients with usual limits can take it, in
+/// bytes.
 const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 /// How long one question for jobs waits; then it is asked again.
 const WAIT: Duration = Duration::from_secs(3_600);
@@ -283,7 +285,8 @@ impl Work {
                 let queue = self.opened.queues[job.queue].queue();
                 piece.push(shape::consumed(job, queue));
             }
-            // Each piece with its own leases: what was sent is the worker's, whatever becomes of the others.
+            // Each piece with its own leases: what was sent is the worker's, whatever becomes of
+            // the others.
             let hand_over = Some(hand_over.split_first(piece.len()));
             let response = WorkResponse { jobs: piece, ..WorkResponse::default() };
             self.ready.push_back(Answer { response, hand_over });
@@ -305,7 +308,8 @@ async fn lease(queues: &Queues, opened: &Opened, want: Want) -> Result<(Vec<Cons
     let began = Instant::now();
     let leased = queues.consume(&opened.queues, want).await?;
     if leased.0.is_empty() && began.elapsed() < PAUSE {
-        // As many wait as may wait, or the server stops: asking again at once would only add to that.
+        // As many wait as may wait, or the server stops: asking again at once would only add to
+        // that.
         sleep_until(began + PAUSE).await;
     }
     Ok(leased)

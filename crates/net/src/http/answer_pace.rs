@@ -1,7 +1,9 @@
-//! The pace of who takes a large answer: while others wait for the memory that it takes, it has to move on.
+//! The pace of who takes a large answer: while others wait for the memory that it takes, it has to
+//! move on.
 //!
-//! A connection that takes nothing at all is closed in any case. One that takes a little now and then would hold its memory for as
-//! long as it likes, and be in nobody's way as long as there is enough.
+//! A connection that takes nothing at all is closed in any case. One that takes a little now and
+//! then would hold its memory for as long as it likes, and be in nobody's way as long as there is
+//! enough.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +67,8 @@ impl Going {
 }
 
 impl AnswerPace {
-    /// An answer is on its way; others wait for what it takes when somebody was refused lately, or wants it.
+    /// An answer is on its way; others wait for what it takes when somebody was refused lately, or
+    /// wants it.
     pub(super) fn begins(&self, refused: &Refused, from: Option<TakenFrom>) -> Arc<Going> {
         let going = Arc::new(Going { taken: AtomicUsize::new(0), refused: refused.clone(), from });
         *self.going.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&going);
@@ -112,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether the connection is lost after each of so many looks, when so many bytes are taken between them.
+    /// Whether the connection is lost after each of so many looks, when so many bytes are taken
+    /// between them.
     async fn looks(pace: &AnswerPace, going: &Going, bytes: usize, looks: usize) -> bool {
         let mut lost = pin!(pace.is_lost());
         for _ in 0..looks {

@@ -1,7 +1,9 @@
-//! Serves a router over HTTP on the connections of a listener, and sees requests out when the server stops.
+//! Serves a router over HTTP on the connections of a listener, and sees requests out when the
+//! server stops.
 //!
-//! For whom there is no room, another router says so. A caller that takes too long for the head of a request is cut off; how long a
-//! body may take is for whoever reads it to say. Who stays where there is no room is not known here.
+//! For whom there is no room, another router says so. A caller that takes too long for the head of
+//! a request is cut off; how long a body may take is for whoever reads it to say. Who stays where
+//! there is no room is not known here.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -62,8 +64,8 @@ where
         + Sync
         + 'static,
 {
-    /// Serves `app` on so many connections at a time, and `busy` to whom there is no room for, one request each; either only to
-    /// web pages that `web` lets in.
+    /// Serves `app` on so many connections at a time, and `busy` to whom there is no room for, one
+    /// request each; either only to web pages that `web` lets in.
     #[must_use]
     pub fn new(listener: TcpListener, app: A, busy: Router, connections_max: usize, web: WebAccess) -> Self {
         Self {
@@ -98,7 +100,8 @@ where
         self.arrivals.register_metrics(registry);
     }
 
-    /// Serves until `stop` is true, or its sender is gone; then gives the requests under way some time, and cuts what is left.
+    /// Serves until `stop` is true, or its sender is gone; then gives the requests under way some
+    /// time, and cuts what is left.
     pub async fn run(self, stop: watch::Receiver<bool>) {
         let Self { arrivals, app, busy, web, answers } = self;
         let mut http = http1::Builder::new();

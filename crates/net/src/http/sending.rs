@@ -27,8 +27,8 @@ use crate::memory_budget::{MemoryBudget, Reservation, UntilSent};
 use crate::problem;
 use crate::shares::SenderKey;
 
-/// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger one a connection takes so much
-/// at a time.
+/// An answer up to this size is as good as sent when it is made: the sockets take it. Of a larger
+/// one a connection takes so much at a time.
 pub(super) const PIECE_BYTES: usize = 64 * 1_024;
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug, Default)]

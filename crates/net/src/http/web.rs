@@ -33,7 +33,8 @@ const SHOWN_BYTES_MAX: usize = 256;
 /// Which pages may do what.
 #[derive(Clone, Debug)]
 pub struct WebAccess {
-    /// Names of this machine beside its addresses, in lower case; `None` where the name does not matter.
+    /// Names of this machine beside its addresses, in lower case; `None` where the name does not
+    /// matter.
     hosts: Option<Vec<String>>,
     /// Origins whose pages are let in, as browsers write them.
     origins: Vec<HeaderValue>,
@@ -47,7 +48,8 @@ pub struct WebAccess {
 }
 
 impl WebAccess {
-    /// For a listener where nobody has to show who they are. `hosts` are names of this machine, beside `localhost` and addresses.
+    /// For a listener where nobody has to show who they are. `hosts` are names of this machine,
+    /// beside `localhost` and addresses.
     #[must_use]
     pub fn open(hosts: &[String]) -> Self {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
@@ -62,8 +64,8 @@ impl WebAccess {
         }
     }
 
-    /// For a listener where tokens are asked for. Pages of `origins` are let in, each written as a browser does:
-    /// `https://console.example`.
+    /// For a listener where tokens are asked for. Pages of `origins` are let in, each written as a
+    /// browser does: `https://console.example`.
     #[must_use]
     pub fn with_tokens(origins: Vec<HeaderValue>) -> Self {
         let cors = (!origins.is_empty()).then(|| {
@@ -169,8 +171,8 @@ fn shown(given: &str) -> &str {
     &given[..given.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
-/// Whether a name, with or without a port, is one that nobody else can give to this machine: browsers are led to any address by
-/// names that belong to somebody else.
+/// Whether a name, with or without a port, is one that nobody else can give to this machine:
+/// browsers are led to any address by names that belong to somebody else.
 fn is_own_name(name: &str, known: &[String]) -> bool {
     let (host, port, is_address) = match name.strip_prefix('[') {
         Some(rest) => {

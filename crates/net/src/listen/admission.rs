@@ -34,15 +34,16 @@ const PACE_MIN: u64 = 64;
 const PACE_WINDOW_MS: u64 = 30_000;
 /// The share of one address: one place in this many.
 const SHARE_PART: usize = 8;
-/// So large a part of the crowd is shown out at a time: finding out who moves least means to look at all of them.
+/// So large a part of the crowd is shown out at a time: finding out who moves least means to look
+/// at all of them.
 const PART: usize = 32;
 /// How long somebody who is shown out may take to leave; then it is looked again.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
 /// How long a newcomer of an address that has its share waits for connections that were asked to
 /// leave: on a busy machine that takes a while.
 const ASKED_TO_LEAVE_MAX: Duration = Duration::from_secs(1);
-/// How long such a newcomer waits where nobody may be asked yet: a little longer than connections of
-/// its address are left in peace.
+/// How long such a newcomer waits where nobody may be asked yet: a little longer than connections
+/// of its address are left in peace.
 const STANDSTILL_MAX: Duration = Duration::from_millis(2_500);
 /// Once in this time: a host that keeps coming holds up the others for a tenth of it.
 const STANDSTILL_EVERY: Duration = Duration::from_secs(25);
@@ -199,8 +200,8 @@ impl ConnectionPool {
     }
 
     /// How long a newcomer of an address that has its share may wait. Others wait behind it, so it
-    /// waits for connections that were asked to leave, and now and then for those of its own address
-    /// that say nothing to become old enough for that.
+    /// waits for connections that were asked to leave, and now and then for those of its own
+    /// address that say nothing to become old enough for that.
     fn wait_max(&self, somebody_leaves: bool, now: Instant) -> Duration {
         if somebody_leaves {
             return ASKED_TO_LEAVE_MAX;

@@ -1,15 +1,17 @@
-//! Capacity for so many of a thing: connections of a listener, and the open files that all listeners share.
+//! Capacity for so many of a thing: connections of a listener, and the open files that all
+//! listeners share.
 //!
-//! A place costs its holder one pointer, because an idle connection is to be little more than its socket.
+//! A place costs its holder one pointer, because an idle connection is to be little more than its
+//! socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The open files that connections may take, shared by listeners. What else the process opens - the log, the tables, connections to
-/// receivers - is not counted here, so whoever makes this leaves room for it: a listener must never be why a file of the log
-/// cannot be opened.
+/// The open files that connections may take, shared by listeners. What else the process opens - the
+/// log, the tables, connections to receivers - is not counted here, so whoever makes this leaves
+/// room for it: a listener must never be why a file of the log cannot be opened.
 #[derive(Clone, Debug)]
 pub struct OpenFiles(Arc<Capacity>);
 

@@ -1,9 +1,10 @@
-//! Connections whose protocol is spoken elsewhere: taken in, given TLS where that is set, counted, and seen out when the server
-//! stops.
+//! Connections whose protocol is spoken elsewhere: taken in, given TLS where that is set, counted,
+//! and seen out when the server stops.
 //!
-//! Where there is no room, whoever moves least makes room for a newcomer; where everybody is quick, the newcomer is told so if the
-//! protocol has words for that, and closed otherwise. A caller that takes too long to agree on TLS, or takes nothing of what it is
-//! sent, is cut off; what else may take how long is for whoever speaks to say.
+//! Where there is no room, whoever moves least makes room for a newcomer; where everybody is quick,
+//! the newcomer is told so if the protocol has words for that, and closed otherwise. A caller that
+//! takes too long to agree on TLS, or takes nothing of what it is sent, is cut off; what else may
+//! take how long is for whoever speaks to say.
 
 use std::future::{Future, ready};
 use std::net::SocketAddr;
@@ -40,11 +41,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Speaks a protocol.
 pub trait Protocol: Send + Sync + 'static {
-    /// How many at a time are told that there is no room, beyond all others; one more is closed without a word.
+    /// How many at a time are told that there is no room, beyond all others; one more is closed
+    /// without a word.
     const REJECTED_MAX: usize = 0;
 
-    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops, and tells the guest when what it
-    /// asked for begins and ends: until then it is silent.
+    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops,
+    /// and tells the guest when what it asked for begins and ends: until then it is silent.
     fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
@@ -106,8 +108,8 @@ impl Listener {
         }
     }
 
-    /// Speaks TLS only, with the certificate that the source has when a connection comes, and agrees on the protocol (ALPN), if one
-    /// is given, with callers that name any.
+    /// Speaks TLS only, with the certificate that the source has when a connection comes, and
+    /// agrees on the protocol (ALPN), if one is given, with callers that name any.
     #[must_use]
     pub fn with_tls(mut self, source: TlsSource, protocol: Option<&'static [u8]>) -> Self {
         self.tls = Some(Tls { source, protocol });
@@ -139,7 +141,8 @@ impl Listener {
         }
     }
 
-    /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some time, and cuts what is left.
+    /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some
+    /// time, and cuts what is left.
     pub async fn run<P: Protocol>(self, speaker: P, mut stop: watch::Receiver<bool>) {
         let (mut admission, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
         let mut connections = JoinSet::new();
@@ -317,7 +320,8 @@ impl<P: Protocol> Accepted<P> {
         stream
     }
 
-    /// What is spoken is in a box, so that a connection takes no room for what it needed before that.
+    /// What is spoken is in a box, so that a connection takes no room for what it needed before
+    /// that.
     fn serve<S>(self, stream: S) -> BoxFuture<'static, ()>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,

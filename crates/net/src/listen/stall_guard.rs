@@ -1,6 +1,8 @@
-//! A stream that counts what it moves for the connection pool, and breaks when the other side takes nothing of what is sent.
+//! A stream that counts what it moves for the connection pool, and breaks when the other side takes
+//! nothing of what is sent.
 //!
-//! Without that, a caller that asks and never reads would keep an answer in memory for as long as it likes.
+//! Without that, a caller that asks and never reads would keep an answer in memory for as long as
+//! it likes.
 
 use std::io;
 use std::pin::Pin;

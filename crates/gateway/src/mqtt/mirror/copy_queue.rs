@@ -54,8 +54,8 @@ struct Waiting {
     bytes: usize,
 }
 
-/// Connections for which something waits, those first that have taken nothing for longest: theirs is
-/// dropped where there is no room for anything of others. For the one thread that puts.
+/// Connections for which something waits, those first that have taken nothing for longest: theirs
+/// is dropped where there is no room for anything of others. For the one thread that puts.
 #[derive(Default)]
 pub(super) struct Slow {
     connections: VecDeque<Weak<Watcher>>,
@@ -77,7 +77,8 @@ impl Slow {
         self.connections.push_back(Arc::downgrade(watcher));
     }
 
-    /// Drops what waits for those who take nothing until there is room for so much: how many reports.
+    /// Drops what waits for those who take nothing until there is room for so much: how many
+    /// reports.
     pub(super) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
         let mut dropped = 0;
         // Twice round: whoever took something meanwhile is passed over once.

@@ -1,5 +1,5 @@
-//! Who watches what: by device where a filter names one, so that a report costs what its own watchers
-//! cost.
+//! Who watches what: by device where a filter names one, so that a report costs what its own
+//! watchers cost.
 
 use std::collections::HashMap;
 use std::sync::Arc;
