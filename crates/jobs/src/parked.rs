@@ -2,8 +2,8 @@
 //! store.
 //!
 //! What is parked is behind a [`Horizon`]. Of a clock's scheduled jobs, everything up to the
-//! clock's horizon is resident. Of a line - the jobs of a queue, or of a group, whose time has come
-//! - everything up to the line's is. A resident job may also be behind a horizon. Then it waits
+//! clock's horizon is resident. Of a line (the jobs of a queue, or of a group, whose time has come)
+//! everything up to the line's is. A resident job may also be behind a horizon. Then it waits
 //! until all before it is resident: nobody is leased a job while a parked one may come before it.
 
 pub(crate) mod blocked_lines;
