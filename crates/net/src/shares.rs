@@ -170,7 +170,6 @@ impl Pool {
     }
 
     /// As many of these as are there.
-    #[must_use]
     pub fn take_available(&self, sender: &SenderKey, permits: u32) -> Taken {
         let own = self.shares.of(sender);
         let mut permits = permits.min(own.free() as u32).min(self.all.free() as u32);
