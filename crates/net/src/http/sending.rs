@@ -296,6 +296,22 @@ mod tests {
         assert_eq!((rest.len(), answers.0.held.get()), (2 * PIECE_BYTES + 7, 0));
     }
 
+    #[tokio::test]
+    async fn a_page_takes_its_memory_once_and_until_it_is_sent() {
+        let memory = MemoryBudget::default();
+        let answers = Answers::new(memory.clone());
+        let page = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
+        let response = page.until_sent(Response::new(Body::from(vec![b'x'; 2 * PIECE_BYTES])));
+        let mut body = answers.sent(response, ONE, true).into_body();
+        let free = BUDGET_BYTES - 2 * PIECE_BYTES;
+        assert_eq!(memory.free_bytes(), free);
+        let first = body.frame().await;
+        drop(body);
+        assert_eq!(memory.free_bytes(), free, "the connection has not sent the piece");
+        drop(first);
+        assert!(answers.is_empty());
+    }
+
     fn large() -> Response {
         Response::new(Body::from(Bytes::from(vec![b'x'; SENDER_BYTES / 2])))
     }
