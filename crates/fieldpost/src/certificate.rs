@@ -1,7 +1,9 @@
-//! A certificate and its private key in PEM files: read, checked against each other, and told where they cannot be used.
+//! A certificate and its private key in PEM files: read, checked against each other, and told where
+//! they cannot be used.
 //!
-//! The settings are checked with it, so that `check-config` refuses what a start would refuse; a running server reads its
-//! files with it again. Which certificate is served, and since when, is not known here.
+//! The settings are checked with it, so that `check-config` refuses what a start would refuse; a
+//! running server reads its files with it again. Which certificate is served, and since when, is
+//! not known here.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +21,8 @@ use crate::config::{Fault, Tls};
 /// Most bytes that are read of a file; a chain of certificates has a few thousand.
 const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
 
-/// Why a certificate cannot be used. Its text does not repeat the key of the settings that it is about.
+/// Why a certificate cannot be used. Its text does not repeat the key of the settings that it is
+/// about.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error("{1} cannot be read: {2}")]
@@ -64,8 +67,8 @@ pub(crate) struct Usable {
 const CERT: &str = "tls.cert";
 const KEY: &str = "tls.key";
 
-/// What is in the files. They are small, so they are read whenever they are looked at: times and sizes of files may stay as they
-/// were while what is in them changes.
+/// What is in the files. They are small, so they are read whenever they are looked at: times and
+/// sizes of files may stay as they were while what is in them changes.
 pub(crate) struct Found {
     cert: Result<Vec<u8>, Unusable>,
     key: Result<Vec<u8>, Unusable>,
@@ -92,7 +95,8 @@ impl Found {
     }
 }
 
-/// Everything that keeps them from being served: what is wrong with each file, else with the two together.
+/// Everything that keeps them from being served: what is wrong with each file, else with the two
+/// together.
 pub(crate) fn faults(files: &Tls) -> Vec<Fault> {
     let found = Found::look(files);
     let unusable: Vec<_> = match (chain(found.cert, files), key(found.key, files)) {

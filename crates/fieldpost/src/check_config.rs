@@ -1,4 +1,5 @@
-//! `fieldpost check-config FILE`: says what is wrong with a file, and nothing about the variables of this shell.
+//! `fieldpost check-config FILE`: says what is wrong with a file, and nothing about the variables
+//! of this shell.
 
 use std::io::{self, Write};
 use std::path::Path;

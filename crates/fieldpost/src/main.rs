@@ -17,12 +17,13 @@ use tracing_subscriber::EnvFilter;
 use command_line::{Cli, Command, LogFormat, backup, check, completions, restore};
 use config::Settings;
 
-/// A burst's memory goes back to the system when the burst is over; with the C library's allocator it stays: after a million first reports
-/// 940 MiB in place of 340.
+/// A burst's memory goes back to the system when the burst is over; with the C library's allocator
+/// it stays: after a million first reports 940 MiB in place of 340.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// What a start that was refused exits with, and what is wrong on the command line or in the settings.
+/// What a start that was refused exits with, and what is wrong on the command line or in the
+/// settings.
 const EXIT_WRONG: u8 = 2;
 
 fn main() -> ExitCode {
@@ -95,7 +96,8 @@ fn run(future: impl Future<Output = ExitCode>) -> ExitCode {
 
 /// Log lines go to stderr; `RUST_LOG` chooses which.
 fn start_logging(format: LogFormat) {
-    // The AMQP library calls everything an error that a broker says; what matters of it our own lines tell.
+    // The AMQP library calls everything an error that a broker says; what matters of it our own
+    // lines tell.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,lapin=off"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     match format {

@@ -1,7 +1,8 @@
-//! A server's life: open the data directory, start the engine, open the edges, and on a signal close them in reverse order.
+//! A server's life: open the data directory, start the engine, open the edges, and on a signal
+//! close them in reverse order.
 //!
-//! The HTTP listener is bound first and answers `/healthz` and `/readyz` all along; everything else it answers 503 until
-//! the engine runs. The ready file is written once every listener accepts.
+//! The HTTP listener is bound first and answers `/healthz` and `/readyz` all along; everything else
+//! it answers 503 until the engine runs. The ready file is written once every listener accepts.
 
 mod access;
 mod amqp;

@@ -1,8 +1,9 @@
-//! `fieldpost simulate`: a fleet of simulated devices against any server, with progress and an account at the end.
+//! `fieldpost simulate`: a fleet of simulated devices against any server, with progress and an
+//! account at the end.
 //!
-//! It speaks the public protocols only; the devices themselves are in the crate `simulator`. Here are the flags, what is
-//! shown, and when it ends: with the timetable, or at the first signal, after which the answers that are still on their
-//! way are awaited; at the second signal at once.
+//! It speaks the public protocols only; the devices themselves are in the crate `simulator`. Here
+//! are the flags, what is shown, and when it ends: with the timetable, or at the first signal,
+//! after which the answers that are still on their way are awaited; at the second signal at once.
 
 mod account;
 mod flags;
@@ -113,7 +114,8 @@ async fn play(order: &Order) -> Result<Account, Failure> {
     Ok(run.account(order, imported).await)
 }
 
-/// Each connection takes a file handle; too few are better told now than by thousands that cannot be opened.
+/// Each connection takes a file handle; too few are better told now than by thousands that cannot
+/// be opened.
 fn make_room(connections: u32) -> Result<(), Failure> {
     let wanted = u64::from(connections) + OTHER_FILES;
     let allowed = rlimit::increase_nofile_limit(wanted)?;

@@ -1,4 +1,5 @@
-//! What is said of one call: parameters, body, answers and refusals, put together from a few words in its route.
+//! What is said of one call: parameters, body, answers and refusals, put together from a few words
+//! in its route.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What is said of `POST /v1/reports` and of the replay of a refused report, which another crate answers.
+//! What is said of `POST /v1/reports` and of the replay of a refused report, which another crate
+//! answers.
 
 use axum::http::Method;
 use serde::Serialize;

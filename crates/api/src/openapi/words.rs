@@ -222,7 +222,8 @@ pub(crate) fn changes(members: &[(&str, Schema)]) -> Schema {
     body.into()
 }
 
-/// An object with these members and no others. A member whose name ends in `?` may be left out or null.
+/// An object with these members and no others. A member whose name ends in `?` may be left out or
+/// null.
 pub(crate) fn body(members: &[(&str, Schema)]) -> Schema {
     let mut body = ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(false)));
     for (name, schema) in members {
@@ -303,7 +304,8 @@ pub(crate) fn text_up_to(bytes: usize) -> Schema {
     text().max_length(Some(bytes)).into()
 }
 
-/// Longest cron expression and name of a time zone, in bytes; any that mean something are far shorter.
+/// Longest cron expression and name of a time zone, in bytes; any that mean something are far
+/// shorter.
 pub(crate) const SCHEDULE_BYTES_MAX: usize = 255;
 
 /// A cron expression, or a time zone.

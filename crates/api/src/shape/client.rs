@@ -1,4 +1,5 @@
-//! A client in requests and answers. Its secret is in the answer to its registration and to its rotation, and in no other.
+//! A client in requests and answers. Its secret is in the answer to its registration and to its
+//! rotation, and in no other.
 
 use base::Problem;
 use base64::Engine as _;

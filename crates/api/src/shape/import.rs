@@ -6,7 +6,8 @@ use engine::Imported;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What became of the lines of an import. Rejections are listed in order of their lines, the first thousand only.
+/// What became of the lines of an import. Rejections are listed in order of their lines, the first
+/// thousand only.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = Import)]
 pub(crate) struct ImportedShape {

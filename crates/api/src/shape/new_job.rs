@@ -1,4 +1,5 @@
-//! Jobs as bodies ask for them, and changes of jobs. What a job may be in the end, the engine decides.
+//! Jobs as bodies ask for them, and changes of jobs. What a job may be in the end, the engine
+//! decides.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What jobs carry, on its way in and out: JSON as its compact text, or bytes in base64.
 //!
-//! JSON is never made into a tree: only the white space between its tokens goes, so that numbers, escapes and the order of
-//! members come back as they were given.
+//! JSON is never made into a tree: only the white space between its tokens goes, so that numbers,
+//! escapes and the order of members come back as they were given.
 
 use std::borrow::Cow;
 
@@ -90,7 +90,8 @@ pub(crate) fn compact(json: &str) -> Cow<'_, str> {
         return Cow::Borrowed(json);
     }
     let mut text = String::with_capacity(json.len());
-    // Outside of texts JSON is ASCII; so the pieces between quotes and white space are cut at ends of characters.
+    // Outside of texts JSON is ASCII; so the pieces between quotes and white space are cut at ends
+    // of characters.
     let (mut kept_from, mut in_text, mut escaped) = (0, false, false);
     for (at, byte) in json.bytes().enumerate() {
         if in_text {

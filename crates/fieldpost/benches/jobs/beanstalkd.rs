@@ -31,7 +31,8 @@ fn listening(port: u16) -> Vec<std::ffi::OsString> {
     vec!["-l".into(), "127.0.0.1".into(), "-p".into(), port.to_string().into()]
 }
 
-/// Puts `total` jobs over some connections, `in_flight` of them unanswered on each; how long that took.
+/// Puts `total` jobs over some connections, `in_flight` of them unanswered on each; how long that
+/// took.
 pub(super) async fn put(
     address: SocketAddr,
     connections: u32,
@@ -57,8 +58,8 @@ async fn put_lane(address: SocketAddr, command: Vec<u8>, in_flight: u64, total: 
     Ok(())
 }
 
-/// Reserves and deletes `total` jobs that are there, with `in_flight` commands sent ahead on each connection; how long
-/// that took.
+/// Reserves and deletes `total` jobs that are there, with `in_flight` commands sent ahead on each
+/// connection; how long that took.
 pub(super) async fn reserve_and_delete(
     address: SocketAddr,
     connections: u32,

@@ -1,5 +1,5 @@
-//! Millions of jobs that wait for their time, spread over a day: the memory they take, whether publishing slows down with
-//! them, and how long a start takes.
+//! Millions of jobs that wait for their time, spread over a day: the memory they take, whether
+//! publishing slows down with them, and how long a start takes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -132,7 +132,8 @@ impl Calls {
         let path = |queue: u64| format!("/v1/queues/bench/delayed-{queue}/jobs");
         let queues = (0..QUEUES).filter(|queue| queue % u64::from(CONNECTIONS) == u64::from(lane));
         let requests = queues.map(|queue| http::json("POST", &path(queue), &body)).collect();
-        // Behind the digits come `ms"}`, in front of the next job a comma, and at the very end `]}`.
+        // Behind the digits come `ms"}`, in front of the next job a comma, and at the very end
+        // `]}`.
         let places = (0..IN_EACH_CALL as usize).map(|back| 2 + back * (job.len() + 1) + 4 + DIGITS).collect();
         Self { random: Random::part(SEED, lane.into()), requests, places, next: 0 }
     }

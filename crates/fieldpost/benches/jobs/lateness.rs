@@ -1,6 +1,8 @@
-//! How late delayed jobs come: from the moment that they were published for until a worker has them in its hands.
+//! How late delayed jobs come: from the moment that they were published for until a worker has them
+//! in its hands.
 //!
-//! Jobs carry their time. Each is acknowledged, so that leases and acknowledgements load the server too.
+//! Jobs carry their time. Each is acknowledged, so that leases and acknowledgements load the server
+//! too.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,9 @@
 //! The calls of lmstfy's API, beside what lmstfy itself did.
 //!
-//! lmstfy is in no distribution, so its figures are constants: release 725f59e on Redis 7.0 with an append-only file that is synced
-//! every second, on two cores of the kind that the runs in `benches/runs` name, with 64 connections and payloads of 100 bytes.
-//! It acknowledged before it synced; ours does not.
+//! lmstfy is in no distribution, so its figures are constants: release 725f59e on Redis 7.0 with an
+//! append-only file that is synced every second, on two cores of the kind that the runs in
+//! `benches/runs` name, with 64 connections and payloads of 100 bytes. It acknowledged before it
+//! synced; ours does not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -150,7 +151,8 @@ pub(super) async fn publish(report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One job and 50 jobs in a call, and then a call for each to acknowledge it. The jobs are there already.
+/// One job and 50 jobs in a call, and then a call for each to acknowledge it. The jobs are there
+/// already.
 pub(super) async fn consume(report: &mut Report) -> Result<(), Failure> {
     const ONE: &str = "lmstfy_api_consume_ack_64x1_1queue";
     const MANY: &str = "lmstfy_api_consume_ack_64xcount50_1queue";
@@ -158,7 +160,8 @@ pub(super) async fn consume(report: &mut Report) -> Result<(), Failure> {
     let (mut one, mut many) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (name, count, rates) in [(ONE, 1, &mut one), (MANY, CONSUME_COUNT, &mut many)] {
-            // What all lanes take at once does not always come in whole answers: there is more than is consumed.
+            // What all lanes take at once does not always come in whole answers: there is more than
+            // is consumed.
             site.publish(BULK_JOBS, CONSUMED + 64 * BULK_JOBS).await?;
             let took = site.consume(count, CONSUMED).await?;
             rates.push(report.round(name, CONSUMED, took)?);

@@ -1,8 +1,10 @@
-//! `make bench`: what this machine does with queues of jobs, beside beanstalkd in the same run and beside what lmstfy did.
+//! `make bench`: what this machine does with queues of jobs, beside beanstalkd in the same run and
+//! beside what lmstfy did.
 //!
-//! Everything is measured from outside, on the built binary with `durability.sync = "always"`, with payloads of 100 bytes.
-//! The clients are lean: ready-made requests, and answers of which no more is read than is needed. `cargo bench --bench jobs
-//! -- publish work` runs those two parts alone; `large` (`make bench-jobs-large`) runs only when it is named.
+//! Everything is measured from outside, on the built binary with `durability.sync = "always"`, with
+//! payloads of 100 bytes. The clients are lean: ready-made requests, and answers of which no more
+//! is read than is needed. `cargo bench --bench jobs -- publish work` runs those two parts alone;
+//! `large` (`make bench-jobs-large`) runs only when it is named.
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 

@@ -1,4 +1,5 @@
-//! Jobs published over REST: one in each request beside beanstalkd that syncs each, and a hundred in each.
+//! Jobs published over REST: one in each request beside beanstalkd that syncs each, and a hundred
+//! in each.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -28,7 +28,8 @@ impl Connection {
         Ok(self.stream.write_all(requests).await?)
     }
 
-    /// The next reply, as soon as all of it is there: `length` says how long it is, if it can be told already.
+    /// The next reply, as soon as all of it is there: `length` says how long it is, if it can be
+    /// told already.
     pub(super) async fn reply(
         &mut self,
         length: impl Fn(&[u8]) -> Result<Option<usize>, Failure>,

@@ -1,4 +1,5 @@
-//! Jobs taken and acknowledged on gRPC `Work` streams, beside reservations and deletions that are sent ahead to beanstalkd.
+//! Jobs taken and acknowledged on gRPC `Work` streams, beside reservations and deletions that are
+//! sent ahead to beanstalkd.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +18,8 @@ const CREDITS: u64 = 512;
 const IN_EACH_CALL: u64 = 1_000;
 /// No more than a partition has in memory, `jobs.resident_max`.
 const JOBS: u64 = 64_000;
-/// So many times in a round: once takes a third of a second, in which a checkpoint or none makes all the difference.
+/// So many times in a round: once takes a third of a second, in which a checkpoint or none makes
+/// all the difference.
 const TIMES: u64 = 4;
 /// Many more than that: most are parked, and read in again.
 const BACKLOG_JOBS: u64 = 400_000;
@@ -27,8 +29,8 @@ const PEER_CONNECTIONS: u32 = 8;
 const PEER_IN_FLIGHT: u64 = 64;
 const PEER_JOBS: u64 = 204_800;
 
-/// All of them on one queue, whose jobs are there already; ours durable with every lease and every acknowledgement, the
-/// peer's in memory.
+/// All of them on one queue, whose jobs are there already; ours durable with every lease and every
+/// acknowledgement, the peer's in memory.
 pub(super) async fn beside_beanstalkd(report: &mut Report) -> Result<(), Failure> {
     const OWN: &str = "jobs_done_grpc_work_8streams_512credits_1queue";
     const BACKLOG: &str = "jobs_done_grpc_work_8streams_512credits_1queue_backlog400000";

@@ -1,7 +1,8 @@
-//! A lean worker on a gRPC `Work` stream: messages stay bytes, of which only what has to be known is looked at.
+//! A lean worker on a gRPC `Work` stream: messages stay bytes, of which only what has to be known
+//! is looked at.
 //!
-//! Field numbers are those of `crates/grpc/proto`. Decoding every job into structures would make the client, not the server,
-//! the one that is measured.
+//! Field numbers are those of `crates/grpc/proto`. Decoding every job into structures would make
+//! the client, not the server, the one that is measured.
 
 use std::net::SocketAddr;
 
@@ -29,7 +30,8 @@ pub(super) struct WorkStream {
 }
 
 impl WorkStream {
-    /// Opens a connection and a stream on it for one queue of the namespace `bench`, and gives its first credits.
+    /// Opens a connection and a stream on it for one queue of the namespace `bench`, and gives its
+    /// first credits.
     pub(super) async fn open(address: SocketAddr, queue: &str, credits: u64) -> Result<Self, Failure> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?
             .initial_connection_window_size(WINDOW_BYTES)

@@ -1,4 +1,5 @@
-//! The machine that is measured: its name for the file of the run, and what its disk takes for a sync.
+//! The machine that is measured: its name for the file of the run, and what its disk takes for a
+//! sync.
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};
@@ -70,7 +71,8 @@ const TICKS_PER_SECOND: u32 = 100;
 /// CPU time that a process has used so far, in user mode and in the kernel.
 pub(super) fn cpu_time(process: u32) -> Result<Duration, Failure> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name of the program, in brackets, may hold spaces; `utime` and `stime` are the 14th and 15th field.
+    // The name of the program, in brackets, may hold spaces; `utime` and `stime` are the 14th and
+    // 15th field.
     let (_, fields) = stat.rsplit_once(')').ok_or("no program name")?;
     let ticks: Vec<u32> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
     let [user, system] = ticks[..] else { return Err("no CPU times".into()) };

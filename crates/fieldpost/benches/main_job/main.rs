@@ -1,9 +1,11 @@
-//! `make bench`: what this machine does with the main job, beside Mosquitto and NATS in the same run.
+//! `make bench`: what this machine does with the main job, beside Mosquitto and NATS in the same
+//! run.
 //!
-//! Everything is measured from outside: load from the `simulator`, webhooks counted at a sink, the real binary as a child
-//! process with `durability.sync = "always"`. Client, server and peer share the machine, so what is shown is what all of
-//! them do together; the ratio to the peer says more than the figure. Each rate is the median of several rounds, own and
-//! peer in turn. The table goes to stdout and, with every round, to `benches/runs/DATE-MACHINE.txt`.
+//! Everything is measured from outside: load from the `simulator`, webhooks counted at a sink, the
+//! real binary as a child process with `durability.sync = "always"`. Client, server and peer share
+//! the machine, so what is shown is what all of them do together; the ratio to the peer says more
+//! than the figure. Each rate is the median of several rounds, own and peer in turn. The table goes
+//! to stdout and, with every round, to `benches/runs/DATE-MACHINE.txt`.
 //!
 //! This is no regression test: figures of a shared machine differ from run to run.
 

@@ -1,6 +1,8 @@
-//! A subscriber that does as little as one can: counts QoS 1 publishes and acknowledges them, many in one write.
+//! A subscriber that does as little as one can: counts QoS 1 publishes and acknowledges them, many
+//! in one write.
 //!
-//! It stands in for the application behind a broker, so that the peer's figure is one of messages that arrived.
+//! It stands in for the application behind a broker, so that the peer's figure is one of messages
+//! that arrived.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
-//! NATS JetStream as the peer: a stream in files, published to with many messages under way on each connection.
+//! NATS JetStream as the peer: a stream in files, published to with many messages under way on each
+//! connection.
 //!
-//! As it comes it acknowledges before it syncs; ours do not. The client is as lean as ours: ready-made packets, and acknowledgements
-//! that are counted as they are read.
+//! As it comes it acknowledges before it syncs; ours do not. The client is as lean as ours:
+//! ready-made packets, and acknowledgements that are counted as they are read.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -32,7 +33,8 @@ pub(super) async fn start() -> Result<Peer, Failure> {
     Ok(peer)
 }
 
-/// Publishes `total` messages over some connections, `in_flight` of them unacknowledged on each, and says how long that took.
+/// Publishes `total` messages over some connections, `in_flight` of them unacknowledged on each,
+/// and says how long that took.
 pub(super) async fn publish_all(
     address: SocketAddr,
     connections: u32,

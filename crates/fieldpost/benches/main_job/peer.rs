@@ -1,4 +1,5 @@
-//! Another program as a peer, from Debian's packages: a server of our own on a free loopback port, killed when it is dropped.
+//! Another program as a peer, from Debian's packages: a server of our own on a free loopback port,
+//! killed when it is dropped.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,5 @@
-//! A million devices: imported, listed, filtered and exported over HTTP, and the memory that the server takes meanwhile.
+//! A million devices: imported, listed, filtered and exported over HTTP, and the memory that the
+//! server takes meanwhile.
 
 use std::fmt::Write as _;
 use std::io::Read;

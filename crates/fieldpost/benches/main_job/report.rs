@@ -50,7 +50,8 @@ impl Report {
         Ok(rate)
     }
 
-    /// Adds a line to the table: the median of the rounds, beside that of a peer where there is one.
+    /// Adds a line to the table: the median of the rounds, beside that of a peer where there is
+    /// one.
     pub(super) fn rate(&mut self, name: &str, rounds: Vec<f64>, peer: Option<(&str, Vec<f64>)>) {
         let own = median(rounds);
         let beside = peer.map_or_else(String::new, |(peer, rounds)| {

@@ -1,4 +1,5 @@
-//! Reports that are made durable: over MQTT beside messages through Mosquitto, and over HTTP as lines.
+//! Reports that are made durable: over MQTT beside messages through Mosquitto, and over HTTP as
+//! lines.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,8 @@ impl Load {
         }
     }
 
-    /// Sends `total` reports as fast as they are acknowledged, and says how long the last acknowledgement took.
+    /// Sends `total` reports as fast as they are acknowledged, and says how long the last
+    /// acknowledgement took.
     pub(super) async fn send(&self, endpoint: &Endpoint, total: u64) -> Result<Duration, Failure> {
         let lanes = 0..self.connections;
         let share = total / u64::from(self.connections);
@@ -78,7 +80,8 @@ impl Load {
     }
 }
 
-/// A rate of reports that were refused, lost or acknowledged in disorder would be a rate of nothing.
+/// A rate of reports that were refused, lost or acknowledged in disorder would be a rate of
+/// nothing.
 pub(super) fn all_acknowledged(outcome: &Outcome, expected: u64) -> Result<(), Failure> {
     let figures = outcome.figures;
     if figures.acknowledged == expected && figures.broken == 0 && figures.disordered == 0 {
@@ -88,7 +91,8 @@ pub(super) fn all_acknowledged(outcome: &Outcome, expected: u64) -> Result<(), F
         .into())
 }
 
-/// Reports acknowledged a second, beside messages through Mosquitto from as many publishers to one subscriber.
+/// Reports acknowledged a second, beside messages through Mosquitto from as many publishers to one
+/// subscriber.
 pub(super) async fn mqtt_beside_mosquitto(report: &mut Report) -> Result<(), Failure> {
     const OWN: &str = "mqtt_qos1_reports_64x20_10000devices_1in10changes";
     const PEER: &str = "mosquitto_qos1_64x20_to_1_subscriber";
@@ -122,7 +126,8 @@ fn whole(total: u64, connections: u32) -> u64 {
     total - total % u64::from(connections)
 }
 
-/// Reports accepted a second over HTTP, many lines in a request, beside messages published to a stream of NATS.
+/// Reports accepted a second over HTTP, many lines in a request, beside messages published to a
+/// stream of NATS.
 pub(super) async fn http_lines_beside_nats(report: &mut Report) -> Result<(), Failure> {
     const OWN: &str = "http_ndjson_reports_8x1000lines_10000devices_1in10changes";
     const PEER: &str = "nats_jetstream_publish_8x64_100bytes_unsynced";
@@ -142,7 +147,8 @@ pub(super) async fn http_lines_beside_nats(report: &mut Report) -> Result<(), Fa
     Ok(())
 }
 
-/// Reports a second of a thousand times as many devices, each of which has reported before, beside those of few.
+/// Reports a second of a thousand times as many devices, each of which has reported before, beside
+/// those of few.
 pub(super) async fn growth(report: &mut Report) -> Result<(), Failure> {
     const MANY: &str = "http_ndjson_reports_8x1000lines_1000000devices_1in10changes";
     const FEW: &str = "http_ndjson_reports_8x1000lines_1000devices_1in10changes";

@@ -1,4 +1,5 @@
-//! A fast receiver: answers every POST with an empty 200 and counts it. It looks at nothing but the length of the body.
+//! A fast receiver: answers every POST with an empty 200 and counts it. It looks at nothing but the
+//! length of the body.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -50,7 +51,8 @@ async fn accept(listener: TcpListener, count: Arc<watch::Sender<u64>>) {
     while let Ok((stream, _)) = listener.accept().await {
         let count = Arc::clone(&count);
         connections.spawn(async move {
-            // A connection ends when the server closes it; whatever is missing then shows in the count.
+            // A connection ends when the server closes it; whatever is missing then shows in the
+            // count.
             let _ended = answer(stream, &count).await;
         });
     }

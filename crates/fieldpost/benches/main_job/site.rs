@@ -1,4 +1,5 @@
-//! A fresh server for a measurement, as the simulator starts it, with the settings that all of them share.
+//! A fresh server for a measurement, as the simulator starts it, with the settings that all of them
+//! share.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +11,8 @@ use super::Failure;
 /// A start with millions of things to load takes a while.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A running server on an empty data directory. Devices register by reporting; webhooks may go to this machine.
+/// A running server on an empty data directory. Devices register by reporting; webhooks may go to
+/// this machine.
 pub(super) struct Fieldpost {
     pub(super) site: Site,
     server: Server,

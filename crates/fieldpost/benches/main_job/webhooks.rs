@@ -32,8 +32,8 @@ const TIMED_CHANGES_PER_SECOND: u32 = 1_000;
 const TIMED_FOR: Duration = Duration::from_secs(10);
 const TIMED_CONNECTIONS: u32 = 8;
 
-/// Webhooks to a sink that answers at once, and the CPU time of the server for each, from HTTP report to answer: changes that
-/// concern one client, and ten.
+/// Webhooks to a sink that answers at once, and the CPU time of the server for each, from HTTP
+/// report to answer: changes that concern one client, and ten.
 pub(super) async fn deliveries(report: &mut Report) -> Result<(), Failure> {
     for links in [1, 10] {
         deliveries_with(links, report).await?;
@@ -41,7 +41,8 @@ pub(super) async fn deliveries(report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every device changes once a round and a round ends when all its webhooks have come, so that none is replaced by a newer one.
+/// Every device changes once a round and a round ends when all its webhooks have come, so that none
+/// is replaced by a newer one.
 async fn deliveries_with(links: u32, report: &mut Report) -> Result<(), Failure> {
     let name = format!("webhooks_delivered_{CLIENTS}clients_{links}links_fast_sink");
     let server = Fieldpost::start().await?;
@@ -81,7 +82,8 @@ async fn change_all(server: &Fieldpost, devices: &DeviceIds, value: u8) -> Resul
     }
 }
 
-/// How long a webhook takes to come while devices change at an even rate well below what the machine can do.
+/// How long a webhook takes to come while devices change at an even rate well below what the
+/// machine can do.
 pub(super) async fn report_to_webhook(report: &mut Report) -> Result<(), Failure> {
     const NAME: &str = "report_to_webhook_1000changes_per_s_50clients";
     let server = Fieldpost::start().await?;
@@ -164,7 +166,8 @@ impl Times {
     }
 }
 
-/// Registers clients that all listen at `url`, devices, and `links` clients for each device, in turn.
+/// Registers clients that all listen at `url`, devices, and `links` clients for each device, in
+/// turn.
 async fn register(
     server: &Fieldpost,
     devices: &DeviceIds,

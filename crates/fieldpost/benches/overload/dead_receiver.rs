@@ -1,4 +1,5 @@
-//! A client that takes every connection and never answers, linked to everything that the others are linked to.
+//! A client that takes every connection and never answers, linked to everything that the others are
+//! linked to.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ const DEVICES: usize = 1_000;
 const ROUNDS: u64 = 5;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long it takes until another client is told of 1,000 changes, without such a client and with it.
+/// How long it takes until another client is told of 1,000 changes, without such a client and with
+/// it.
 pub(super) async fn others_are_told(report: &mut Report) -> Result<(), Failure> {
     const NAME: &str = "dead_receiver_1000devices_changes_told_to_another";
     let alone = told(report, NAME, false).await?;

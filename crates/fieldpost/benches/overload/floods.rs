@@ -122,7 +122,8 @@ async fn wrong_caller(address: SocketAddr, requests: u64) -> Result<(), Failure>
     Ok(())
 }
 
-/// Reports from ten times as many connections as in the other benchmark, each with as much on its way as it may have.
+/// Reports from ten times as many connections as in the other benchmark, each with as much on its
+/// way as it may have.
 pub(super) async fn ten_times(report: &mut Report) -> Result<(), Failure> {
     let server = Fieldpost::start().await?;
     let polite = Polite::meet(&server).await?;

@@ -16,7 +16,8 @@ use super::{Failure, machine};
 const PAUSE: Duration = Duration::from_millis(2);
 /// Reports that are timed while nothing else happens.
 const QUIET_REPORTS: u32 = 1_000;
-/// So many in a row that take no more than twice what most of them took before, and it is as before.
+/// So many in a row that take no more than twice what most of them took before, and it is as
+/// before.
 const NORMAL_IN_A_ROW: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,7 +50,8 @@ impl Polite {
         Ok(polite)
     }
 
-    /// Reports while `others` do what they do, then until it is as before, and notes all of it under `name`.
+    /// Reports while `others` do what they do, then until it is as before, and notes all of it
+    /// under `name`.
     pub(super) async fn endure<T>(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
 //! `[[auth.tokens]]` and `[[auth.mqtt]]`: who may call the API, and who may connect over MQTT.
 //!
-//! What is listed is the SHA-256 of a secret, never the secret. A mistake does not repeat what was written for one: it may
-//! be the secret itself, in the wrong place.
+//! What is listed is the SHA-256 of a secret, never the secret. A mistake does not repeat what was
+//! written for one: it may be the secret itself, in the wrong place.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

@@ -1,7 +1,7 @@
 //! What was written where: every layer flattened to dotted keys, each value with its origin.
 //!
-//! This module knows TOML and variables, but neither types nor ranges. Where a layer cannot be read at all, or names a
-//! section that does not exist, that is noted as a mistake and the rest goes on.
+//! This module knows TOML and variables, but neither types nor ranges. Where a layer cannot be read
+//! at all, or names a section that does not exist, that is noted as a mistake and the rest goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -170,7 +170,8 @@ impl Layers {
         }
     }
 
-    /// The key that a variable's name would be with two underscores behind its section, and that right name.
+    /// The key that a variable's name would be with two underscores behind its section, and that
+    /// right name.
     fn meant_with_one_underscore(&self, name: &str) -> Option<(String, String)> {
         let meant = |key: &&String| {
             let (section, field) = key.split_once('.')?;
@@ -198,7 +199,8 @@ impl Layers {
     }
 }
 
-/// `HTTP__LISTEN` is `http.listen`; only `DATA_DIR` does without a section, and other names are not settings.
+/// `HTTP__LISTEN` is `http.listen`; only `DATA_DIR` does without a section, and other names are not
+/// settings.
 ///
 /// What is not upper case stays as it is, and no key is found under it.
 fn key_of_variable(name: &str) -> Option<String> {

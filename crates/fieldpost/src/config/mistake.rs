@@ -1,4 +1,5 @@
-//! What is wrong with the settings, told so that it can be put right: where, which key, what is wrong, what would be right.
+//! What is wrong with the settings, told so that it can be put right: where, which key, what is
+//! wrong, what would be right.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -61,7 +62,8 @@ impl fmt::Display for OnOneLine<'_> {
     }
 }
 
-/// Everything that is wrong with the settings, in the order of the file, then of the variables; never empty.
+/// Everything that is wrong with the settings, in the order of the file, then of the variables;
+/// never empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConfigErrors(Vec<Mistake>);
 

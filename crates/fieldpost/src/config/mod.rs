@@ -1,11 +1,13 @@
 //! The settings of a server: read once at the start, checked whole, passed down as plain values.
 //!
-//! `default.toml` is the one place where keys and defaults are declared, and the manual: it is the lowest layer, and a
-//! key that is not in it does not exist. A file, `FIELDPOST_` variables and flags lie above it, in that order. Every
-//! mistake of every layer is found in one pass, each with its file and line or the name of its variable.
+//! `default.toml` is the one place where keys and defaults are declared, and the manual: it is the
+//! lowest layer, and a key that is not in it does not exist. A file, `FIELDPOST_` variables and
+//! flags lie above it, in that order. Every mistake of every layer is found in one pass, each with
+//! its file and line or the name of its variable.
 //!
-//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used. Whoever loads settings
-//! says how the files of a certificate are checked, so that what is wrong with them is told like any other mistake.
+//! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
+//! Whoever loads settings says how the files of a certificate are checked, so that what is wrong
+//! with them is told like any other mistake.
 
 mod auth;
 mod entry;
@@ -159,7 +161,8 @@ pub(crate) struct Amqp {
 /// `[devices]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Devices {
-    /// Longest id that may be registered, in characters; never over `base::limits::DEVICE_ID_CHARS_MAX`.
+    /// Longest id that may be registered, in characters; never over
+    /// `base::limits::DEVICE_ID_CHARS_MAX`.
     pub id_max_len: usize,
     /// The characters of ids that may be registered.
     pub id_chars: DeviceIdAlphabet,
@@ -185,7 +188,8 @@ pub(crate) enum UnknownDevice {
 /// `[notify]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notify {
-    /// The delay after the first failed attempt; later ones grow with the logarithm of their number.
+    /// The delay after the first failed attempt; later ones grow with the logarithm of their
+    /// number.
     pub retry_base: Duration,
     /// The longest delay between two attempts.
     pub retry_max: Duration,
@@ -238,10 +242,11 @@ pub(crate) enum Durability {
 }
 
 impl Settings {
-    /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`, `--data-dir`.
+    /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`,
+    /// `--data-dir`.
     ///
-    /// Pass `std::env::vars_os()`; other variables are ignored. `faults_of` says what is wrong with the files of a
-    /// certificate.
+    /// Pass `std::env::vars_os()`; other variables are ignored. `faults_of` says what is wrong with
+    /// the files of a certificate.
     ///
     /// # Errors
     /// Every mistake of every layer, every listener off loopback, and every fault of a certificate.
@@ -371,7 +376,8 @@ fn connections_max(from: &mut Reader, key: &'static str) -> usize {
     from.read(key, &Whole { least: 1, most: 1_000_000 }).value as usize
 }
 
-/// Whoever reaches a listener without a list of who may do what may do anything, so only this machine may reach it.
+/// Whoever reaches a listener without a list of who may do what may do anything, so only this
+/// machine may reach it.
 fn stays_on_loopback<T>(
     from: &mut Reader,
     key: &'static str,

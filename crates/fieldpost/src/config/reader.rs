@@ -1,7 +1,8 @@
-//! Reads keys out of the layers by their shape, and collects every mistake on the way instead of stopping at the first.
+//! Reads keys out of the layers by their shape, and collects every mistake on the way instead of
+//! stopping at the first.
 //!
-//! A value that is wrong is noted and the layer below it is used, so that reading always goes on to the end; the default
-//! file, at the bottom, is right by test.
+//! A value that is wrong is noted and the layer below it is used, so that reading always goes on to
+//! the end; the default file, at the bottom, is right by test.
 
 use std::collections::BTreeSet;
 

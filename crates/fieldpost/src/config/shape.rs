@@ -1,7 +1,8 @@
-//! The forms that a setting may have: an address, a whole number in a range, a duration, a size, a word, a switch.
+//! The forms that a setting may have: an address, a whole number in a range, a duration, a size, a
+//! word, a switch.
 //!
-//! A shape says what is wrong with a value and what would be right; it knows no key. Values of variables are always
-//! texts, so every shape also reads its value from one.
+//! A shape says what is wrong with a value and what would be right; it knows no key. Values of
+//! variables are always texts, so every shape also reads its value from one.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -217,7 +218,8 @@ impl Shape for Switch {
     }
 }
 
-/// The URL of a RabbitMQ server, or "" for off. What is wrong with it is told without repeating it: it may hold a password.
+/// The URL of a RabbitMQ server, or "" for off. What is wrong with it is told without repeating it:
+/// it may hold a password.
 pub(super) struct AmqpUrlOrOff;
 
 impl Shape for AmqpUrlOrOff {
@@ -253,7 +255,8 @@ impl Shape for Queue {
     }
 }
 
-/// A number of messages that the AMQP protocol can carry, and that is not its word for "without a limit".
+/// A number of messages that the AMQP protocol can carry, and that is not its word for "without a
+/// limit".
 pub(super) struct Prefetch;
 
 impl Prefetch {

@@ -12,7 +12,8 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads a whole number and its unit; `None` where the text has another form or is too large to count.
+/// Reads a whole number and its unit; `None` where the text has another form or is too large to
+/// count.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let (name, factor) = UNITS.iter().find(|(name, _)| text.ends_with(name))?;
     let digits = text.strip_suffix(name)?;

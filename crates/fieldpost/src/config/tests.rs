@@ -1,4 +1,5 @@
-//! The settings from outside: which texts are accepted and what they come to, which are refused and what is then said.
+//! The settings from outside: which texts are accepted and what they come to, which are refused and
+//! what is then said.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStringExt;
@@ -83,7 +84,8 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }
 
-/// Keys whose part is not built are accepted with the contract's default, in whatever form it is written.
+/// Keys whose part is not built are accepted with the contract's default, in whatever form it is
+/// written.
 #[test]
 fn every_other_key_of_the_contract_is_accepted_at_its_default() {
     check(
@@ -237,7 +239,8 @@ fn a_variable_with_one_underscore_in_place_of_two_is_refused_with_its_right_name
         );
         check_refused("", &[(name, "1")], &says);
     }
-    // A key of the file that does not exist is its own mistake, and makes no variable right or wrong.
+    // A key of the file that does not exist is its own mistake, and makes no variable right or
+    // wrong.
     let told = load("http.port = 1", &[("FIELDPOST_HTTP_PORT", "1")]).expect_err("unknown").to_string();
     assert!(told.starts_with("f.toml:1:6: http.port: unknown key") && !told.contains('\n'), "{told}");
 }

@@ -1,8 +1,9 @@
 //! Keys of parts that this version does not have yet.
 //!
-//! Each is checked like any other key, so that a file stays right when the part comes. At its default it is without
-//! effect; where it asks for something the start is refused, because a setting that is silently ignored would be a
-//! promise that nobody keeps. Whoever builds a part moves its keys from here into [`super::Settings`].
+//! Each is checked like any other key, so that a file stays right when the part comes. At its
+//! default it is without effect; where it asks for something the start is refused, because a
+//! setting that is silently ignored would be a promise that nobody keeps. Whoever builds a part
+//! moves its keys from here into [`super::Settings`].
 
 use super::reader::Reader;
 use super::shape::{Shape, Span, Whole};

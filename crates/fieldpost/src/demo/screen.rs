@@ -1,6 +1,7 @@
 //! What the demo shows: a line for each thing that happens, and figures once a second.
 //!
-//! On a terminal the figures stay on one line that is written over; in a pipe every line is plain text.
+//! On a terminal the figures stay on one line that is written over; in a pipe every line is plain
+//! text.
 
 use std::io::{self, IsTerminal, Stdout, Write, stdout};
 use std::time::Instant;

@@ -34,7 +34,8 @@ const CHANGE_PER_MILLE: u32 = 200;
 const IN_FLIGHT: u16 = 16;
 const SEED: u64 = 2026;
 
-/// Short times, so that half a minute is enough. Ten attempts from 700 ms on span 19 s, longer than zenith is down.
+/// Short times, so that half a minute is enough. Ten attempts from 700 ms on span 19 s, longer than
+/// zenith is down.
 const SETTINGS: [(&str, &str); 5] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "700ms"),
@@ -94,7 +95,8 @@ impl Stage {
         Fleet::start(plan, (0..CONNECTIONS).map(lane).collect())
     }
 
-    /// Gives the hurried locks the usual interval, so that the end of the traffic is not taken for silence.
+    /// Gives the hurried locks the usual interval, so that the end of the traffic is not taken for
+    /// silence.
     pub(super) async fn calm_the_hurried(&self) -> Result<(), Failure> {
         Ok(change_interval(&self.api, &self.devices, HURRIED, USUAL_INTERVAL).await?)
     }

@@ -1,7 +1,8 @@
-//! What happens, in order: a receiver goes down, locks fall silent, the server is killed, and all of it ends well.
+//! What happens, in order: a receiver goes down, locks fall silent, the server is killed, and all
+//! of it ends well.
 //!
-//! Between two events the figures are shown once a second. Where the story waits for something it waits for the
-//! receivers to be told, not for time to pass.
+//! Between two events the figures are shown once a second. Where the story waits for something it
+//! waits for the receivers to be told, not for time to pass.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,8 @@ use super::summary::{self, grouped};
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// After the server is back, so long is not calm: locks connect again and repeat what was not acknowledged.
+/// After the server is back, so long is not calm: locks connect again and repeat what was not
+/// acknowledged.
 const RECOVERY: Duration = Duration::from_secs(2);
 /// Reports that went out so long before the kill may wait for their acknowledgement beyond it.
 const BEFORE_KILL: Duration = Duration::from_millis(500);

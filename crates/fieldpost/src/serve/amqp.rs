@@ -1,5 +1,5 @@
-//! The AMQP consumer as the settings want it. It is not waited for: a server starts without its RabbitMQ and goes on
-//! looking for it.
+//! The AMQP consumer as the settings want it. It is not waited for: a server starts without its
+//! RabbitMQ and goes on looking for it.
 
 use engine::Engine;
 use gateway::amqp::{AmqpConsumer, Limits, Source};

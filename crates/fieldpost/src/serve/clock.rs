@@ -1,7 +1,9 @@
-//! The start of the engine clock: only from a wall clock that can be believed. And who follows the machine's clocks afterwards.
+//! The start of the engine clock: only from a wall clock that can be believed. And who follows the
+//! machine's clocks afterwards.
 //!
-//! A wall clock earlier than the program's build is a machine whose clock is not set yet: the start waits. A recorded time far
-//! ahead of the wall clock is a wall clock that was wrong then or is wrong now: a person has to say which.
+//! A wall clock earlier than the program's build is a machine whose clock is not set yet: the start
+//! waits. A recorded time far ahead of the wall clock is a wall clock that was wrong then or is
+//! wrong now: a person has to say which.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +28,8 @@ pub(super) fn built_at() -> Timestamp {
     Timestamp(env!("FIELDPOST_BUILT_AT").parse::<i64>().unwrap_or(0).saturating_mul(1_000))
 }
 
-/// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`, whichever is later.
+/// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`,
+/// whichever is later.
 pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemClock, String> {
     let mut told = false;
     loop {
@@ -45,7 +48,8 @@ pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemCl
     }
 }
 
-/// Tells the engine when the wall clock was set or the machine has slept, until the server stops: timers count neither.
+/// Tells the engine when the wall clock was set or the machine has slept, until the server stops:
+/// timers count neither.
 pub(super) async fn follow(engine: Engine, mut stop: watch::Receiver<bool>) {
     let told = async {
         let steps = registered(ClockSteps::watch()?)?;
@@ -68,7 +72,8 @@ pub(super) async fn follow(engine: Engine, mut stop: watch::Receiver<bool>) {
 
 #[allow(unsafe_code, reason = "the runtime has no safe way to wait for a descriptor of our own")]
 fn registered(steps: ClockSteps) -> io::Result<AsyncFd<ClockSteps>> {
-    // SAFETY: it names the same descriptor whenever it is asked, and keeps it open for as long as it lives.
+    // SAFETY: it names the same descriptor whenever it is asked, and keeps it open for as long as
+    // it lives.
     Ok(unsafe { AsyncFd::register_with_interest(steps, Interest::READABLE) }?)
 }
 

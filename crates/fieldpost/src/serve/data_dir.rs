@@ -53,8 +53,9 @@ fn advice(error: io::ErrorKind) -> &'static str {
     }
 }
 
-/// A write beyond that limit is to fail like any other write, with a reason that is told, and not to kill the server.
-/// Once a signal is listened for it does so no more, whether somebody listens or not.
+/// A write beyond that limit is to fail like any other write, with a reason that is told, and not
+/// to kill the server. Once a signal is listened for it does so no more, whether somebody listens
+/// or not.
 fn outlive_the_limit_of_file_sizes() -> Result<(), Ended> {
     let told_by_the_write_itself = signal(SignalKind::from_raw(libc::SIGXFSZ));
     told_by_the_write_itself.map(drop).map_err(because("signals cannot be listened for"))

@@ -1,5 +1,5 @@
-//! What is behind the HTTP listener, before and after the API is there: until the engine runs it answers health questions and
-//! 503.
+//! What is behind the HTTP listener, before and after the API is there: until the engine runs it
+//! answers health questions and 503.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -48,8 +48,8 @@ impl Front {
     }
 }
 
-/// What callers are answered, and what those are answered that there is no room for: a full server is alive and measured all the
-/// same.
+/// What callers are answered, and what those are answered that there is no room for: a full server
+/// is alive and measured all the same.
 pub(super) fn apps(front: &Arc<Front>) -> (App, Router) {
     let app = App(Arc::clone(front));
     let busy = Router::new()

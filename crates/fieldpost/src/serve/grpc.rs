@@ -1,4 +1,5 @@
-//! The gRPC listener: its callers are those of the HTTP API, its reports are read like lines of NDJSON.
+//! The gRPC listener: its callers are those of the HTTP API, its reports are read like lines of
+//! NDJSON.
 
 use std::sync::{Arc, PoisonError};
 

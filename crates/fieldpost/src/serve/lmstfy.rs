@@ -1,4 +1,5 @@
-//! lmstfy's listeners: its API, its admin API, and between them the tokens that the one makes and the other asks for.
+//! lmstfy's listeners: its API, its admin API, and between them the tokens that the one makes and
+//! the other asks for.
 
 mod token_file;
 

@@ -1,25 +1,29 @@
-//! The open files of the process, shared out: each connection is one, and so is each file of the log.
+//! The open files of the process, shared out: each connection is one, and so is each file of the
+//! log.
 //!
-//! A storm of connections must not be why the log cannot open its next file. So connections get what is left when everything else
-//! has its share, and neither listener can take all of it from the other.
+//! A storm of connections must not be why the log cannot open its next file. So connections get
+//! what is left when everything else has its share, and neither listener can take all of it from
+//! the other.
 
 use net::listen::OpenFiles;
 use tracing::{info, warn};
 
 use crate::config::Settings;
 
-/// Files that the log, the tables, their threads and callers that are told that there is no room need at most, with some to
-/// spare.
+/// Files that the log, the tables, their threads and callers that are told that there is no room
+/// need at most, with some to spare.
 const OWN_FILES: usize = 256;
-/// Connections to receivers of webhooks: as many as are sent at a time, and as many idle ones. Where open files are few, they get
-/// one in [`WEBHOOKS_PART`], and some in any case.
+/// Connections to receivers of webhooks: as many as are sent at a time, and as many idle ones.
+/// Where open files are few, they get one in [`WEBHOOKS_PART`], and some in any case.
 const WEBHOOK_FILES: usize = 2 * notify::IN_FLIGHT_MAX;
 const WEBHOOK_FILES_MIN: usize = 64;
 const WEBHOOKS_PART: usize = 16;
-/// Connections over MQTT that have not said who they are, where there are many files; otherwise one in so many.
+/// Connections over MQTT that have not said who they are, where there are many files; otherwise one
+/// in so many.
 const GREETING_FILES: usize = 4_096;
 const GREETING_PART: usize = 4;
-/// One in so many is left to HTTP, and to those that have not said who they are, so that they can be told.
+/// One in so many is left to HTTP, and to those that have not said who they are, so that they can
+/// be told.
 const SPARE_PART: usize = 64;
 
 /// Who may have how many.

@@ -104,8 +104,8 @@ fn started_at() -> Option<f64> {
     Some(now.as_secs_f64() - (uptime - start_ticks / TICKS_PER_SECOND))
 }
 
-/// Ticks of processors used, and of the machine's life at which the process began, from `/proc/self/stat`. The name of the
-/// program, in parentheses, may hold anything.
+/// Ticks of processors used, and of the machine's life at which the process began, from
+/// `/proc/self/stat`. The name of the program, in parentheses, may hold anything.
 fn ticks(stat: &str) -> Option<(f64, f64)> {
     let fields: Vec<f64> =
         stat.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or(f64::NAN)).collect();

@@ -1,7 +1,9 @@
-//! The certificate that is served: read at the start, and again on SIGHUP or when one of its files has changed.
+//! The certificate that is served: read at the start, and again on SIGHUP or when one of its files
+//! has changed.
 //!
-//! A certificate that cannot be used at the start ends the start. One that cannot be used later is told and left: the one
-//! before goes on serving, and the files are looked at again. Connections keep the certificate that they began with.
+//! A certificate that cannot be used at the start ends the start. One that cannot be used later is
+//! told and left: the one before goes on serving, and the files are looked at again. Connections
+//! keep the certificate that they began with.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -95,8 +97,8 @@ impl Certificate {
     }
 }
 
-/// Looks at the files of the certificate whenever it is time or asked for with a hangup, until the server stops. Without a
-/// certificate a hangup is only told: it must not end the server either.
+/// Looks at the files of the certificate whenever it is time or asked for with a hangup, until the
+/// server stops. Without a certificate a hangup is only told: it must not end the server either.
 pub(super) async fn follow(
     mut certificate: Option<Certificate>,
     mut hangups: Signal,

@@ -1,4 +1,5 @@
-//! The account of a simulation: what was sent, how it was answered, how long that took, and what is wrong with it.
+//! The account of a simulation: what was sent, how it was answered, how long that took, and what is
+//! wrong with it.
 
 use std::time::Duration;
 

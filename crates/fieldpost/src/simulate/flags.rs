@@ -1,7 +1,7 @@
 //! The flags of `fieldpost simulate`, and what they come to.
 //!
-//! [`Flags`] are what somebody writes; [`Order`] is what is to be done, with every default decided and everything that
-//! does not go together refused.
+//! [`Flags`] are what somebody writes; [`Order`] is what is to be done, with every default decided
+//! and everything that does not go together refused.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,9 +52,10 @@ pub(crate) enum Version {
 
 /// A fleet of simulated devices against any server.
 ///
-/// Devices report at an even pace whether or not the server keeps up; latencies count from when a report was due. The
-/// same seed gives the same reports of each device. Exit code: 0 when all was answered as it should be, 1 when not, 2 for
-/// a mistake on the command line, 3 when the server cannot be reached.
+/// Devices report at an even pace whether or not the server keeps up; latencies count from when a
+/// report was due. The same seed gives the same reports of each device. Exit code: 0 when all was
+/// answered as it should be, 1 when not, 2 for a mistake on the command line, 3 when the server
+/// cannot be reached.
 #[derive(Args, Debug)]
 pub(crate) struct Flags {
     /// How many devices report.
@@ -63,11 +64,12 @@ pub(crate) struct Flags {
     /// The way in; by default that of --url, or MQTT.
     #[arg(long, value_enum)]
     pub via: Option<Via>,
-    /// The server: mqtt[s]://HOST[:PORT], http[s]://... or, for a broker, amqp[s]://[USER:PASSWORD@]HOST[:PORT][/VHOST];
-    /// by default on this machine.
+    /// The server: mqtt[s]://HOST[:PORT], http[s]://... or, for a broker,
+    /// amqp[s]://[USER:PASSWORD@]HOST[:PORT][/VHOST]; by default on this machine.
     #[arg(long, value_name = "URL")]
     pub url: Option<Address>,
-    /// Where devices are registered; by default the same server as --url over HTTP, else http://127.0.0.1:8080.
+    /// Where devices are registered; by default the same server as --url over HTTP, else
+    /// http://127.0.0.1:8080.
     #[arg(long, value_name = "URL")]
     pub http: Option<Address>,
 
@@ -122,11 +124,12 @@ pub(crate) struct BehaviourFlags {
     /// How long it is silent then.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = base::duration::parse)]
     pub silence_for: Duration,
-    /// How often a report is one that no server may accept: cut short, of a value that a lock cannot have, or an hour
-    /// ahead of its time.
+    /// How often a report is one that no server may accept: cut short, of a value that a lock
+    /// cannot have, or an hour ahead of its time.
     #[arg(long, value_name = "P", default_value = "0")]
     pub bad_payloads: Probability,
-    /// How often a device breaks the connection after a report, and repeats on the next what was not answered.
+    /// How often a device breaks the connection after a report, and repeats on the next what was
+    /// not answered.
     #[arg(long, value_name = "P", default_value = "0")]
     pub reconnects: Probability,
 }
@@ -150,7 +153,8 @@ pub(crate) struct IdentityFlags {
     /// Take the devices for registered.
     #[arg(long)]
     pub no_register: bool,
-    /// Register them with this report interval, by which the server tells silence [default: the server's].
+    /// Register them with this report interval, by which the server tells silence [default: the
+    /// server's].
     #[arg(long, value_name = "DURATION", value_parser = positive_duration, conflicts_with = "no_register")]
     pub report_interval: Option<Duration>,
     /// Register them as linked to this client; may be repeated.
@@ -168,7 +172,8 @@ pub(crate) struct ConnectionFlags {
     /// Each device has a connection of its own.
     #[arg(long)]
     pub connection_per_device: bool,
-    /// Reports without an answer on a connection, at most; for HTTP lines in a request [default: 100, for HTTP 1000].
+    /// Reports without an answer on a connection, at most; for HTTP lines in a request [default:
+    /// 100, for HTTP 1000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub in_flight: Option<u16>,
     /// MQTT's quality of service [default: 1].

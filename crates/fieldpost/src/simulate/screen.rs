@@ -1,7 +1,7 @@
 //! What is seen of a simulation while it runs: on stderr, so that stdout holds the account alone.
 //!
-//! On a terminal a bar and the figures stay on one line that is written over; elsewhere a plain line comes every few
-//! seconds.
+//! On a terminal a bar and the figures stay on one line that is written over; elsewhere a plain
+//! line comes every few seconds.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Stderr, Write, stderr};

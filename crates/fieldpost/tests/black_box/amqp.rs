@@ -1,4 +1,5 @@
-//! Reports through a real RabbitMQ, published with lapin and with Python's pika, taken by the built program.
+//! Reports through a real RabbitMQ, published with lapin and with Python's pika, taken by the built
+//! program.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -176,8 +177,8 @@ async fn publish_with_pika(url: &str, queue: &str, messages: &Value) {
     assert_eq!(confirmed, messages.as_array().expect("a list").len());
 }
 
-/// Publishes one number after the other to each meter in turn, every one until it is confirmed, over as many connections as
-/// that takes.
+/// Publishes one number after the other to each meter in turn, every one until it is confirmed,
+/// over as many connections as that takes.
 struct Stubborn {
     confirmed: watch::Receiver<usize>,
     task: JoinHandle<()>,
@@ -380,7 +381,8 @@ async fn nothing_is_lost_when_connections_break() {
     assert!(rig.figure("fieldpost_amqp_disconnects_total{reason=\"broken\"}").await >= 1.0);
 }
 
-/// Acknowledgements that come too late make RabbitMQ close the channel, and give all that it carried to the next one.
+/// Acknowledgements that come too late make RabbitMQ close the channel, and give all that it
+/// carried to the next one.
 #[tokio::test]
 async fn nothing_is_lost_when_rabbitmq_closes_the_channel() {
     const NUMBERS: usize = 600;
@@ -431,7 +433,8 @@ async fn nothing_is_lost_when_rabbitmq_is_killed() {
     check_history(&rig, NUMBERS).await;
 }
 
-/// Stopped in the middle, nothing that was taken is sent again: what is in the history and what is in the queue is all there is.
+/// Stopped in the middle, nothing that was taken is sent again: what is in the history and what is
+/// in the queue is all there is.
 #[tokio::test]
 async fn asked_to_stop_it_acknowledges_what_it_took() {
     const NUMBERS: usize = 3_000;
@@ -459,7 +462,8 @@ async fn asked_to_stop_it_acknowledges_what_it_took() {
     assert_eq!(readings, NUMBERS);
 }
 
-/// A server starts without RabbitMQ. Its devices are not lost for what lies unread in a queue, and are once they are heard to be silent.
+/// A server starts without RabbitMQ. Its devices are not lost for what lies unread in a queue, and
+/// are once they are heard to be silent.
 #[tokio::test]
 async fn silence_is_not_counted_while_the_queue_is_not_read() {
     let rabbitmq = rabbitmq::in_use().await;
@@ -472,7 +476,8 @@ async fn silence_is_not_counted_while_the_queue_is_not_read() {
     let rig = Rig::start(wire.address, "silence", &[("FIELDPOST_DEVICES__RESTART_GRACE", "0s")]).await;
     let ready = rig.api.any(hyper::Method::GET, "/readyz", None).await.expect("an answer");
     assert!(ready.status.is_success());
-    // Devices of a second each: one that will be heard over AMQP, one over HTTP, and one that will not be heard at all.
+    // Devices of a second each: one that will be heard over AMQP, one over HTTP, and one that will
+    // not be heard at all.
     for id in ["overAmqp", "overHttp", "never"] {
         rig.register(id, &json!({"kind": "meter", "report_interval": "1s"})).await;
     }

@@ -1,4 +1,5 @@
-//! The commands that ask a server, as people and scripts use them: the built program against a built server.
+//! The commands that ask a server, as people and scripts use them: the built program against a
+//! built server.
 
 mod contract;
 mod failures;

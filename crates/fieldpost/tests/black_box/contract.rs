@@ -1,7 +1,8 @@
-//! What the pages about the server promise, asked of the built program over its sockets and its command line.
+//! What the pages about the server promise, asked of the built program over its sockets and its
+//! command line.
 //!
-//! Rows of requests and what is to come of them. How the parts inside do it is tested beside them; what is here holds whatever they
-//! become.
+//! Rows of requests and what is to come of them. How the parts inside do it is tested beside them;
+//! what is here holds whatever they become.
 
 mod access;
 mod breaker;

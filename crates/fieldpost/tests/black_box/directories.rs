@@ -1,4 +1,5 @@
-//! Data directories of the built program: backed up while it runs, checked, restored, damaged, and opened after years.
+//! Data directories of the built program: backed up while it runs, checked, restored, damaged, and
+//! opened after years.
 
 mod backups;
 mod compare;

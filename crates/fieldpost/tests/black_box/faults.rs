@@ -1,10 +1,12 @@
-//! The built program under faults that a machine really has: SIGKILL, a stop under load, a full or read-only disk, and a
-//! wall clock that steps.
+//! The built program under faults that a machine really has: SIGKILL, a stop under load, a full or
+//! read-only disk, and a wall clock that steps.
 //!
-//! What was acknowledged and what was due is counted by the devices and the receivers, never by the server. Faults come from
-//! outside: signals, limits and mounts of the operating system, and libfaketime for the wall clock. Where this machine lets
-//! nobody mount, a limit or a file mode makes the same calls of the server fail; the promises are the same, so no test is
-//! left out. Damaged files are the subject of `directories`, what happens below the sockets that of `simulation`.
+//! What was acknowledged and what was due is counted by the devices and the receivers, never by the
+//! server. Faults come from outside: signals, limits and mounts of the operating system, and
+//! libfaketime for the wall clock. Where this machine lets nobody mount, a limit or a file mode
+//! makes the same calls of the server fail; the promises are the same, so no test is left out.
+//! Damaged files are the subject of `directories`, what happens below the sockets that of
+//! `simulation`.
 
 mod clock;
 mod disk;
@@ -25,8 +27,8 @@ use simulator::server::Site;
 /// For anything that is awaited: far longer than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Receivers are on loopback, retries soon, and answers wait for the sync. Ten attempts from 1 s on span 27 s, far longer
-/// than any trouble of a receiver.
+/// Receivers are on loopback, retries soon, and answers wait for the sync. Ten attempts from 1 s on
+/// span 27 s, far longer than any trouble of a receiver.
 const SETTINGS: [(&str, &str); 5] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1s"),

@@ -1,5 +1,6 @@
-//! The built server against schemathesis: thousands of requests made from the OpenAPI document that it serves, good ones and bad
-//! ones. None may be answered with a 5xx, or with anything that the document does not tell of.
+//! The built server against schemathesis: thousands of requests made from the OpenAPI document that
+//! it serves, good ones and bad ones. None may be answered with a 5xx, or with anything that the
+//! document does not tell of.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

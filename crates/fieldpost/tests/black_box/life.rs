@@ -1,4 +1,5 @@
-//! The life of a server as an operator sees it: it starts once, stops when asked, and says exactly what is wrong with its data.
+//! The life of a server as an operator sees it: it starts once, stops when asked, and says exactly
+//! what is wrong with its data.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +14,8 @@ use simulator::server::{ServerError, Site};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Behind the header of the log's first file and of its first frame: a byte of what the first batch says.
+/// Behind the header of the log's first file and of its first frame: a byte of what the first batch
+/// says.
 const IN_THE_FIRST_FRAME: usize = 64 + 40 + 3;
 
 fn site() -> Site {

@@ -1,6 +1,8 @@
-//! The built program from outside: its command line, its listeners, its data directories, and what becomes of them in trouble.
+//! The built program from outside: its command line, its listeners, its data directories, and what
+//! becomes of them in trouble.
 //!
-//! One binary for all of it: what it links is large, and tests that wait for one another's servers leave no core idle.
+//! One binary for all of it: what it links is large, and tests that wait for one another's servers
+//! leave no core idle.
 
 mod amqp;
 mod cli;

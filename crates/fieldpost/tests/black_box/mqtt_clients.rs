@@ -1,4 +1,5 @@
-//! The MQTT clients that people use, against the built program: `mosquitto_pub`, `mosquitto_sub`, paho and rumqttc.
+//! The MQTT clients that people use, against the built program: `mosquitto_pub`, `mosquitto_sub`,
+//! paho and rumqttc.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +50,8 @@ impl Rig {
         Self::start_on(Site::new(Path::new(BINARY), &[]).expect("a directory")).await
     }
 
-    /// A server with a config file, which lists logins. The site starts a script that adds the file to its arguments.
+    /// A server with a config file, which lists logins. The site starts a script that adds the file
+    /// to its arguments.
     async fn start_with_logins(directory: &Path) -> Self {
         let (config, script) = (directory.join("fieldpost.toml"), directory.join("fieldpost"));
         let logins = LOGINS.map(|(username, speaks_for)| {

@@ -1,5 +1,5 @@
-//! Pages that a newcomer follows, run as they stand: the quick start of `README.md` and the tutorial. Only the ports are others,
-//! because tests share a machine.
+//! Pages that a newcomer follows, run as they stand: the quick start of `README.md` and the
+//! tutorial. Only the ports are others, because tests share a machine.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -70,7 +70,8 @@ fn run(script: &str, [http, mqtt, _]: [u16; 3]) -> Output {
     let (ended, output) = mpsc::channel();
     let waiter = std::thread::spawn(move || ended.send(child.wait_with_output()));
     let in_time = output.recv_timeout(PATIENCE);
-    // Also after a good end: a script that failed half-way has left its server running, and the pipes open.
+    // Also after a good end: a script that failed half-way has left its server running, and the
+    // pipes open.
     let killed =
         Command::new("kill").args(["-KILL", "--", &format!("-{group}")]).stderr(Stdio::null()).status();
     killed.expect("kill is there");
@@ -102,7 +103,8 @@ fn the_quick_start_of_the_readme_works_as_it_stands() {
     check("README.md", "quickstart", &parts);
 }
 
-/// Each port of the quick start in turn is held by another program, which takes connections and says nothing.
+/// Each port of the quick start in turn is held by another program, which takes connections and
+/// says nothing.
 #[test]
 fn the_quick_start_stops_at_once_where_a_port_is_taken() {
     const AT_ONCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,5 @@
-//! The Python package `clients/python`: its tests against the built program, and its workers through a SIGKILL.
+//! The Python package `clients/python`: its tests against the built program, and its workers
+//! through a SIGKILL.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -143,7 +144,8 @@ async fn workers_carry_on_when_the_server_is_killed() {
             api.until("/v1/queues/shop/mails", PATIENCE, is_empty).await.expect("all are done");
         worker.stop().await;
         assert_eq!(figures["dead"], 0, "{program}");
-        // What was done just before the end is said once the server is back, unless that took too long.
+        // What was done just before the end is said once the server is back, unless that took too
+        // long.
         let done_again: u32 = seen.values().map(|times| times - 1).sum();
         assert!(done_again <= CONCURRENCY, "{program}: {seen:?}");
         assert!(server.stop(PATIENCE).await.expect("it stops").success());

@@ -167,7 +167,8 @@ async fn the_same_seed_gives_the_same_reports_of_each_device_on_any_way_and_numb
     let mut differ = false;
     for number in 0..5 {
         let (a, b) = (rig.values(&format!("a{number}")).await, rig.values(&format!("b{number}")).await);
-        // How many of all reports are a device's depends on how lanes share them; their order does not.
+        // How many of all reports are a device's depends on how lanes share them; their order does
+        // not.
         let common = a.len().min(b.len());
         assert!(common > 15, "{common}");
         assert_eq!(a[..common], b[..common], "device {number}");

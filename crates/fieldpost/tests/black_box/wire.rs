@@ -1,4 +1,5 @@
-//! One HTTP request over a socket of its own, byte for byte as a row says: also such as no client library would send.
+//! One HTTP request over a socket of its own, byte for byte as a row says: also such as no client
+//! library would send.
 //!
 //! Shared by the tests of several listeners; what they expect is theirs.
 
@@ -48,7 +49,8 @@ impl Answer {
     }
 }
 
-/// Sends `method` and `path` with `headers` and `body`, and reads until the server ends the connection.
+/// Sends `method` and `path` with `headers` and `body`, and reads until the server ends the
+/// connection.
 pub(crate) async fn ask(
     address: SocketAddr,
     method: &str,
@@ -71,8 +73,8 @@ pub(crate) async fn ask_over(
     read(stream).await
 }
 
-/// Sends `head`, whose lines end in `\n` here, and `body`, and reads until the server ends the connection. The length of the
-/// body and the end of the head are added.
+/// Sends `head`, whose lines end in `\n` here, and `body`, and reads until the server ends the
+/// connection. The length of the body and the end of the head are added.
 pub(crate) async fn send(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     read(begin(address, head, body).await).await
 }

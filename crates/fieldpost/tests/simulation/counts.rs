@@ -1,4 +1,5 @@
-//! What a run saw of each kind. The seeds of CI must see everything once, or they prove less than they seem to.
+//! What a run saw of each kind. The seeds of CI must see everything once, or they prove less than
+//! they seem to.
 
 use crate::harness::counts::counts;
 

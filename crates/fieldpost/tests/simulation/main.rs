@@ -1,51 +1,68 @@
-//! The whole server below its sockets, simulated: production's partitions, store and lanes of webhooks, on a virtual clock and
-//! over a simulated disk. One thread; a seeded scheduler picks each step among those that are possible.
+//! The whole server below its sockets, simulated: production's partitions, store and lanes of
+//! webhooks, on a virtual clock and over a simulated disk. One thread; a seeded scheduler picks
+//! each step among those that are possible.
 //!
 //! # What goes wrong
-//! - **The process** dies at any moment, between any two steps or before any write or sync within one - of a commit, a checkpoint, a sweep,
-//!   the opening of a data directory - and starts again; or it is asked to stop, and does so well. A machine sleeps for minutes or hours while everything is under way.
-//! - **The power** fails, at any of these moments. What was synced stays; of what was not, all, nothing, some writes, some sectors, or the writes up to a
-//!   moment are left, torn and out of order. It fails again while the process is down, or starts.
-//! - **Syncs come later** in some runs, as with `durability.sync = "interval"`: the power takes what was answered since the last one and
-//!   nothing else, the death of the process takes nothing. What receivers and callers know of such batches is forgotten with them.
-//! - **The disk** fails one read, write or sync, anywhere, the opening of a data directory included; it becomes full, and
-//!   has room again. A sync takes as long as the scheduler likes: reports arrive and time passes meanwhile.
-//! - **The store** (in memory) answers a commit with every outcome of the port: durable, fenced, unknown and written, unknown and
-//!   lost, failed. Outcomes reach their partitions late, and those of one partition before those of another.
-//! - **The clocks**: the wall clock is set by up to an hour, either way, also while the process is down. The engine clock is
-//!   slewed after it, and starts at the later of both. Days pass, within one life or between two, and with them goes what is
-//!   kept for a day or two only, while some of it is still to be told.
-//! - **Intake**: slices over several partitions, batches of any size, doors that close and open, devices that fall silent
-//!   and come back, reports that are late, ahead, of another kind, refused, or of devices that nobody knows; ids that come
-//!   again at once, later, after a start, or when they are forgotten; slices that come again because nobody answered. What
-//!   is refused fills a quarantine that is too small for it, and is discarded, or asked for in vain.
-//! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with `Retry-After`; take a request and never answer;
-//!   do what it says while the answer is lost; are down; come back, some only when every attempt has failed, or when a breaker is open.
-//!   A sender hangs on to an answer until its lease is over.
-//! - **The registry** changes in between: devices and clients come, change and go, and come again under the same id;
-//!   links and labels too. Imports register devices, change them, or name another kind, with a time from which they are
-//!   missed that is past or to come. Clients are disabled and enabled; secrets are rotated, also twice within a day; deliveries
-//!   are sent again by hand, one, or all of a client's.
+//! - **The process** dies at any moment, between any two steps or before any write or sync within
+//!   one - of a commit, a checkpoint, a sweep, the opening of a data directory - and starts again;
+//!   or it is asked to stop, and does so well. A machine sleeps for minutes or hours while
+//!   everything is under way.
+//! - **The power** fails, at any of these moments. What was synced stays; of what was not, all,
+//!   nothing, some writes, some sectors, or the writes up to a moment are left, torn and out of
+//!   order. It fails again while the process is down, or starts.
+//! - **Syncs come later** in some runs, as with `durability.sync = "interval"`: the power takes
+//!   what was answered since the last one and nothing else, the death of the process takes nothing.
+//!   What receivers and callers know of such batches is forgotten with them.
+//! - **The disk** fails one read, write or sync, anywhere, the opening of a data directory
+//!   included; it becomes full, and has room again. A sync takes as long as the scheduler likes:
+//!   reports arrive and time passes meanwhile.
+//! - **The store** (in memory) answers a commit with every outcome of the port: durable, fenced,
+//!   unknown and written, unknown and lost, failed. Outcomes reach their partitions late, and those
+//!   of one partition before those of another.
+//! - **The clocks**: the wall clock is set by up to an hour, either way, also while the process is
+//!   down. The engine clock is slewed after it, and starts at the later of both. Days pass, within
+//!   one life or between two, and with them goes what is kept for a day or two only, while some of
+//!   it is still to be told.
+//! - **Intake**: slices over several partitions, batches of any size, doors that close and open,
+//!   devices that fall silent and come back, reports that are late, ahead, of another kind,
+//!   refused, or of devices that nobody knows; ids that come again at once, later, after a start,
+//!   or when they are forgotten; slices that come again because nobody answered. What is refused
+//!   fills a quarantine that is too small for it, and is discarded, or asked for in vain.
+//! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with
+//!   `Retry-After`; take a request and never answer; do what it says while the answer is lost; are
+//!   down; come back, some only when every attempt has failed, or when a breaker is open. A sender
+//!   hangs on to an answer until its lease is over.
+//! - **The registry** changes in between: devices and clients come, change and go, and come again
+//!   under the same id; links and labels too. Imports register devices, change them, or name
+//!   another kind, with a time from which they are missed that is past or to come. Clients are
+//!   disabled and enabled; secrets are rotated, also twice within a day; deliveries are sent again
+//!   by hand, one, or all of a client's.
 //!
-//! Not simulated: sockets and everything in front of them, the threads that call the steps, feeds over several
-//! partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).
+//! Not simulated: sockets and everything in front of them, the threads that call the steps, feeds
+//! over several partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).
 //!
 //! # What is checked
-//! A naive [model] takes the same inputs in the same order and goes back with the store when batches are lost. Every answer, every
-//! batch, every body is held against it at once; [everything that is stored](checkers::contents) at random moments, after every start
-//! and at the end; every row that a life has left, as `fieldpost check` does, against the rows that it names and that name it; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can be seen. At the end
-//! all faults stop, and within an hour of virtual time everything must have been told, on time, to everybody.
+//! A naive [model] takes the same inputs in the same order and goes back with the store when
+//! batches are lost. Every answer, every batch, every body is held against it at once; [everything
+//! that is stored](checkers::contents) at random moments, after every start and at the end; every
+//! row that a life has left, as `fieldpost check` does, against the rows that it names and that
+//! name it; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can
+//! be seen. At the end all faults stop, and within an hour of virtual time everything must have
+//! been told, on time, to everybody.
 //!
-//! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever commits together with a device.
+//! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever
+//! commits together with a device.
 //!
 //! # Running it
 //! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
-//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run again, exactly; with
-//!   `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place: one with queues.
+//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
+//!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
+//!   one with queues.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
-//! - `make simulate-long`: seeds that begin with the present second, for a night (`SIM_SECONDS`), optimised; the first that fails ends it and
-//!   is printed with the command that repeats it. What it found is mended together with a line in `FOUND_BUGS`, or, where later changes to
-//!   what a seed decides would lose it, with a test of its own.
+//! - `make simulate-long`: seeds that begin with the present second, for a night (`SIM_SECONDS`),
+//!   optimised; the first that fails ends it and is printed with the command that repeats it. What
+//!   it found is mended together with a line in `FOUND_BUGS`, or, where later changes to what a
+//!   seed decides would lose it, with a test of its own.
 
 mod checkers;
 mod counts;

@@ -1,4 +1,5 @@
-//! What was handed in, as the model understands it: the same content as the production input, without its replies.
+//! What was handed in, as the model understands it: the same content as the production input,
+//! without its replies.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, WayIn};
 use engine::devices::input::RefusedMessage;

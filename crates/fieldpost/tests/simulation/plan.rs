@@ -1,7 +1,8 @@
-//! What a seed decides before its run begins: how much there is of everything, how it is set, and which faults come how often.
+//! What a seed decides before its run begins: how much there is of everything, how it is set, and
+//! which faults come how often.
 //!
-//! Runs differ widely on purpose: a run in which every fault is rare finds other things than one in which a single
-//! fault comes all the time.
+//! Runs differ widely on purpose: a run in which every fault is rare finds other things than one in
+//! which a single fault comes all the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +53,8 @@ pub(crate) struct Plan {
     pub(crate) weights: Weights,
     /// Receivers fail for long, and are well for long.
     pub(crate) moods_last: bool,
-    /// Slices may be as long, and values as large, as the contract allows: more than one batch takes.
+    /// Slices may be as long, and values as large, as the contract allows: more than one batch
+    /// takes.
     pub(crate) long_reports: bool,
     /// What is answered is synced so much later at most, if the store can do that.
     pub(crate) syncs_later: Option<Duration>,
@@ -135,7 +137,8 @@ impl Plan {
             ..settings.retry
         };
         settings.stale_probe = Duration::from_secs(5 + random.below(20));
-        // Little happens besides: a newer event would take the place of what is given up, and a start would begin anew.
+        // Little happens besides: a newer event would take the place of what is given up, and a
+        // start would begin anew.
         let calm = self.weights;
         let weights = Weights {
             reports: 40,

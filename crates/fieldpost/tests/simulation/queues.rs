@@ -1,21 +1,26 @@
-//! Queues of jobs in the simulation: production's partitions of queues behind their inboxes, on the clocks and over the storages of
-//! every run, with those who publish, consume and look after them.
+//! Queues of jobs in the simulation: production's partitions of queues behind their inboxes, on the
+//! clocks and over the storages of every run, with those who publish, consume and look after them.
 //!
 //! # What goes wrong
 //! All that goes wrong with the machine goes wrong here too: see the [top](crate). Besides:
-//! - **Publishers** give aliases that are taken, groups, moments that have passed, times to live that are too short, calendars; they
-//!   repeat a request with its key when nobody answered, when they were answered, after a restart, with another body, and a day later.
-//! - **Consumers** ask one queue or several in order, wait or do not, hang up, lose the answer on its way, acknowledge at once or when
-//!   it is too late, in vain, twice, of another queue; they extend, give back with a delay, and vanish. Some are workers of the process.
-//! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates and limits, delete them with
-//!   all they have, cancel and change jobs that wait or run, respawn the dead, and delete them.
-//! - **Memory** is so small in some runs that most jobs are parked in the store; `SIM_RESIDENT_MAX=6` makes it so in any.
+//! - **Publishers** give aliases that are taken, groups, moments that have passed, times to live
+//!   that are too short, calendars; they repeat a request with its key when nobody answered, when
+//!   they were answered, after a restart, with another body, and a day later.
+//! - **Consumers** ask one queue or several in order, wait or do not, hang up, lose the answer on
+//!   its way, acknowledge at once or when it is too late, in vain, twice, of another queue; they
+//!   extend, give back with a delay, and vanish. Some are workers of the process.
+//! - **Those who look after queues** pause and resume them, set and reset order, concurrency, rates
+//!   and limits, delete them with all they have, cancel and change jobs that wait or run, respawn
+//!   the dead, and delete them.
+//! - **Memory** is so small in some runs that most jobs are parked in the store;
+//!   `SIM_RESIDENT_MAX=6` makes it so in any.
 //!
 //! # What is checked
-//! The [model] takes the same inputs in the same order, and every answer and every batch is held against it at once; what is
-//! [stored](checkers::contents) is at random moments, after every start and at the end. A [history](checkers::history) of answers, which knows no
-//! rules but the promises, and no batch, looks for what contradicts them. At the end all faults stop, everything is consumed, and whatever
-//! was published and answered must be accounted for.
+//! The [model] takes the same inputs in the same order, and every answer and every batch is held
+//! against it at once; what is [stored](checkers::contents) is at random moments, after every start
+//! and at the end. A [history](checkers::history) of answers, which knows no rules but the
+//! promises, and no batch, looks for what contradicts them. At the end all faults stop, everything
+//! is consumed, and whatever was published and answered must be accounted for.
 
 mod checkers;
 mod counts;

@@ -1,4 +1,5 @@
-//! The applications of the owners, as far as a sender meets them: each has a mood, and remembers what it was posted.
+//! The applications of the owners, as far as a sender meets them: each has a mood, and remembers
+//! what it was posted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

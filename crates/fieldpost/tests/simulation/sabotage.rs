@@ -1,7 +1,9 @@
-//! Deliberate faults of the harness, which stand for bugs of the server: the right checker must find each.
+//! Deliberate faults of the harness, which stand for bugs of the server: the right checker must
+//! find each.
 
 impl Sabotage {
-    /// Whether it may show first in rows that do not agree. Of the others each has a checker of its own to find it.
+    /// Whether it may show first in rows that do not agree. Of the others each has a checker of its
+    /// own to find it.
     pub(crate) fn is_left_in_rows(self) -> bool {
         self == Self::BodyStays
     }

@@ -1,4 +1,5 @@
-//! Shows that the checkers bite: a harness that is broken on purpose is found out, and by the right one.
+//! Shows that the checkers bite: a harness that is broken on purpose is found out, and by the right
+//! one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -33,8 +34,8 @@ fn check_in(kind: impl Fn(Plan) -> Plan, sabotage: Sabotage, storage: Storage, e
 
 #[test]
 fn effects_let_go_before_they_are_durable_are_found() {
-    // A partition that takes a batch for durable looks for it in the store, and answers as if it had never been made; and it
-    // goes on to the next without end.
+    // A partition that takes a batch for durable looks for it in the store, and answers as if it
+    // had never been made; and it goes on to the next without end.
     let expected = [Invariant::DurableBeforeAcknowledged, Invariant::AsTheModel, Invariant::Bounded];
     check(Sabotage::EffectsBeforeDurable, Storage::Memory, &expected);
     check(Sabotage::EffectsBeforeDurable, Storage::Embedded, &expected);
@@ -59,7 +60,8 @@ fn a_checkpoint_that_forgets_its_sync_is_found() {
 
 #[test]
 fn a_checkpoint_that_forgets_its_position_is_found() {
-    // What is replayed on tables that hold it already is read twice, or contradicts what came later.
+    // What is replayed on tables that hold it already is read twice, or contradicts what came
+    // later.
     let expected = [Invariant::OneEffectPerCause, Invariant::AsTheModel];
     check(Sabotage::ForgottenPosition, Storage::Embedded, &expected);
 }

@@ -110,8 +110,8 @@ impl Seeds {
     }
 }
 
-/// Runs all that is asked for, on several threads: what they saw together, and how many runs it took. The first that breaks a
-/// promise ends it. `test` is the name by which one can be repeated.
+/// Runs all that is asked for, on several threads: what they saw together, and how many runs it
+/// took. The first that breaks a promise ends it. `test` is the name by which one can be repeated.
 pub(crate) fn run_all<C: Default + Send>(
     test: &str,
     asked: &Asked,

@@ -1,4 +1,5 @@
-//! What a checker says when a promise is broken. The names are those of ARCHITECTURE.md, and those of what is promised of queues.
+//! What a checker says when a promise is broken. The names are those of ARCHITECTURE.md, and those
+//! of what is promised of queues.
 
 use std::fmt;
 
@@ -21,7 +22,8 @@ pub(crate) enum Invariant {
     AttemptsOnlyGrow,
     /// What was acknowledged or cancelled never comes back.
     DoneStaysDone,
-    /// A recurring job has its runs one after the other, at their times, and as many as were asked for.
+    /// A recurring job has its runs one after the other, at their times, and as many as were asked
+    /// for.
     RunsInTurn,
     FiguresAreRight,
     /// Rows name each other: nothing is stored that nothing asks for, and nothing is missing.

@@ -1,6 +1,8 @@
-//! A run: the scheduler picks one of the steps that are possible, again and again, and the checkers look after each.
+//! A run: the scheduler picks one of the steps that are possible, again and again, and the checkers
+//! look after each.
 //!
-//! Everything happens on one thread, and all chance comes from the seed, so a run repeats to the last byte.
+//! Everything happens on one thread, and all chance comes from the seed, so a run repeats to the
+//! last byte.
 
 mod calls;
 mod engine_steps;

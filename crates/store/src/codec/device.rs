@@ -15,8 +15,8 @@ use crate::record::{Index, record};
 use crate::table::Table;
 
 stored!(
-    /// Version 2: the fields in order; optional ones behind a byte, lists behind their length. Version
-    /// 1 is the same, with ids of letters and digits only.
+    /// Version 2: the fields in order; optional ones behind a byte, lists behind their length.
+    /// Version 1 is the same, with ids of letters and digits only.
     DeviceProfile, "a device", version 2:
     id, incarnation, slot, kind, address, labels, report_interval_ms, registered_at, expected_from, clients
 );

@@ -34,7 +34,8 @@ fn every_batch_survives_its_frame() {
     }
 }
 
-/// Frames hold records in the bytes of their rows. Another checksum here is another stored format: it needs a version.
+/// Frames hold records in the bytes of their rows. Another checksum here is another stored format:
+/// it needs a version.
 #[test]
 fn the_bytes_of_every_record_stay_as_they_are() {
     let frames = (0..20).flat_map(batches).map(|batch| encode_batch(&batch));

@@ -1,5 +1,5 @@
-//! What each command asks, to the letter, and what it makes of the answer: also where a server is hard to bring into the
-//! state that would give that answer.
+//! What each command asks, to the letter, and what it makes of the answer: also where a server is
+//! hard to bring into the state that would give that answer.
 
 use crate::cli::rig::run;
 use crate::cli::scripted::{Scripted, answer};
@@ -13,7 +13,8 @@ const SUM_OF_ONE: &str = r#"{"accepted":1,"rejected_count":0,"rejected":[]}"#;
 const SUM_OF_NONE: &str =
     r#"{"accepted":0,"rejected_count":1,"rejected":[{"line":1,"code":"unknown_device","detail":"no"}]}"#;
 
-/// Runs a line against one answer: the request line and body it makes, how it ends, and what it prints.
+/// Runs a line against one answer: the request line and body it makes, how it ends, and what it
+/// prints.
 fn check(line: &str, answers: &str, asks: (&str, &str), ends: (i32, &str)) {
     let status = if answers.is_empty() { "204 No Content" } else { "200 OK" };
     let scripted = Scripted::new(vec![answer(status, "", answers)]);

@@ -41,7 +41,8 @@ impl Watch {
         serde_json::from_str(&self.line().await).expect("a line is JSON")
     }
 
-    /// What Ctrl-C does; by SIGTERM, because whoever runs the tests in the background may ignore SIGINT and hand that down.
+    /// What Ctrl-C does; by SIGTERM, because whoever runs the tests in the background may ignore
+    /// SIGINT and hand that down.
     async fn interrupt(mut self) {
         let id = self.child.id().expect("it runs");
         let killed = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;

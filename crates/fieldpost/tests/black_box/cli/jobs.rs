@@ -1,4 +1,5 @@
-//! Queues and jobs from the shell: the life of a job, what is set for its queue, and commands that work on jobs.
+//! Queues and jobs from the shell: the life of a job, what is set for its queue, and commands that
+//! work on jobs.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};

@@ -1,4 +1,5 @@
-//! A server that answers what a test has written down for it: for what a good server does too rarely to be waited for.
+//! A server that answers what a test has written down for it: for what a good server does too
+//! rarely to be waited for.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

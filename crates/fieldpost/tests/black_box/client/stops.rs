@@ -10,7 +10,8 @@ use crate::client::rig::{PATIENCE, Rig, Running, counts};
 
 const ROUNDS: u32 = 40;
 
-/// Each job has one try, and no reservation ends during the test: one that was taken and not worked on would be missed.
+/// Each job has one try, and no reservation ends during the test: one that was taken and not worked
+/// on would be missed.
 #[tokio::test]
 async fn a_job_that_comes_while_a_worker_stops_is_done_or_was_never_taken() {
     let rig = Rig::start().await;
@@ -31,7 +32,8 @@ async fn a_job_that_comes_while_a_worker_stops_is_done_or_was_never_taken() {
         let told = running.ended().await;
         done += told.iter().filter(|event| matches!(event, Event::Done { .. })).count() as u64;
         let left = [0, u64::from(round) + 1 - done, 0, 0];
-        // What the server takes back it takes back a moment after it has seen that the worker hung up.
+        // What the server takes back it takes back a moment after it has seen that the worker hung
+        // up.
         let settled = async { while counts(&queue.figures().await.expect("figures")) != left {} };
         let in_time = timeout(PATIENCE, settled).await;
         assert!(in_time.is_ok(), "round {round}: {:?}, {told:?}", queue.figures().await);

@@ -1,4 +1,5 @@
-//! Who is let in: tokens and their scopes and limits, TLS and its certificates, what is never shown.
+//! Who is let in: tokens and their scopes and limits, TLS and its certificates, what is never
+//! shown.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -69,7 +69,8 @@ async fn every_refusal_is_a_problem_with_a_code() {
     }
 }
 
-/// The sender writes all of it before it reads; a connection that is closed under it would be reset.
+/// The sender writes all of it before it reads; a connection that is closed under it would be
+/// reset.
 #[tokio::test]
 async fn whoever_sends_too_much_gets_to_read_that() {
     let rig = Rig::start(&[]).await;

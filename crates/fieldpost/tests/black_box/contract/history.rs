@@ -27,7 +27,8 @@ async fn filled() -> Rig {
     rig
 }
 
-/// Every item of a list in pages of three; after the second page the server is killed and started again.
+/// Every item of a list in pages of three; after the second page the server is killed and started
+/// again.
 async fn pages_across_a_restart(rig: &mut Rig, path: &str) -> Vec<Value> {
     let join = if path.contains('?') { '&' } else { '?' };
     let (mut items, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
@@ -122,7 +123,8 @@ async fn an_event_tells_what_it_changed() {
     assert_eq!(keys, ["device_id", "id", "previous", "sequence", "ts", "type", "value"]);
 }
 
-/// So many that a partition has more of them than it merges, and with one label so few that it merges them.
+/// So many that a partition has more of them than it merges, and with one label so few that it
+/// merges them.
 #[tokio::test]
 async fn feeds_are_narrowed_by_label_and_by_client_for_few_devices_and_for_many() {
     const MANY: usize = 1_600;

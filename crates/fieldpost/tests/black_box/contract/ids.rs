@@ -1,4 +1,5 @@
-//! Device ids with more than letters and digits: `devices.id_chars`, over every way in that needs no other server.
+//! Device ids with more than letters and digits: `devices.id_chars`, over every way in that needs
+//! no other server.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `durability.sync = "interval"`: an answer comes before the sync, survives the process, and `/readyz` says what it rests on.
+//! `durability.sync = "interval"`: an answer comes before the sync, survives the process, and
+//! `/readyz` says what it rests on.
 
 use serde_json::json;
 

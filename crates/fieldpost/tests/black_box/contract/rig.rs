@@ -34,7 +34,8 @@ impl Rig {
         Self { api, site, server: Some(server) }
     }
 
-    /// A server that may send to this machine, and whose retries come only when something else makes them.
+    /// A server that may send to this machine, and whose retries come only when something else
+    /// makes them.
     pub(crate) async fn start_telling(settings: &[(&str, &str)]) -> Self {
         let telling = [("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"), ("FIELDPOST_NOTIFY__RETRY_BASE", NEVER)];
         Self::start(&[&telling, settings].concat()).await
@@ -106,7 +107,8 @@ impl Rig {
         receiver
     }
 
-    /// The device's notifications, oldest first, once there are `count` and the newest satisfies `done`.
+    /// The device's notifications, oldest first, once there are `count` and the newest satisfies
+    /// `done`.
     pub(crate) async fn deliveries(
         &self,
         device: &str,

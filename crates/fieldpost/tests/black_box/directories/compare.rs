@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Where `found` differs from `expect`; a field that was not there when `expect` was written is no difference.
+/// Where `found` differs from `expect`; a field that was not there when `expect` was written is no
+/// difference.
 pub(crate) fn difference(expect: &Value, found: &Value, at: &str) -> Option<String> {
     match (expect, found) {
         (Value::Object(expect), Value::Object(found)) => expect.iter().find_map(|(key, value)| {

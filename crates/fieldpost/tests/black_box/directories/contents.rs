@@ -1,4 +1,5 @@
-//! Everything that a server shows over its API, as one JSON document; shared with the program that makes the fixture.
+//! Everything that a server shows over its API, as one JSON document; shared with the program that
+//! makes the fixture.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

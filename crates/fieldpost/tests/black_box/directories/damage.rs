@@ -1,8 +1,9 @@
-//! Bytes that change by themselves, in every file of a data directory: the server refuses to start, or stops at the place, and names file
-//! and offset; or it has lost nothing. What it answers is never wrong.
+//! Bytes that change by themselves, in every file of a data directory: the server refuses to start,
+//! or stops at the place, and names file and offset; or it has lost nothing. What it answers is
+//! never wrong.
 //!
-//! One loss cannot be seen: after a kill, the end of the log since the latest checkpoint, if it is gone to the byte or is all zeros. A
-//! clean stop leaves none of the log needed.
+//! One loss cannot be seen: after a kill, the end of the log since the latest checkpoint, if it is
+//! gone to the byte or is all zeros. A clean stop leaves none of the log needed.
 
 use std::fs;
 use std::path::Path;
@@ -141,7 +142,8 @@ async fn outcome(site: &Site, expect: &Value, name: &str, damage: Damage, contex
     Outcome::Recovered
 }
 
-/// Whether a message leads to the damaged file, or from one file to another that does not go with it.
+/// Whether a message leads to the damaged file, or from one file to another that does not go with
+/// it.
 fn names_the_place(text: &str, name: &str) -> bool {
     let place = ["offset", "position", "missing", "too short", "Heads", "Directory"];
     text.contains(name) && place.iter().any(|place| text.contains(place))

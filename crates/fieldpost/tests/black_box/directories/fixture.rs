@@ -1,6 +1,8 @@
-//! A data directory that an earlier build wrote, opened by this one: nothing that is stored may change its meaning.
+//! A data directory that an earlier build wrote, opened by this one: nothing that is stored may
+//! change its meaning.
 //!
-//! `make fixture` makes one of the format of now; it is made anew, beside those of before, when a format gets a new version.
+//! `make fixture` makes one of the format of now; it is made anew, beside those of before, when a
+//! format gets a new version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +62,8 @@ async fn every_directory_of_an_earlier_build_is_opened_and_holds_what_it_held() 
         let expect = expected(&fixture);
         let found = contents::read(&site).await.expect("readable");
         assert_eq!(difference(&expect, &found, &name), None);
-        // and it goes on: what was applied from the log is written, and all is there after a clean stop
+        // and it goes on: what was applied from the log is written, and all is there after a clean
+        // stop
         story::tell_late(&site, "now").await;
         if fixture.ends_with("format-2") {
             the_deleted_queue_is_swept(&site).await;
@@ -79,7 +82,8 @@ async fn every_directory_of_an_earlier_build_is_opened_and_holds_what_it_held() 
     }
 }
 
-/// Every table of its format that a check counts, but the marks of deleted devices, which are swept within moments.
+/// Every table of its format that a check counts, but the marks of deleted devices, which are swept
+/// within moments.
 fn has_something_of_everything(fixture: &Path, checked: &str) {
     let counts = checked.lines().filter_map(|line| line.trim().split_once("  "));
     let counts: Vec<_> =
@@ -94,7 +98,8 @@ fn has_something_of_everything(fixture: &Path, checked: &str) {
     }
 }
 
-/// The first table that the format of a fixture does not have. Tables are counted in the order in which they came.
+/// The first table that the format of a fixture does not have. Tables are counted in the order in
+/// which they came.
 fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
     match fixture.file_name().and_then(|name| name.to_str()) {
         Some("format-1") => Some("queues"),
@@ -102,7 +107,8 @@ fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
     }
 }
 
-/// Returns once all jobs of the queue that was deleted last are gone: none of them were when the server was killed.
+/// Returns once all jobs of the queue that was deleted last are gone: none of them were when the
+/// server was killed.
 async fn the_deleted_queue_is_swept(site: &Site) {
     let api = Api::new(site.http.clone(), PATIENCE);
     let expect = format!("fieldpost_engine_jobs_total{{outcome=\"cancelled\"}} {LEAVING}\n");

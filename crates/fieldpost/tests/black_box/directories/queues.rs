@@ -1,7 +1,9 @@
-//! What happens in queues of jobs until a data directory has something of everything; shared with the program that makes the fixture.
+//! What happens in queues of jobs until a data directory has something of everything; shared with
+//! the program that makes the fixture.
 //!
-//! Whatever waits does so for almost ten years, so that nothing happens by itself afterwards. Two queues, each in a partition of its own, have more
-//! jobs than [`SETTINGS`](super::story::SETTINGS) let be in memory: of the one those of later are parked, of the other the ends of its lines.
+//! Whatever waits does so for almost ten years, so that nothing happens by itself afterwards. Two
+//! queues, each in a partition of its own, have more jobs than [`SETTINGS`](super::story::SETTINGS)
+//! let be in memory: of the one those of later are parked, of the other the ends of its lines.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -12,7 +14,8 @@ use tokio::net::TcpStream;
 
 /// The namespace of the queues that stay.
 pub(crate) const STAYS: &str = "shop";
-/// A queue that is deleted at the end: in the partition of the one whose jobs of later are parked, so that its jobs are too.
+/// A queue that is deleted at the end: in the partition of the one whose jobs of later are parked,
+/// so that its jobs are too.
 pub(crate) const LEAVES: &str = "/v1/queues/leaving/birthdays";
 
 /// Its jobs.
@@ -110,7 +113,8 @@ async fn set(api: &Api) {
     assert_eq!(paused.status, StatusCode::NO_CONTENT);
 }
 
-/// More jobs than are in memory, some with aliases: those that wait for their time, and those that wait for a worker.
+/// More jobs than are in memory, some with aliases: those that wait for their time, and those that
+/// wait for a worker.
 async fn crowd(api: &Api) {
     let mut turns = 0..;
     for size in CALLS {

@@ -1,6 +1,8 @@
-//! What happens on a server until its data directory has something of everything; shared with the program that makes the fixture.
+//! What happens on a server until its data directory has something of everything; shared with the
+//! program that makes the fixture.
 //!
-//! Nothing is left to happen by itself afterwards: one client is told all, the other is disabled with a notification pending.
+//! Nothing is left to happen by itself afterwards: one client is told all, the other is disabled
+//! with a notification pending.
 
 use std::time::Duration;
 
@@ -17,7 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The device whose reports come last: those that are in the log alone.
 pub(crate) const LATE: &str = "late";
 
-/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. As few jobs as can be are in memory.
+/// A failed attempt is repeated by nobody, and nothing is too old to be kept, for ten years. As few
+/// jobs as can be are in memory.
 pub(crate) const SETTINGS: [(&str, &str); 7] = [
     ("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true"),
     ("FIELDPOST_NOTIFY__RETRY_BASE", "1h"),

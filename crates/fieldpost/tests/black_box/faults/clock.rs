@@ -1,7 +1,8 @@
 //! A wall clock that steps an hour under a running server, is not set yet, or was wrong once.
 //!
-//! Silence and retries go by a clock that never steps and is at most a tenth faster or slower than it should be, so whatever
-//! the wall clock does, nothing happens before ten elevenths of its time, nor after ten ninths and what a busy machine needs.
+//! Silence and retries go by a clock that never steps and is at most a tenth faster or slower than
+//! it should be, so whatever the wall clock does, nothing happens before ten elevenths of its time,
+//! nor after ten ninths and what a busy machine needs.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -23,7 +24,8 @@ use crate::faults::wall_clock::{WallClock, time};
 use crate::faults::{PATIENCE, site};
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// The right time here: so far ahead of the machine that an hour less is still after the program was built.
+/// The right time here: so far ahead of the machine that an hour less is still after the program
+/// was built.
 const RIGHT: Duration = Duration::from_secs(2 * 3_600);
 const RETRY_BASE: Duration = Duration::from_secs(2);
 /// How long a device may be silent.
@@ -45,8 +47,8 @@ fn window(due: Duration, later_per_mille: u32) -> RangeInclusive<Duration> {
     due * 1_000 / (1_000 + SLEW_PER_MILLE)..=latest * 1_000 / (1_000 - SLEW_PER_MILLE) + BUSY
 }
 
-/// A server with a wall clock of its own, devices that report steadily, and two clients: one is told of all of them, the
-/// other takes nothing.
+/// A server with a wall clock of its own, devices that report steadily, and two clients: one is
+/// told of all of them, the other takes nothing.
 struct Scene {
     site: Site,
     clock: WallClock,
@@ -65,7 +67,8 @@ impl Scene {
         let clock = WallClock::of(&mut site, RIGHT)?;
         let server = Some(site.start(PATIENCE).await?);
         let api = Api::new(site.http.clone(), PATIENCE);
-        // They know no secret: webhooks are signed with the server's wall clock, which is not theirs.
+        // They know no secret: webhooks are signed with the server's wall clock, which is not
+        // theirs.
         let (told, mut failing) = (Receiver::open(Retain::Everything)?, Receiver::open(Retain::Everything)?);
         failing.behave(Behaviour::Failing(503)).await;
         for (id, receiver) in [("told", &told), ("failing", &failing)] {
@@ -99,7 +102,8 @@ impl Scene {
         Ok(at)
     }
 
-    /// Steps the wall clock, and waits until the server's answers show it: a report's time may not be far ahead of it.
+    /// Steps the wall clock, and waits until the server's answers show it: a report's time may not
+    /// be far ahead of it.
     async fn step(&self, ahead: Duration) -> Result<(), Box<dyn Error>> {
         self.clock.set(ahead)?;
         let minutes = |minutes: u64| format_ms(time(ahead + Duration::from_secs(60 * minutes)));
@@ -158,7 +162,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Stops the server and starts it again: its clock goes on from what was recorded, whatever the wall clock says.
+    /// Stops the server and starts it again: its clock goes on from what was recorded, whatever the
+    /// wall clock says.
     async fn restart(&mut self) -> Result<(), Box<dyn Error>> {
         let stopped = self.server.take().ok_or("it runs")?.stop(PATIENCE).await?;
         assert!(stopped.success(), "{stopped}");

@@ -1,9 +1,10 @@
 //! The disk below a data directory: it can be filled, made read-only, and put right.
 //!
-//! Best is a small file system of its own, in memory, mounted for this test and its servers alone; that takes root or the
-//! kernel's leave to make user namespaces, which containers often withhold. [`Disk::without_mounts`] needs neither: there the
-//! disk is full for a server because a limit of file sizes makes its writes fail, and read-only because of the directory's
-//! mode, which holds for root too once it is started without the power to override it.
+//! Best is a small file system of its own, in memory, mounted for this test and its servers alone;
+//! that takes root or the kernel's leave to make user namespaces, which containers often withhold.
+//! [`Disk::without_mounts`] needs neither: there the disk is full for a server because a limit of
+//! file sizes makes its writes fail, and read-only because of the directory's mode, which holds for
+//! root too once it is started without the power to override it.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader};
@@ -16,7 +17,8 @@ use simulator::server::{Server, Site};
 
 /// Room enough for the first minutes of a log and its tables.
 const ROOM: &str = "size=96m";
-/// A server without mounts cannot write behind this place in any file. Its own log, which is short, goes on.
+/// A server without mounts cannot write behind this place in any file. Its own log, which is short,
+/// goes on.
 const FILE_BYTES_MAX: u64 = 128 << 10;
 /// Fills what is left. `cat` ends when nothing more can be written.
 const FILL: &str = "cat /dev/zero > \"$0/ballast\"; test -s \"$0/ballast\"";
@@ -103,7 +105,8 @@ impl Disk {
         fs::set_permissions(&self.data_dir, Permissions::from_mode(directory))
     }
 
-    /// What the operating system says of a write where there is no room, and of one where nobody may write.
+    /// What the operating system says of a write where there is no room, and of one where nobody
+    /// may write.
     pub(crate) fn errors(&self) -> (&'static str, &'static str) {
         match &self.way {
             Way::Mounted(_) => ("No space left on device", "Read-only file system"),

@@ -1,4 +1,5 @@
-//! A disk that gets full under load: the first write that fails ends intake, what was acknowledged is kept.
+//! A disk that gets full under load: the first write that fails ends intake, what was acknowledged
+//! is kept.
 
 use std::error::Error;
 

@@ -1,9 +1,10 @@
-//! SIGKILL under load, again and again on one data directory: every acknowledged report and every due notification is
-//! accounted for.
+//! SIGKILL under load, again and again on one data directory: every acknowledged report and every
+//! due notification is accounted for.
 //!
-//! One receiver is always well, the other is in another kind of trouble before each kill. The server is killed when a random
-//! number of further reports has been acknowledged, or in the middle of checkpoints, and started again on its data. What it
-//! vouched for last is looked for at once, everything at the end. `FIELDPOST_TEST_SEED` replays a run.
+//! One receiver is always well, the other is in another kind of trouble before each kill. The
+//! server is killed when a random number of further reports has been acknowledged, or in the middle
+//! of checkpoints, and started again on its data. What it vouched for last is looked for at once,
+//! everything at the end. `FIELDPOST_TEST_SEED` replays a run.
 
 use std::error::Error;
 
@@ -16,7 +17,8 @@ use crate::faults::scribe::Scribe;
 use crate::faults::{PATIENCE, site};
 
 const KILLS: u32 = 22;
-/// The first kills come when a checkpoint has just been made: it is the turn of the next partition then.
+/// The first kills come when a checkpoint has just been made: it is the turn of the next partition
+/// then.
 const KILLS_AT_A_CHECKPOINT: u32 = 6;
 /// Before each of the others so many more reports are acknowledged, at least and at most.
 const ACKNOWLEDGED_BEFORE: (u64, u64) = (200, 2_000);

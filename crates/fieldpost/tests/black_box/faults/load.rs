@@ -1,7 +1,9 @@
-//! Load to break things under: locks that report over three ways in, two clients, and the account at the end.
+//! Load to break things under: locks that report over three ways in, two clients, and the account
+//! at the end.
 //!
-//! MQTT through two independent clients and HTTP, each report with an id: what goes out again after a broken connection has
-//! no second effect, so the account is exact. A lane has fewer reports of a device under way than the server remembers ids.
+//! MQTT through two independent clients and HTTP, each report with an id: what goes out again after
+//! a broken connection has no second effect, so the account is exact. A lane has fewer reports of a
+//! device under way than the server remembers ids.
 
 use std::sync::Arc;
 
@@ -71,7 +73,8 @@ impl Load {
         assert!(reached, "{} reports were acknowledged, {goal} are awaited", self.acknowledged());
     }
 
-    /// Waits until connections have broken `more` times beyond those so far; how many reports are acknowledged then.
+    /// Waits until connections have broken `more` times beyond those so far; how many reports are
+    /// acknowledged then.
     pub(crate) async fn until_broken(&self, more: u64) -> u64 {
         let broken = || self.figures().map(|figures| figures.broken).sum::<u64>();
         let goal = broken() + more;
@@ -80,8 +83,8 @@ impl Load {
         self.acknowledged()
     }
 
-    /// Lets every report that went out be answered, every notification come to its end, and makes up the account, in which
-    /// nothing may be missing.
+    /// Lets every report that went out be answered, every notification come to its end, and makes
+    /// up the account, in which nothing may be missing.
     pub(crate) async fn close(self) -> Result<Audit, ApiError> {
         let Self { api, devices, dial, fleets, well, troubled } = self;
         dial.finish();

@@ -1,4 +1,5 @@
-//! SIGTERM under load: what was begun is finished, in time even when a receiver never answers, and nothing is lost.
+//! SIGTERM under load: what was begun is finished, in time even when a receiver never answers, and
+//! nothing is lost.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! A wall clock for a server that a test can set, by libfaketime.
 //!
-//! It is loaded into the server's process and asks a file, at every look at `CLOCK_REALTIME`, how far the time is off. The
-//! other clocks are left alone, as they are when somebody sets the clock of a machine.
+//! It is loaded into the server's process and asks a file, at every look at `CLOCK_REALTIME`, how
+//! far the time is off. The other clocks are left alone, as they are when somebody sets the clock
+//! of a machine.
 
 use std::fs;
 use std::io;

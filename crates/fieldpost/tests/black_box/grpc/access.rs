@@ -52,7 +52,8 @@ impl Guarded {
         });
         fs::write(&config, format!("{lines}\n{}", tokens.concat())).expect("written");
         let mut site = Site::new(Path::new(BINARY), &[]).expect("a directory");
-        // The program gets its arguments behind these, and the last thing that it is told is the file.
+        // The program gets its arguments behind these, and the last thing that it is told is the
+        // file.
         let script = format!("exec \"$@\" --config {}", config.display());
         site.start_through(["sh", "-c", &script, "sh"]);
         let server = site.start(PATIENCE).await.expect("a server");

@@ -20,7 +20,8 @@ async fn no_more_jobs_come_than_there_are_credits() {
     let mut worker = Worker::open(&mut jobs, &[QUEUE], 3).await;
     let first = worker.jobs(3).await;
     assert_eq!(numbers(&first), [0, 1, 2]);
-    // The answer to an acknowledgement without credits has no jobs: that there are more is no reason to send them.
+    // The answer to an acknowledgement without credits has no jobs: that there are more is no
+    // reason to send them.
     worker.ack(&first, 0).await;
     let heard = worker.until_acked(3).await;
     assert!(heard.iter().all(|heard| heard.jobs.is_empty() && heard.refused.is_empty()), "{heard:?}");
@@ -149,7 +150,8 @@ async fn a_slow_worker_is_not_sent_more_than_it_takes_and_what_it_has_not_taken_
     }
     let mut slow_jobs = rig.jobs().await;
     let slow = Worker::open(&mut slow_jobs, &[QUEUE], JOBS as u32).await;
-    // It reads nothing. What is reserved is what fits into the connection and the few answers that are made ahead.
+    // It reads nothing. What is reserved is what fits into the connection and the few answers that
+    // are made ahead.
     let path = format!("/v1/queues/{NS}/{QUEUE}");
     let some = |figures: &serde_json::Value| figures["reserved"].as_u64() > Some(0);
     let figures: serde_json::Value = rig.api.until(&path, PATIENCE, some).await.expect("it is sent some");

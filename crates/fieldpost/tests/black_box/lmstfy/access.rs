@@ -1,4 +1,5 @@
-//! What the log says of those who are not let in, and of what is changed; and that it never says a token.
+//! What the log says of those who are not let in, and of what is changed; and that it never says a
+//! token.
 
 use crate::lmstfy::rig::{NAMESPACE, Rig};
 use crate::wire;

@@ -213,7 +213,8 @@ async fn tokens_and_limits_survive_a_kill() {
     assert_eq!(rig.ask_admin("GET", "/limits", b"").await.json(), json!([]));
 }
 
-/// Whoever may do everything over the REST API may do so here; and a namespace's token there is one here.
+/// Whoever may do everything over the REST API may do so here; and a namespace's token there is one
+/// here.
 #[tokio::test]
 async fn tokens_of_the_rest_api_guard_the_admin_api() {
     let (admin, reads, jobs) = ("ops-secret", "read-secret", "jobs-secret");
@@ -253,7 +254,8 @@ async fn tokens_of_the_rest_api_guard_the_admin_api() {
     }
 }
 
-/// Where the REST API is open to this machine, so is this one: not to the web pages that a browser here shows.
+/// Where the REST API is open to this machine, so is this one: not to the web pages that a browser
+/// here shows.
 #[tokio::test]
 async fn a_foreign_page_and_an_encoded_body_are_refused_on_both_listeners() {
     let rig = Rig::start().await;

@@ -1,8 +1,9 @@
-//! The requests that lmstfy's clients in Rust, Go, Java and PHP send, each as its library writes it, and what the library reads of the
-//! answer.
+//! The requests that lmstfy's clients in Rust, Go, Java and PHP send, each as its library writes
+//! it, and what the library reads of the answer.
 //!
-//! Heads are those that a recording shows: order and spelling of headers, which parameters are given, and how. Where `{..}`
-//! stands, the test puts what it got before. The answers are read into the members that the library's types demand.
+//! Heads are those that a recording shows: order and spelling of headers, which parameters are
+//! given, and how. Where `{..}` stands, the test puts what it got before. The answers are read into
+//! the members that the library's types demand.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -85,7 +86,8 @@ struct ResponseError {
 }
 
 impl Client {
-    /// Sends a request whose path begins behind the namespace, and reads the answer's id as every library does.
+    /// Sends a request whose path begins behind the namespace, and reads the answer's id as every
+    /// library does.
     async fn ask(&self, rig: &Rig, method: &str, path: &str, body: &[u8]) -> Answer {
         let headers = self.headers.replace("{token}", &rig.token);
         let more = if body.is_empty() { "" } else { self.with_body };

@@ -1,4 +1,5 @@
-//! A server of its own for each test, with both listeners, and the few requests that all of them make.
+//! A server of its own for each test, with both listeners, and the few requests that all of them
+//! make.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! HTTP callers that take their time: heads and bodies that trickle, connections that say nothing any more, answers that
-//! nobody reads.
+//! HTTP callers that take their time: heads and bodies that trickle, connections that say nothing
+//! any more, answers that nobody reads.
 
 use tokio::time::timeout;
 
@@ -99,7 +99,8 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
     let mut callers = Vec::new();
     for _ in 0..100 {
         let mut caller = Http::open(rig.http).await.expect("connected");
-        // Ten answers of some 300 KiB, of which none is read: the second is made when the first is taken.
+        // Ten answers of some 300 KiB, of which none is read: the second is made when the first is
+        // taken.
         caller.send(&list.repeat(10)).await.expect("sent");
         callers.push(caller);
     }

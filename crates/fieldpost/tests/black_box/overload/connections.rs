@@ -1,4 +1,5 @@
-//! MQTT connections in storms: that say nothing, that say half of a CONNECT, and more than there is room for.
+//! MQTT connections in storms: that say nothing, that say half of a CONNECT, and more than there is
+//! room for.
 
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;

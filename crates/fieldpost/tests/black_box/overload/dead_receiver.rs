@@ -33,7 +33,8 @@ async fn a_client_that_never_answers_delays_nobody_else() {
         well.until(PATIENCE, told).await.expect("everybody else is told");
     }
     assert_eq!(dead.counts().taken, 0);
-    // What the other client has answered a moment ago is counted until the server has taken that in.
+    // What the other client has answered a moment ago is counted until the server has taken that
+    // in.
     rig.until_at_most("fieldpost_notify_in_flight", PER_CLIENT_IN_FLIGHT).await;
     rig.has_grown_less_than(96);
     rig.stop().await;

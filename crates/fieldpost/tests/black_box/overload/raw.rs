@@ -1,4 +1,5 @@
-//! Bytes on sockets, as no client library would send them: HTTP and MQTT in parts, and what comes back.
+//! Bytes on sockets, as no client library would send them: HTTP and MQTT in parts, and what comes
+//! back.
 
 use std::io;
 use std::net::SocketAddr;

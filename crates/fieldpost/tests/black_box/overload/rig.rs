@@ -26,7 +26,8 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Devices register by reporting, unless the settings say otherwise; webhooks may go to this machine.
+    /// Devices register by reporting, unless the settings say otherwise; webhooks may go to this
+    /// machine.
     pub(crate) async fn start(settings: &[(&str, &str)]) -> Self {
         Self::start_with("", settings).await
     }
@@ -77,7 +78,8 @@ impl Rig {
         tokio::time::timeout(PATIENCE, fits).await.unwrap_or_else(|_| panic!("{name} stays above {most}"));
     }
 
-    /// Everything works as it does on an idle server: a device over either way in, and who asks for it.
+    /// Everything works as it does on an idle server: a device over either way in, and who asks for
+    /// it.
     pub(crate) async fn is_well(&self, device: &str) {
         let mut mqtt = crate::overload::raw::Mqtt::open(self.mqtt).await.expect("accepted");
         assert_eq!(mqtt.connect(device).await.expect("answered"), 0);

@@ -1,4 +1,5 @@
-//! Far more reports than can be made durable, over both ways in at once, from far more senders than are good for it.
+//! Far more reports than can be made durable, over both ways in at once, from far more senders than
+//! are good for it.
 
 use simulator::fleet::{Fleet, Keep, Outcome, Payload, Plan, Way};
 use simulator::traffic::{DeviceIds, Flood};

@@ -1,7 +1,9 @@
-//! A real RabbitMQ of our own for the tests of one process, on loopback, and a wire to it that can be cut.
+//! A real RabbitMQ of our own for the tests of one process, on loopback, and a wire to it that can
+//! be cut.
 //!
-//! It takes seconds to start, so the tests share one: each uses queues of its own, and one that kills it waits until the others
-//! are done. `broker.sh` beside this file does the work; the broker ends with this process, however that ends.
+//! It takes seconds to start, so the tests share one: each uses queues of its own, and one that
+//! kills it waits until the others are done. `broker.sh` beside this file does the work; the broker
+//! ends with this process, however that ends.
 
 use std::fs::write;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +25,8 @@ pub(crate) mod proxy;
 const START_MAX: Duration = Duration::from_secs(60);
 /// Between two attempts to reach a broker that starts.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
-/// Below the ports that outgoing connections get, so that a test with many of those cannot take them between two starts.
+/// Below the ports that outgoing connections get, so that a test with many of those cannot take
+/// them between two starts.
 const PORTS: std::ops::Range<u16> = 21_000..32_000;
 
 /// The broker of this process.
@@ -157,7 +160,8 @@ impl Owned {
         self.broker.order("kill");
     }
 
-    /// Lets it close channels that leave a message unacknowledged for half a second; those that are opened until `patient`.
+    /// Lets it close channels that leave a message unacknowledged for half a second; those that are
+    /// opened until `patient`.
     pub(crate) fn impatient(&self) {
         self.broker.order("impatient");
     }

@@ -1,4 +1,5 @@
-//! A wire to the broker that can be cut and mended, and on which what goes to the broker can be held up.
+//! A wire to the broker that can be cut and mended, and on which what goes to the broker can be
+//! held up.
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes connections on while it is whole. While it is cut, nothing passes and every connection is closed.
+/// Passes connections on while it is whole. While it is cut, nothing passes and every connection is
+/// closed.
 pub(crate) struct Proxy {
     /// Where it listens.
     pub(crate) address: SocketAddr,

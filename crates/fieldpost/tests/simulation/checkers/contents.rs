@@ -1,4 +1,5 @@
-//! What the store holds at some batch against what the model has at the same batch: resident records, lists, history.
+//! What the store holds at some batch against what the model has at the same batch: resident
+//! records, lists, history.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +115,8 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
     let mut by_number: Vec<_> = found.iter().collect();
     by_number.sort_by_key(|reading| reading.number);
     let numbers: Vec<u32> = by_number.iter().map(|reading| reading.number).collect();
-    // What is too old may be there for some days more: it goes with others that it lies together with.
+    // What is too old may be there for some days more: it goes with others that it lies together
+    // with.
     let listed = |number: &u32, taken: &Taken| taken.age() >= model.kept.readings || numbers.contains(number);
     let listed = (1..).zip(&device.readings).filter(|(number, taken)| listed(number, taken));
     let (expected, readings): (Vec<u32>, Vec<Reading>) =

@@ -11,7 +11,8 @@ use crate::model::device::Device;
 use crate::model::partition::Partition;
 use crate::violation::{Checked, Invariant};
 
-/// Holds each list against the devices that belong in it. One of which no device has anything is left out.
+/// Holds each list against the devices that belong in it. One of which no device has anything is
+/// left out.
 pub(super) fn check(view: &dyn View, model: &Partition) -> Checked {
     let devices = || model.devices.values();
     let labels: BTreeSet<(&String, &String)> = devices().flat_map(|device| &device.labels).collect();

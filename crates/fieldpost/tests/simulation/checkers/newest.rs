@@ -12,7 +12,8 @@ use crate::model::telling::Delivery;
 use crate::receivers::Receivers;
 use crate::violation::{Checked, Invariant};
 
-/// The last notification that each client accepted of each device shows the device as it is: what was given up has been told again.
+/// The last notification that each client accepted of each device shows the device as it is: what
+/// was given up has been told again.
 pub(crate) fn check(partition: &Partition, registry: &Registry, receivers: &Receivers) -> Checked {
     for device in partition.devices.values() {
         for client in &device.links {

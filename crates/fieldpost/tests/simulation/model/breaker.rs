@@ -1,7 +1,8 @@
-//! The naive model of the circuit breakers, as the contract words it: the attempts at each client that failed in a row.
+//! The naive model of the circuit breakers, as the contract words it: the attempts at each client
+//! that failed in a row.
 //!
-//! It is told of every attempt when the sender is, and is asked whenever something is leased. It knows nothing of lanes, and it
-//! forgets what a process knew when that ends.
+//! It is told of every attempt when the sender is, and is asked whenever something is leased. It
+//! knows nothing of lanes, and it forgets what a process knew when that ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

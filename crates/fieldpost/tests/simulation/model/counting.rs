@@ -47,7 +47,8 @@ impl Counted {
 }
 
 impl Partition {
-    /// Something happened to a device: it counts for all, for each of its labels and for each of its clients.
+    /// Something happened to a device: it counts for all, for each of its labels and for each of
+    /// its clients.
     pub(super) fn count(&mut self, id: &DeviceId, metric: Metric, at: Timestamp) {
         let device = &self.devices[id];
         let clients = device.links.iter().map(|client| CountedOf::Client(*client));

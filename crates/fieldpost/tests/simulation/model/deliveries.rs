@@ -1,4 +1,5 @@
-//! What becomes of a partition's notifications: made, superseded, leased, ended, retried, cancelled.
+//! What becomes of a partition's notifications: made, superseded, leased, ended, retried,
+//! cancelled.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -26,7 +27,8 @@ enum Charge {
 }
 
 impl Partition {
-    /// A notification of everything that the client does not know takes the place of the one that waits.
+    /// A notification of everything that the client does not know takes the place of the one that
+    /// waits.
     pub(super) fn notify(
         &mut self,
         id: &DeviceId,
@@ -181,7 +183,8 @@ impl Partition {
         flight.since.after(self.settings.attempt_timeout + LEASE_MARGIN)
     }
 
-    /// When the next attempt may be: by the formula of the contract with its jitter, or when the receiver asks for it.
+    /// When the next attempt may be: by the formula of the contract with its jitter, or when the
+    /// receiver asks for it.
     fn after_failure(&self, delivery: usize, patience: Duration) -> RangeInclusive<Timestamp> {
         let retry = &self.settings.retry;
         let grown = retry.base.as_secs_f64() * (1.0 + f64::from(self.deliveries[delivery].counted).log2());
@@ -233,7 +236,8 @@ impl Partition {
         self.moves.insert(flight.delivery, due);
     }
 
-    /// Leases that ran out: their senders hang. A step that stopped early ended some of them, which the evidence tells.
+    /// Leases that ran out: their senders hang. A step that stopped early ended some of them, which
+    /// the evidence tells.
     pub(super) fn lapse(&mut self, evidence: &Evidence, more: bool) {
         for (id, client, flight) in self.flights() {
             let delivery = &self.deliveries[flight.delivery];
@@ -302,7 +306,8 @@ impl Partition {
         }
     }
 
-    /// Somebody asks for a delivery to be sent again now: the same one while it is not told, else a new one.
+    /// Somebody asks for a delivery to be sent again now: the same one while it is not told, else a
+    /// new one.
     pub(super) fn retry(
         &mut self,
         id: EntityId,
@@ -356,7 +361,8 @@ impl Partition {
         self.moves.insert(number, self.now..=self.now);
     }
 
-    /// When each delivery that moved is due next is in the evidence: within what the contract allows.
+    /// When each delivery that moved is due next is in the evidence: within what the contract
+    /// allows.
     pub(super) fn follow_times(&mut self, evidence: &Evidence) -> Checked {
         for (number, allowed) in std::mem::take(&mut self.moves) {
             let delivery = &mut self.deliveries[number];

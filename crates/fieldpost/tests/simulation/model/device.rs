@@ -1,4 +1,5 @@
-//! One device as the contract describes it: what it said last, what is known of it, and who is to be told.
+//! One device as the contract describes it: what it said last, what is known of it, and who is to
+//! be told.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

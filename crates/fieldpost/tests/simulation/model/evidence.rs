@@ -1,4 +1,5 @@
-//! What a batch tells of the choices that were made in its step: the model follows them if they were allowed.
+//! What a batch tells of the choices that were made in its step: the model follows them if they
+//! were allowed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,5 @@
-//! Lines of an import: a device is registered, or brought to what its line says. What the line leaves out stays.
+//! Lines of an import: a device is registered, or brought to what its line says. What the line
+//! leaves out stays.
 
 use base::Incarnation;
 use engine::ImportDevice;
@@ -77,7 +78,8 @@ impl Partition {
         Ok(Imported::Updated)
     }
 
-    /// From where on the clock of devices never heard of one is missed, as if somebody had listened all the time between.
+    /// From where on the clock of devices never heard of one is missed, as if somebody had listened
+    /// all the time between.
     fn expected_from(&mut self, asked: &ImportDevice) -> Option<Mark> {
         let from = asked.expect_from?;
         let ahead = from.0 - self.now.0;

@@ -1,4 +1,5 @@
-//! What is too old to be kept: whole UTC days, by the settings of the moment; what is gone never comes back.
+//! What is too old to be kept: whole UTC days, by the settings of the moment; what is gone never
+//! comes back.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ impl Taken {
 }
 
 impl Partition {
-    /// After a step: with its batch, what is kept moves on. A step that could move it does make a batch, unless there never was one.
+    /// After a step: with its batch, what is kept moves on. A step that could move it does make a
+    /// batch, unless there never was one.
     pub(crate) fn move_kept(&mut self, batch: Option<KeptFrom>, is_new: bool) -> Checked {
         let (now, keep, before) = (self.now, &self.settings.keep, self.kept);
         let kept = KeptFrom {

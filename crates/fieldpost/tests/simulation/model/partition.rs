@@ -1,4 +1,5 @@
-//! The naive model of a device partition: the inputs of each step, one after the other, by the words of the contract.
+//! The naive model of a device partition: the inputs of each step, one after the other, by the
+//! words of the contract.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
@@ -20,7 +21,8 @@ use crate::counts::Counts;
 use crate::meant::{CallId, Meant};
 use crate::violation::{Checked, Invariant};
 
-/// How much later than its deadline a silence may be noticed in a step that looks at everything, in milliseconds.
+/// How much later than its deadline a silence may be noticed in a step that looks at everything, in
+/// milliseconds.
 const TICK_MS: i64 = 100;
 /// Devices that one sweep unlinks.
 const SWEPT_AT_ONCE: usize = 200;
@@ -85,7 +87,8 @@ impl Partition {
         }
     }
 
-    /// One step: `inputs` in order, then what the passing of time brought. `more` says that the step stopped early.
+    /// One step: `inputs` in order, then what the passing of time brought. `more` says that the
+    /// step stopped early.
     pub(crate) fn step(
         &mut self,
         now: Timestamp,
@@ -184,7 +187,8 @@ impl Partition {
         self.event(id, EventKind::Changed, previous, evidence)
     }
 
-    /// Something happened to a device: exactly one event, and for each linked client one notification.
+    /// Something happened to a device: exactly one event, and for each linked client one
+    /// notification.
     fn event(
         &mut self,
         id: &DeviceId,
@@ -234,7 +238,8 @@ impl Partition {
         Ok(())
     }
 
-    /// What was made now is stamped now, or a little later, and behind everything that was made before.
+    /// What was made now is stamped now, or a little later, and behind everything that was made
+    /// before.
     pub(super) fn stamped(&mut self, what: impl std::fmt::Display, at: Timestamp) -> Checked {
         let ahead = at.0 - self.now.0;
         let behind = self.last_stamp;
@@ -339,7 +344,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Unlinks a client from so many devices, the earliest registered first. Whether more are linked to it.
+    /// Unlinks a client from so many devices, the earliest registered first. Whether more are
+    /// linked to it.
     fn sweep(&mut self, client: Incarnation) -> bool {
         let linked = self.devices.values().filter(|device| device.links.contains(&client));
         let mut linked: Vec<(DeviceSlot, DeviceId)> =

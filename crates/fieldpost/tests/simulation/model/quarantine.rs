@@ -1,4 +1,5 @@
-//! Refused reports, kept as the contract words it: as they were received, up to a size and an age; the oldest go first.
+//! Refused reports, kept as the contract words it: as they were received, up to a size and an age;
+//! the oldest go first.
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! Reports: whose they are, whether they are allowed, and what they say.
 //!
-//! A step may end in the middle of a slice. How far it came is in the evidence: one sign of life for each report that was taken.
+//! A step may end in the middle of a slice. How far it came is in the evidence: one sign of life
+//! for each report that was taken.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! Clients told again, as the contract words it: of devices whose newest notification failed for good, or of all by hand.
+//! Clients told again, as the contract words it: of devices whose newest notification failed for
+//! good, or of all by hand.
 
 use base::{DeviceId, Incarnation};
 use records::DeviceSlot;
@@ -12,7 +13,8 @@ use crate::violation::Checked;
 const TOLD_AT_ONCE: usize = 200;
 
 impl Partition {
-    /// Devices whose newest notification to this client has failed for good, the earliest registered first.
+    /// Devices whose newest notification to this client has failed for good, the earliest
+    /// registered first.
     pub(crate) fn stale(&self, client: Incarnation) -> Vec<DeviceId> {
         let failed = |device: &&Device| device.pairs.get(&client).is_some_and(|pair| pair.failed.is_some());
         in_order(self.devices.values().filter(failed)).into_iter().map(|(_, id)| id).collect()

@@ -13,7 +13,8 @@ pub(crate) struct Track<S> {
     pub(crate) present: S,
     /// After each batch, from the latest one that nothing can take any more.
     after: VecDeque<(u64, S)>,
-    /// The latest batch that somebody outside may know of: the death of the process must not take it.
+    /// The latest batch that somebody outside may know of: the death of the process must not take
+    /// it.
     shown: u64,
     /// The latest batch that the power failing must not take either.
     kept: u64,
@@ -116,8 +117,8 @@ impl<S: Clone> Track<S> {
 }
 
 impl Track<super::partition::Partition> {
-    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again after the grace; one that has
-    /// never written has nothing to forgive.
+    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again
+    /// after the grace; one that has never written has nothing to forgive.
     pub(crate) fn load(
         &mut self,
         seq: u64,

@@ -1,8 +1,10 @@
-//! The naive model of a partition of queues: the inputs of each step, one after the other, by the words of the contract.
+//! The naive model of a partition of queues: the inputs of each step, one after the other, by the
+//! words of the contract.
 //!
-//! It shares ids and the types of inputs with production, never its code: a queue is a list that is searched from end to end,
-//! and nothing is kept that could be found by looking. It follows every step as it is made, and goes back with the store when
-//! batches are lost, so that it never has to guess what became of an input.
+//! It shares ids and the types of inputs with production, never its code: a queue is a list that is
+//! searched from end to end, and nothing is kept that could be found by looking. It follows every
+//! step as it is made, and goes back with the store when batches are lost, so that it never has to
+//! guess what became of an input.
 
 mod advancing;
 mod calls;
@@ -73,7 +75,8 @@ pub(crate) struct Partition {
     pub(crate) counts: Counts,
     /// Memory is small: most jobs are parked.
     pub(crate) is_parking: bool,
-    /// Jobs that have expired in this step: a parked one may be read at its end only, and be counted until then.
+    /// Jobs that have expired in this step: a parked one may be read at its end only, and be
+    /// counted until then.
     expired_in_step: u64,
     /// Counts publishing, and whatever else gives a job a new place.
     number: u64,
@@ -86,7 +89,8 @@ impl Partition {
         Self { is_parking, ..Self::default() }
     }
 
-    /// What the passing of time brings, the inputs in order, what they leave to do at this moment, and then those that wait.
+    /// What the passing of time brings, the inputs in order, what they leave to do at this moment,
+    /// and then those that wait.
     pub(crate) fn step(&mut self, step: &Step<'_>, evidence: &mut Evidence) -> Checked<Answers> {
         self.now = step.moment.now.max(self.now);
         self.wall = step.moment.wall;
@@ -214,8 +218,9 @@ impl Partition {
         Ok(Some((*call, expected)))
     }
 
-    /// Jobs that may be resident and not reserved, where so many should be: twice as many, for queues that are swept and for those
-    /// that are about to leave, and those that cannot leave, of which more may come before that is noticed.
+    /// Jobs that may be resident and not reserved, where so many should be: twice as many, for
+    /// queues that are swept and for those that are about to leave, and those that cannot leave, of
+    /// which more may come before that is noticed.
     pub(crate) fn resident_most(&self, resident_max: usize) -> usize {
         let soon = Timestamp(self.now.0 + 1_000);
         let stays = |job: &&job::Job| {
@@ -237,7 +242,8 @@ impl Partition {
         self.number
     }
 
-    /// A moment of the wall clock on the engine clock, by the difference that they have now; and the other way round.
+    /// A moment of the wall clock on the engine clock, by the difference that they have now; and
+    /// the other way round.
     fn on_engine(&self, wall: Timestamp) -> Timestamp {
         Timestamp(wall.0 + self.now.0 - self.wall.0)
     }

@@ -1,4 +1,5 @@
-//! What a seed decides of a run with queues before it begins. The faults of the machine are those of every run.
+//! What a seed decides of a run with queues before it begins. The faults of the machine are those
+//! of every run.
 
 use base::random::Random;
 use engine::queues::QueueName;
@@ -38,7 +39,8 @@ pub(crate) struct Plan {
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 900;
-/// Of runs with a crowd: queues, groups and aliases in each, jobs that wait in each, and jobs that may be resident.
+/// Of runs with a crowd: queues, groups and aliases in each, jobs that wait in each, and jobs that
+/// may be resident.
 const CROWDED_QUEUES: u64 = 4;
 const CROWDED_NAMES: u64 = 40;
 const CROWDED_BACKLOG: usize = 150;
@@ -78,7 +80,8 @@ impl Plan {
         Self { resident_max, ..self }
     }
 
-    /// Many jobs of many groups in several queues that are all polled, and room for few: steps read little, and are many.
+    /// Many jobs of many groups in several queues that are all polled, and room for few: steps read
+    /// little, and are many.
     pub(crate) fn crowded(mut self) -> Self {
         self.queues = (0..CROWDED_QUEUES).map(name).collect();
         self.names = CROWDED_NAMES;
@@ -89,7 +92,8 @@ impl Plan {
         self.with_resident(CROWDED_RESIDENT)
     }
 
-    /// Nobody looks at the store before the end: only what is answered can show that something is wrong.
+    /// Nobody looks at the store before the end: only what is answered can show that something is
+    /// wrong.
     pub(crate) fn without_audits(mut self) -> Self {
         self.machine.weights.audit = 0;
         self

@@ -1,4 +1,5 @@
-//! Shows that the checkers of queues bite: a harness that is broken on purpose is found out, and by the right one.
+//! Shows that the checkers of queues bite: a harness that is broken on purpose is found out, and by
+//! the right one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,7 +35,8 @@ fn check_stored(sabotage: Sabotage, expected: &[Invariant]) {
     }
 }
 
-/// What is found by those who are only answered, in lives that end often: by what they were answered before, or by the model.
+/// What is found by those who are only answered, in lives that end often: by what they were
+/// answered before, or by the model.
 fn check_answered(sabotage: Sabotage, expected: Invariant) {
     let expected = [expected, Invariant::AsTheModel];
     check_in(|plan| plan.without_audits().with_many_lives(), sabotage, Storage::Memory, &expected);

@@ -1,4 +1,5 @@
-//! The runs with queues: those of CI, those that once found something, and those that somebody asks for.
+//! The runs with queues: those of CI, those that once found something, and those that somebody asks
+//! for.
 
 use std::ops::Range;
 
@@ -11,7 +12,8 @@ use crate::violation::Violation;
 /// The seeds of CI.
 const IN_CI: Range<u64> = 0..240;
 
-/// Seeds that found a bug, each with how many jobs may be resident, where that is not the seed's to say, and what it was. They stay for ever, wherever the seeds of CI go.
+/// Seeds that found a bug, each with how many jobs may be resident, where that is not the seed's to
+/// say, and what it was. They stay for ever, wherever the seeds of CI go.
 const FOUND_BUGS: &[(u64, Option<usize>, &str)] = &[
     (76, Some(9), "the model was wrong about a job under an alias that had expired as it started"),
     (1017, None, "the model called a successor ready that had expired before it started"),

@@ -1,7 +1,8 @@
-//! A run with queues: the scheduler picks one of the steps that are possible, again and again, and the checkers look after each.
+//! A run with queues: the scheduler picks one of the steps that are possible, again and again, and
+//! the checkers look after each.
 //!
-//! The machine - clocks, disk, process, outcomes of commits - is that of every run. Everything happens on one thread, and all
-//! chance comes from the seed, so a run repeats to the last byte.
+//! The machine - clocks, disk, process, outcomes of commits - is that of every run. Everything
+//! happens on one thread, and all chance comes from the seed, so a run repeats to the last byte.
 
 pub(crate) mod calls;
 pub(crate) mod consumers;

@@ -116,7 +116,8 @@ fn poll_slice(pending: &mut Option<Pending>) -> Polled {
     }
 }
 
-/// What was stepped and not answered yet: the answers that the model expects, with the batch that each rests on.
+/// What was stepped and not answered yet: the answers that the model expects, with the batch that
+/// each rests on.
 #[derive(Default)]
 pub(crate) struct Expectations {
     by_call: BTreeMap<(CallId, PartitionId), (u64, Expected)>,
@@ -142,8 +143,8 @@ impl Expectations {
         self.by_call.clear();
     }
 
-    /// What each partition was expected to answer, and the batches that this rests on: whoever answers had better be sure of
-    /// them.
+    /// What each partition was expected to answer, and the batches that this rests on: whoever
+    /// answers had better be sure of them.
     pub(crate) fn take(&mut self, call: &Call) -> Checked<Vec<(PartitionId, u64, Expected)>> {
         let taken = call.asked.iter().map(|(partition, _)| {
             let found = self.by_call.remove(&(call.id, *partition));

@@ -1,4 +1,5 @@
-//! The steps of the engine: a partition's, the registry's, and outcomes on their way back. The model follows each.
+//! The steps of the engine: a partition's, the registry's, and outcomes on their way back. The
+//! model follows each.
 
 use std::sync::PoisonError;
 
@@ -154,7 +155,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes every answer that has come, leases first: their attempts begin at the moment they are known.
+    /// Takes every answer that has come, leases first: their attempts begin at the moment they are
+    /// known.
     pub(super) fn take_answers(&mut self) -> Checked {
         loop {
             let mut answered = Vec::new();
@@ -222,7 +224,8 @@ impl World {
         Ok(())
     }
 
-    /// Nobody will answer: allowed only where a partition that was asked has lost its memory meanwhile.
+    /// Nobody will answer: allowed only where a partition that was asked has lost its memory
+    /// meanwhile.
     fn dropped(&mut self, call: Call) -> Checked {
         let server = self.server.as_ref();
         let lost = call.asked.iter().any(|(partition, life)| {

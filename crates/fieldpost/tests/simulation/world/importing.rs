@@ -1,4 +1,5 @@
-//! Imports: lines of devices, new or known, split by partition as the engine does; and who is asked too late.
+//! Imports: lines of devices, new or known, split by partition as the engine does; and who is asked
+//! too late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -78,7 +79,8 @@ impl World {
         ImportDevice { device, clients, expect_from }
     }
 
-    /// The line with its clients; nothing if one of them is not there, which is answered before any partition is asked.
+    /// The line with its clients; nothing if one of them is not there, which is answered before any
+    /// partition is asked.
     fn looked_up(&self, index: u32, asked: ImportDevice) -> Option<(ToImport, ImportLine)> {
         let directory = self.server.as_ref()?.context.directory();
         let import = asked.clone().check(&self.settings.registry_rules());
@@ -115,8 +117,8 @@ impl World {
         }
     }
 
-    /// Somebody who asks again for what is just being forgotten is sent away: whether it is still there depends on which batches
-    /// are durable by then, which is known only once all are.
+    /// Somebody who asks again for what is just being forgotten is sent away: whether it is still
+    /// there depends on which batches are durable by then, which is known only once all are.
     pub(super) fn withdraw_what_is_uncertain(&mut self, partition: PartitionId) {
         let model = &self.model[usize::from(partition.0)].present;
         let Some(server) = &mut self.server else { return };

@@ -1,4 +1,5 @@
-//! Lives of a process with devices and clients: what it is loaded with, what the model makes of its start, and what goes with it.
+//! Lives of a process with devices and clients: what it is loaded with, what the model makes of its
+//! start, and what goes with it.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ impl Life for World {
         self.server.is_some()
     }
 
-    /// An operator may change the settings between two lives. How long an attempt may take is also what the receivers go by.
+    /// An operator may change the settings between two lives. How long an attempt may take is also
+    /// what the receivers go by.
     fn before_load(&mut self) {
         if self.machine.processes > 0 && self.plan.reconfigures && self.machine.random.chance(1, 3) {
             let attempt_timeout = self.settings.attempt_timeout;
@@ -222,7 +224,8 @@ impl World {
         }
     }
 
-    /// What came of batches that the power has taken is as if it had never been: nobody can hold it against the server.
+    /// What came of batches that the power has taken is as if it had never been: nobody can hold it
+    /// against the server.
     fn forget_after(&mut self, partition: PartitionId, seq: u64) {
         self.sending.forget_after(partition, seq);
         self.receivers.forget_after(partition, seq);

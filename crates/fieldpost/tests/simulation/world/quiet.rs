@@ -1,4 +1,5 @@
-//! The end of a run: nothing is asked any more, everybody is well, and after a while everything must have been told, on time.
+//! The end of a run: nothing is asked any more, everybody is well, and after a while everything
+//! must have been told, on time.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::violation::{Checked, Invariant};
 
 /// How long it may take until all is told, in milliseconds: far longer than the longest delay.
 const QUIET_MS_MAX: i64 = 3_600_000;
-/// How late an attempt may be while nothing else happens, in milliseconds: for each device that the client may have to be told
-/// of first, as long as a receiver takes that is well.
+/// How late an attempt may be while nothing else happens, in milliseconds: for each device that the
+/// client may have to be told of first, as long as a receiver takes that is well.
 const LATE_MS_PER_DEVICE_MAX: i64 = 20;
 /// Steps at one moment: far more than any moment needs.
 const STEPS_AT_ONCE_MAX: usize = 100_000;
@@ -34,7 +35,8 @@ impl World {
         self.settle()?;
         let end = Timestamp(self.now().0 + QUIET_MS_MAX);
         while self.owes_anything() {
-            // What began before is answered as it was to be; from then on nothing stands in the way of anything.
+            // What began before is answered as it was to be; from then on nothing stands in the way
+            // of anything.
             if self.quiet_since.is_none() && self.sending.live.is_empty() {
                 self.quiet_since = Some(self.now());
             }
@@ -146,7 +148,8 @@ impl World {
         newest::check_ids(&self.receivers)
     }
 
-    /// While nothing else happens, an attempt begins when it is due and the client's breaker allows it.
+    /// While nothing else happens, an attempt begins when it is due and the client's breaker allows
+    /// it.
     pub(super) fn check_not_late(
         &self,
         what: &AttemptRef,

@@ -69,7 +69,8 @@ impl World {
         }
     }
 
-    /// An operator has seen a refused report; sometimes one that another operator has discarded meanwhile.
+    /// An operator has seen a refused report; sometimes one that another operator has discarded
+    /// meanwhile.
     pub(super) fn discard(&mut self) {
         let partition = self.random_partition();
         let kept = &self.model[usize::from(partition.0)].durable().quarantine.kept;

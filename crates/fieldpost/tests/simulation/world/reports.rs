@@ -110,7 +110,8 @@ impl World {
         ReportId::of(&format!("r{}", self.machine.random.below(REPORT_IDS)))
     }
 
-    /// A broken way in: what its device said before comes without the id by which that could be known.
+    /// A broken way in: what its device said before comes without the id by which that could be
+    /// known.
     fn forget_known_id(&self, partition: PartitionId, report: &mut Report) {
         let model = &self.model[usize::from(partition.0)].present;
         let known = model.devices.get(&report.device).zip(report.id);

@@ -1,5 +1,5 @@
-//! The sender of webhooks without its sockets: production's lanes decide, simulated receivers answer, and what is promised of
-//! attempts is checked where each begins.
+//! The sender of webhooks without its sockets: production's lanes decide, simulated receivers
+//! answer, and what is promised of attempts is checked where each begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ pub(crate) struct Sending {
     cut: BTreeMap<(DeviceId, Option<Incarnation>), (CallId, BatchRef)>,
     /// The call that last asked for a link.
     linked: BTreeMap<(DeviceId, Incarnation), CallId>,
-    /// The body that each webhook-id stood for, wherever it was posted, with the batch of its lease.
+    /// The body that each webhook-id stood for, wherever it was posted, with the batch of its
+    /// lease.
     bodies: BTreeMap<EntityId, (Arc<[u8]>, BatchRef)>,
     pub(crate) begun: u64,
     pub(crate) delivered: u64,
@@ -335,7 +336,8 @@ impl World {
         now: Timestamp,
     ) -> Checked {
         let live = || self.sending.live.iter().filter(|attempt| attempt.ends() > now);
-        // An attempt whose link was cut meanwhile cannot be called back; a new link does not wait for it.
+        // An attempt whose link was cut meanwhile cannot be called back; a new link does not wait
+        // for it.
         let same = live().find(|other| {
             (&other.what.device, other.what.client) == (&what.device, what.client)
                 && !self.is_cancelled(&other.what)
@@ -365,7 +367,8 @@ impl World {
         self.model.iter().any(of_partition)
     }
 
-    /// An attempt that is over is told to its partition, by way of the registry where the receiver said that it is gone.
+    /// An attempt that is over is told to its partition, by way of the registry where the receiver
+    /// said that it is gone.
     pub(super) fn end_attempt(&mut self, index: usize) {
         let Attempt { what, partition, reservation, to, begun, took, answer, .. } =
             self.sending.live.swap_remove(index);
@@ -388,7 +391,8 @@ impl World {
         }
     }
 
-    /// Hands an attempt's end to its partition. Where that is not accepting, it will count as interrupted.
+    /// Hands an attempt's end to its partition. Where that is not accepting, it will count as
+    /// interrupted.
     pub(super) fn record(&mut self, ended: Ended) {
         let (client, tried) = (ended.client(), ended.tried());
         let Ended { what, partition, reservation, end, .. } = ended;
@@ -402,7 +406,8 @@ impl World {
         self.finished(client, tried);
     }
 
-    /// Where a broken harness has it so, an attempt shows the reservation of the one that was leased after it.
+    /// Where a broken harness has it so, an attempt shows the reservation of the one that was
+    /// leased after it.
     fn reservation_shown(&self, meant: &Meant) -> Option<Reservation> {
         let Meant::Ended { attempt, .. } = meant else { return None };
         let is_later =
@@ -411,7 +416,8 @@ impl World {
         later.filter(|_| self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured))
     }
 
-    /// The lanes are told that a place is free, and what was tried; so is the model of the breakers.
+    /// The lanes are told that a place is free, and what was tried; so is the model of the
+    /// breakers.
     pub(super) fn finished(&mut self, client: Incarnation, tried: Option<Tried>) {
         let now = self.now();
         let Some(server) = &mut self.server else { return };

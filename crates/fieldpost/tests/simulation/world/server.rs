@@ -1,4 +1,5 @@
-//! One life of the server process: the production state machines behind inboxes, and their outcomes on the way back.
+//! One life of the server process: the production state machines behind inboxes, and their outcomes
+//! on the way back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +74,8 @@ impl<M: Machine, N> Port<M, N> {
         !self.dead && self.inbox.len() < INBOX_INPUTS_MAX
     }
 
-    /// One step over at most the first `count` inputs; those that it took are given back as the model knows them.
+    /// One step over at most the first `count` inputs; those that it took are given back as the
+    /// model knows them.
     pub(crate) fn step(
         &mut self,
         count: usize,

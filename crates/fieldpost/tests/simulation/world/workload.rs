@@ -27,7 +27,8 @@ impl World {
         format!("c{}", self.machine.random.below(self.plan.clients))
     }
 
-    /// The beginning of most runs: clients and devices are there, and linked, before anything else happens.
+    /// The beginning of most runs: clients and devices are there, and linked, before anything else
+    /// happens.
     pub(super) fn ask_for_a_fleet(&mut self) -> Checked {
         if self.machine.random.chance(1, 4) && !self.plan.moods_last {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Who publishes, and who consumes: each repeats a request until it is answered, through as many deaths of the server as it takes.
+//! Who publishes, and who consumes: each repeats a request until it is answered, through as many
+//! deaths of the server as it takes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl Client {
         *self.run.life.borrow()
     }
 
-    /// Publishes jobs with the numbers from `first` on. A repeat of a call has its key, and so publishes nothing twice.
+    /// Publishes jobs with the numbers from `first` on. A repeat of a call has its key, and so
+    /// publishes nothing twice.
     pub(super) async fn publish(mut self, first: u64) {
         let mut next = first;
         while !self.is_over() {
@@ -92,13 +94,15 @@ impl Client {
         self.ack_kept().await;
     }
 
-    /// Takes some jobs of all queues: to end them at once or later, or to leave them to the end of their time.
+    /// Takes some jobs of all queues: to end them at once or later, or to leave them to the end of
+    /// their time.
     async fn take(&mut self, keeps: bool) {
         let ttr = if keeps { LONG_TTR } else { SHORT_TTR };
         let body = json!({"max": 1 + self.random.below(8), "ttr": ttr, "wait": WAIT});
         let path = format!("/v1/queues/crash/{}/consume", QUEUES.join(","));
         let (asked, life) = (Instant::now(), self.life());
-        // A call that is not answered is not repeated: what it was given stays reserved, for an hour perhaps.
+        // A call that is not answered is not repeated: what it was given stays reserved, for an
+        // hour perhaps.
         let Some(answer) = self.caller.once(&path, &body).await else { return };
         assert_eq!(answer.status, 200, "{answer:?}");
         for job in answer.body["jobs"].as_array().expect("jobs") {
@@ -127,7 +131,8 @@ impl Client {
         }
     }
 
-    /// Says what becomes of a job. That its reservation is stale can only be because an earlier try was heard.
+    /// Says what becomes of a job. That its reservation is stale can only be because an earlier try
+    /// was heard.
     async fn tell(&mut self, job: &Kept, what: &str, body: &Value) {
         let path = format!("/v1/queues/crash/{}/jobs/{}/{what}", job.queue, job.id);
         let answer = self.caller.until_answered(&path, body).await;
@@ -150,7 +155,8 @@ impl Client {
             let stale = answer.body["stale"].as_array().expect("a list").len();
             let acked = answer.body["acked"].as_u64().expect("a number") as usize;
             assert_eq!((answer.status, acked + stale), (200, jobs.len()), "{answer:?}");
-            // A call is one step of its partition: an earlier try was heard as a whole or not at all.
+            // A call is one step of its partition: an earlier try was heard as a whole or not at
+            // all.
             assert!(stale == 0 || (answer.tries > 1 && acked == 0), "{answer:?}");
             jobs.iter().for_each(|job| self.done(job));
         }

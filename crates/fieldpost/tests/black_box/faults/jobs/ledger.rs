@@ -1,8 +1,9 @@
 //! What publishers and consumers know of their jobs, and what contradicts it.
 //!
-//! Nothing here was asked of the server: a job is known from being sent on, an attempt from being handed over, an end from the
-//! answer to an acknowledgement. An answer may be read after another that was given later, so what it says is held only against what
-//! was known when its question was asked.
+//! Nothing here was asked of the server: a job is known from being sent on, an attempt from being
+//! handed over, an end from the answer to an acknowledgement. An answer may be read after another
+//! that was given later, so what it says is held only against what was known when its question was
+//! asked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -90,7 +91,8 @@ impl Ledger {
         self.counts.send_modify(|counts| counts.published += numbers.end - numbers.start);
     }
 
-    /// A job was handed over to a consumer that had asked at `asked`, and keeps it or leaves it to its end; its number.
+    /// A job was handed over to a consumer that had asked at `asked`, and keeps it or leaves it to
+    /// its end; its number.
     pub(super) fn came(&self, job: &Value, asked: Instant, keeps: bool) -> u64 {
         let number = job["payload"].as_u64().expect("a number");
         let attempt = job["attempt"].as_u64().expect("a number") as u32;

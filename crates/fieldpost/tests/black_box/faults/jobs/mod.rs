@@ -1,8 +1,10 @@
-//! SIGKILL while jobs are published, consumed and acknowledged, again and again on one data directory.
+//! SIGKILL while jobs are published, consumed and acknowledged, again and again on one data
+//! directory.
 //!
-//! Publishers and consumers keep the account, each at its own end: what was published is there until it was acknowledged, and never
-//! again after that; every attempt has a higher number than those before; and whoever was told of a reservation can use it, whichever
-//! process hears of it. So many jobs wait for a far time that most of them are parked. `FIELDPOST_TEST_SEED` replays the
+//! Publishers and consumers keep the account, each at its own end: what was published is there
+//! until it was acknowledged, and never again after that; every attempt has a higher number than
+//! those before; and whoever was told of a reservation can use it, whichever process hears of it.
+//! So many jobs wait for a far time that most of them are parked. `FIELDPOST_TEST_SEED` replays the
 //! clients' choices.
 
 mod clients;
@@ -30,7 +32,8 @@ const DONE_BEFORE: (u64, u64) = (20, 300);
 const PUBLISHERS: u64 = 4;
 const CONSUMERS: u64 = 6;
 const QUEUES: [&str; 3] = ["a", "b", "c"];
-/// Jobs of the first queue whose time does not come, and how many of a partition's may be in memory.
+/// Jobs of the first queue whose time does not come, and how many of a partition's may be in
+/// memory.
 const FAR: u64 = 3_000;
 const RESIDENT_MAX: &str = "1024";
 /// Far from what the publishers count to.
@@ -65,7 +68,8 @@ async fn publish_far(api: &Api, ledger: &Ledger) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Every job that the server has. A job that becomes ready meanwhile is found twice, and none is missed.
+/// Every job that the server has. A job that becomes ready meanwhile is found twice, and none is
+/// missed.
 async fn list(api: &Api) -> Result<BTreeMap<u64, Listed>, ApiError> {
     let mut listed = BTreeMap::new();
     for state in ["reserved", "scheduled", "ready"] {

@@ -22,7 +22,8 @@ impl Partition {
         Ok(())
     }
 
-    /// The first thing that is due in a queue. Whether there was any: what expires, then by the engine clock, then by the wall clock.
+    /// The first thing that is due in a queue. Whether there was any: what expires, then by the
+    /// engine clock, then by the wall clock.
     fn advance_one(&mut self, name: &QueueName, evidence: &mut Evidence) -> Checked<bool> {
         let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);
         let jobs = &self.queue(name).jobs;
@@ -51,7 +52,8 @@ impl Partition {
         Ok(true)
     }
 
-    /// Who holds an alias may have waited for too long, and who follows it too: also one that has started only now.
+    /// Who holds an alias may have waited for too long, and who follows it too: also one that has
+    /// started only now.
     pub(super) fn settle_alias(&mut self, name: &QueueName, alias: &str) {
         let now = self.now;
         while let Some(place) = self.queue(name).holder_of(alias) {

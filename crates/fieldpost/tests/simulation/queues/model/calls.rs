@@ -49,7 +49,8 @@ impl Partition {
         Ok(shown(holder, now, wall))
     }
 
-    /// The jobs that may be shown as the next one: where most are parked and the newest goes first, it is the newest that was read.
+    /// The jobs that may be shown as the next one: where most are parked and the newest goes first,
+    /// it is the newest that was read.
     pub(super) fn peek(&mut self, name: &QueueName) -> Vec<ShownJob> {
         let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);
         let queue = self.queue(name);
@@ -108,7 +109,8 @@ impl Partition {
         Expected::QueueStats { shown, is_sure, late: self.expired_in_step }
     }
 
-    /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its time comes.
+    /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its
+    /// time comes.
     pub(crate) fn keeps_expired(&self) -> bool {
         let is_late = |job: &Job| job.has_expired_waiting(self.now) && job.is_time(self.now, self.wall);
         self.queues.values().any(|queue| queue.jobs.iter().any(is_late))

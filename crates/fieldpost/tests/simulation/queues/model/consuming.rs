@@ -66,8 +66,9 @@ impl Partition {
         }
     }
 
-    /// Where jobs are parked, the first may have to be read yet, and nobody is leased another meanwhile. Only where the newest goes
-    /// first it may be any that is ready: those whose time has come count once they are read.
+    /// Where jobs are parked, the first may have to be read yet, and nobody is leased another
+    /// meanwhile. Only where the newest goes first it may be any that is ready: those whose time
+    /// has come count once they are read.
     fn next_that_was_read(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);

@@ -1,5 +1,5 @@
-//! What a batch tells of the choices that were made in its step: ids, and who was leased when. The model follows them if they
-//! were allowed.
+//! What a batch tells of the choices that were made in its step: ids, and who was leased when. The
+//! model follows them if they were allowed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -106,7 +106,8 @@ impl Evidence {
     /// The next dead letter, if it is one of this job: its id.
     pub(super) fn next_dead(&mut self, job: &Job) -> Option<JobId> {
         let same = |dead: &DeadJob| (dead.attempt, dead.tries) == (job.attempt, job.tries);
-        // The dead run of a job that comes again is kept under an id of its own, with the same payload.
+        // The dead run of a job that comes again is kept under an id of its own, with the same
+        // payload.
         let copies =
             number_of(&job.payload).and_then(|number| self.bodies.get(&number)).cloned().unwrap_or_default();
         let is_it = |dead: &DeadJob| same(dead) && (dead.id == job.id || copies.contains(&dead.id));

@@ -39,10 +39,11 @@ pub(crate) enum Stands {
     Scheduled,
     /// Its time has come.
     Due,
-    /// Its time had come by the wall clock, which has gone back since. It stays due, unless it was resident at a start, or was to be
-    /// read: which of these it was, the model does not know.
+    /// Its time had come by the wall clock, which has gone back since. It stays due, unless it was
+    /// resident at a start, or was to be read: which of these it was, the model does not know.
     MayBeDue,
-    /// Its time had come, and it had expired when a consumer would have got it; that is noticed soon.
+    /// Its time had come, and it had expired when a consumer would have got it; that is noticed
+    /// soon.
     PassedOver,
     /// With a consumer until `visible_at`.
     Reserved(Lease),
@@ -70,7 +71,8 @@ pub(crate) struct Again {
 pub(crate) enum Rule {
     /// So many milliseconds after it was due.
     Every(i64),
-    /// At the multiples of so many milliseconds since 1970, by the wall clock: the calendars of the workload are of that kind.
+    /// At the multiples of so many milliseconds since 1970, by the wall clock: the calendars of the
+    /// workload are of that kind.
     Cron(i64),
 }
 
@@ -127,8 +129,8 @@ impl Job {
         !self.is_reserved() && self.has_expired(now)
     }
 
-    /// Where jobs are parked, one that has expired is gone when that is noticed, and nobody gets it until then; and what the wall clock
-    /// says counts or does not when it has gone back.
+    /// Where jobs are parked, one that has expired is gone when that is noticed, and nobody gets it
+    /// until then; and what the wall clock says counts or does not when it has gone back.
     pub(crate) fn look_again(&mut self, now: Timestamp, wall: Timestamp) {
         if self.is_reserved() {
             return;
@@ -155,7 +157,8 @@ impl Job {
         (self.run_at, self.number)
     }
 
-    /// The job that a call by id or alias means: itself, or its successor as the waiting job it will be.
+    /// The job that a call by id or alias means: itself, or its successor as the waiting job it
+    /// will be.
     pub(crate) fn meant(&self) -> &Self {
         self.next.as_ref().map_or(self, |next| &next.job)
     }
@@ -171,7 +174,8 @@ impl Rule {
         })
     }
 
-    /// When a job that was due at `after` is due next: the latest time that has passed, or the first to come.
+    /// When a job that was due at `after` is due next: the latest time that has passed, or the
+    /// first to come.
     pub(crate) fn next(self, after: Timestamp, now: Timestamp) -> Timestamp {
         let (period, base) = match self {
             Self::Every(period) => (period, after.0),
@@ -184,7 +188,8 @@ impl Rule {
     }
 }
 
-/// The calendars that the workload gives, and what they come down to: all are equal to their multiples, in any time zone.
+/// The calendars that the workload gives, and what they come down to: all are equal to their
+/// multiples, in any time zone.
 pub(crate) const CALENDARS: [(&str, i64); 4] =
     [("*/10 * * * * *", 10_000), ("* * * * *", 60_000), ("*/5 * * * *", 300_000), ("0 * * * *", 3_600_000)];
 

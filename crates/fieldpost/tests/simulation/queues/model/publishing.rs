@@ -103,7 +103,8 @@ impl Partition {
         Ok(published)
     }
 
-    /// A new job with the id under which it was stored: one of its own, or that of the waiting job that it replaces.
+    /// A new job with the id under which it was stored: one of its own, or that of the waiting job
+    /// that it replaces.
     fn made(&mut self, new: &NewJob, instead_of: Option<&Job>, evidence: &Evidence) -> Checked<Job> {
         let id = evidence.id_of(&new.payload).ok_or_else(|| {
             Invariant::DurableBeforeAcknowledged
@@ -149,8 +150,9 @@ impl Partition {
         }
     }
 
-    /// Puts a job that waits into its queue: due if its time has come. One that has expired before - a successor that waited for
-    /// too long, or a run that was missed - is never due: it waits for that to be noticed.
+    /// Puts a job that waits into its queue: due if its time has come. One that has expired
+    /// before - a successor that waited for too long, or a run that was missed - is never due: it
+    /// waits for that to be noticed.
     pub(super) fn file(&mut self, name: &QueueName, job: Job) {
         let is_due = job.is_time(self.now, self.wall) && !job.has_expired(self.now);
         let stands = if is_due { Stands::Due } else { Stands::Scheduled };

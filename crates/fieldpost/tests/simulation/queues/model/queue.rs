@@ -12,7 +12,8 @@ use crate::meant::CallId;
 use crate::queues::meant::Asked;
 use crate::violation::Invariant;
 
-/// Parts of a token of a rate: so many that every rate of the workload brings whole parts in a millisecond.
+/// Parts of a token of a rate: so many that every rate of the workload brings whole parts in a
+/// millisecond.
 const TOKEN: i128 = 1_000_000;
 
 /// A queue.
@@ -26,7 +27,8 @@ pub(crate) struct Queue {
     pub(crate) dead: Vec<Dead>,
     /// Consumers that wait, the first comes first.
     pub(crate) line: VecDeque<(CallId, Asked)>,
-    /// Somebody in the line waits for several queues: it is told, and whoever is behind gets what it leaves, later.
+    /// Somebody in the line waits for several queues: it is told, and whoever is behind gets what
+    /// it leaves, later.
     pub(crate) is_watched: bool,
     bucket: Option<Bucket>,
 }

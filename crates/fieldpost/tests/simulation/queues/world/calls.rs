@@ -44,7 +44,8 @@ pub(crate) enum Waiting {
 /// What follows from the answer.
 pub(crate) enum Then {
     Nothing,
-    /// Jobs were published: if nobody says what became of them, and there is a key, they are published again.
+    /// Jobs were published: if nobody says what became of them, and there is a key, they are
+    /// published again.
     Published(Box<super::publishers::Publishing>),
     /// Jobs were leased from this queue.
     Consumed(super::consumers::Consuming),
@@ -113,7 +114,8 @@ impl Waiting {
     }
 }
 
-/// What was stepped and not answered yet: the answers that the model expects, with the batch that each rests on.
+/// What was stepped and not answered yet: the answers that the model expects, with the batch that
+/// each rests on.
 #[derive(Default)]
 pub(crate) struct Expectations {
     by_call: BTreeMap<CallId, (PartitionId, u64, Expected)>,
@@ -142,7 +144,8 @@ impl Expectations {
         self.by_call.get(&call).map(|(_, _, expected)| expected)
     }
 
-    /// The same, once it is answered: whoever answers had better be sure of the batch that it rests on.
+    /// The same, once it is answered: whoever answers had better be sure of the batch that it rests
+    /// on.
     pub(crate) fn take(&mut self, call: CallId) -> Checked<(u64, Expected)> {
         let found = self.by_call.remove(&call);
         found.map(|(_, seq, expected)| (seq, expected)).ok_or_else(|| {

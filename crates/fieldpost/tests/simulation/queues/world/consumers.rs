@@ -1,4 +1,5 @@
-//! Those who consume: they ask one queue or several, wait or do not, and are done, give back, extend, are late, or vanish.
+//! Those who consume: they ask one queue or several, wait or do not, and are done, give back,
+//! extend, are late, or vanish.
 
 use std::time::Duration;
 
@@ -36,13 +37,15 @@ pub(crate) struct Consuming {
     pub(super) several: Option<u64>,
 }
 
-/// A consumer over several queues: it asks them in order, and waits to be told where none has anything.
+/// A consumer over several queues: it asks them in order, and waits to be told where none has
+/// anything.
 pub(crate) struct Several {
     queues: Vec<QueueName>,
     /// The one that is asked.
     at: usize,
     asked: Asked,
-    /// Those that told it that they had something, or are about to: what it leaves of that is for others.
+    /// Those that told it that they had something, or are about to: what it leaves of that is for
+    /// others.
     told: Vec<QueueName>,
 }
 
@@ -143,7 +146,8 @@ impl World {
         }
     }
 
-    /// A consumer over several queues asks no more: others that wait are told of what it was told of.
+    /// A consumer over several queues asks no more: others that wait are told of what it was told
+    /// of.
     pub(super) fn several_done(&mut self, id: Option<u64>) {
         let several = id.and_then(|id| self.several.remove(&id));
         several.into_iter().for_each(|several| self.pass_on(several.told));
@@ -181,8 +185,8 @@ impl World {
         }
     }
 
-    /// A consumer over several queues is told that one has something, and waits for none of them any more. Signals that are on
-    /// their way to it are lost: it passes on all that may be.
+    /// A consumer over several queues is told that one has something, and waits for none of them
+    /// any more. Signals that are on their way to it are lost: it passes on all that may be.
     pub(super) fn told_of(&mut self, id: u64, queue: &QueueName) {
         self.counts.told += 1;
         let mut told = vec![queue.clone()];
@@ -229,7 +233,8 @@ impl World {
         self.hung_up.push((call.id, call.partition));
     }
 
-    /// What leases stand for that came back: those that somebody saw, or that were on their way to who has hung up.
+    /// What leases stand for that came back: those that somebody saw, or that were on their way to
+    /// who has hung up.
     pub(super) fn leases_of(&mut self, held: &[Held]) -> Vec<LeaseRef> {
         let jobs: Vec<JobId> = held.iter().map(Held::job).collect();
         // First these: what the power took may have been given out in the same words.
@@ -240,14 +245,16 @@ impl World {
         held.iter().filter_map(|held| Some(self.texts.get(&held.text())?.0)).collect()
     }
 
-    /// What was leased after batch `seq` was taken by the power: as if it had never been given out, in whatever words.
+    /// What was leased after batch `seq` was taken by the power: as if it had never been given out,
+    /// in whatever words.
     pub(super) fn forget_leases_after(&mut self, partition: PartitionId, seq: u64) {
         let is_left = |(of, made): Source| of != partition || made <= seq;
         self.holdings.retain(|holding| is_left(holding.source));
         self.texts.retain(|_, (_, source)| is_left(*source));
     }
 
-    /// They come back when they would have been answered: only one who hung up can have been waiting for them.
+    /// They come back when they would have been answered: only one who hung up can have been
+    /// waiting for them.
     fn unseen_leases(&mut self, jobs: &[JobId]) -> Vec<LeaseRef> {
         let was_for = |call: CallId| match self.expectations.of(call) {
             Some(Expected::Leased(leases)) => leases.iter().map(|lease| lease.id).eq(jobs.iter().copied()),

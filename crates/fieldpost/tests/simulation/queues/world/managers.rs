@@ -1,4 +1,5 @@
-//! Those who look after queues: they look at jobs, change and cancel them, set queues, pause and delete them, and see to the dead.
+//! Those who look after queues: they look at jobs, change and cancel them, set queues, pause and
+//! delete them, and see to the dead.
 
 use std::time::Duration;
 

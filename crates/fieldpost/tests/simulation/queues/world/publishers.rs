@@ -1,4 +1,5 @@
-//! Those who publish: single jobs and many, under aliases and in groups, at once and later, once and again.
+//! Those who publish: single jobs and many, under aliases and in groups, at once and later, once
+//! and again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The end of a run: nothing new is asked, everybody is well, and what is there is consumed until nothing is left.
+//! The end of a run: nothing new is asked, everybody is well, and what is there is consumed until
+//! nothing is left.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -127,8 +128,9 @@ impl World {
         Err(Invariant::Bounded.broken("there is no end to what is to be done at one moment"))
     }
 
-    /// Where most jobs are parked, one that is ready may be read in for who waits only with the next step, whatever brings that:
-    /// something does, once for each consumer. Whether anybody needed it.
+    /// Where most jobs are parked, one that is ready may be read in for who waits only with the
+    /// next step, whatever brings that: something does, once for each consumer. Whether anybody
+    /// needed it.
     fn nudge(&mut self) -> bool {
         if !self.plan.is_parking() {
             return false;

@@ -1,4 +1,5 @@
-//! One life of the process, as far as queues go: their partitions behind inboxes, and what comes back to them unasked.
+//! One life of the process, as far as queues go: their partitions behind inboxes, and what comes
+//! back to them unasked.
 
 use std::sync::Arc;
 

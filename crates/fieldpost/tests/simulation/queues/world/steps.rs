@@ -112,7 +112,8 @@ impl World {
             self.counts.reloads += 1;
             self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);
-            // What was on its way to who has hung up is lost with what held it, though its lease may be durable.
+            // What was on its way to who has hung up is lost with what held it, though its lease
+            // may be durable.
             let expectations = &self.expectations;
             self.hung_up.retain(|(call, of)| *of != partition || expectations.of(*call).is_none());
             self.load_model(partition, head.seq, now)?;
@@ -174,7 +175,8 @@ impl World {
             return Ok(());
         }
         let (seq, expected) = self.expectations.take(call.id)?;
-        // What was answered is held first against what was answered before: a checker that knows no rules but the promises.
+        // What was answered is held first against what was answered before: a checker that knows no
+        // rules but the promises.
         self.history.note(&*self.machine.clock, (call.partition, seq), &call, &answer)?;
         compare(call.id, &answer, &expected, self.parking())?;
         self.shown(call.partition, seq);
@@ -194,8 +196,8 @@ impl World {
         Ok(())
     }
 
-    /// Nobody will answer: allowed only where the partition that was asked has lost its memory meanwhile. A signal is also dropped
-    /// when its time is over.
+    /// Nobody will answer: allowed only where the partition that was asked has lost its memory
+    /// meanwhile. A signal is also dropped when its time is over.
     fn dropped(&mut self, call: Call) -> Checked {
         if let Then::Told(consumer, _) = call.then {
             self.told_nothing(consumer);

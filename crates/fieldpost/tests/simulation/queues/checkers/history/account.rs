@@ -1,4 +1,5 @@
-//! The account at the end: what was published and answered is done, dead, or was cancelled by somebody.
+//! The account at the end: what was published and answered is done, dead, or was cancelled by
+//! somebody.
 
 use std::collections::BTreeSet;
 

@@ -37,7 +37,8 @@ impl KnownLease {
         }
     }
 
-    /// Whether its holder surely has the job at `at`: nobody asked to end it, and its time is not over.
+    /// Whether its holder surely has the job at `at`: nobody asked to end it, and its time is not
+    /// over.
     fn surely_holds(&self, asked: &Asked, at: Timestamp) -> bool {
         let is_asked = asked.endings.contains(&self.lease) || asked.extensions.contains(&self.lease);
         !self.is_own && !is_asked && self.at <= at && at < self.until
@@ -60,7 +61,8 @@ pub(super) fn check_one(asked: &Asked, known: &Known, lease: &KnownLease) -> Che
     Invariant::OneLease.check(other.is_none(), || format!("{lease:?}, while there is {other:?}"))
 }
 
-/// Within a run each lease counts one attempt more, unless one before it never reached its consumer.
+/// Within a run each lease counts one attempt more, unless one before it never reached its
+/// consumer.
 pub(super) fn check_attempts(asked: &Asked, queue: &QueueName, known: &Known, lease: &KnownLease) -> Checked {
     let begins_anew = lease.alias.is_some() || asked.respawned.contains(queue) || known.new.is_none();
     let of_run = known.leases.iter().filter(|other| other.run_at == lease.run_at);
@@ -133,10 +135,12 @@ pub(super) fn check_together(
     Invariant::GroupOrder.check(!same_group, || format!("{lease:?} is of the group of {other:?}: {held:?}"))
 }
 
-/// The first lease of a job comes after the first lease of every job of its group that was due before it.
+/// The first lease of a job comes after the first lease of every job of its group that was due
+/// before it.
 ///
-/// Only jobs whose place is certain are compared: they come once, at a time of the engine clock, do not expire, and nobody
-/// asked to change them. A job that may have used up its tries on leases that nobody saw is left out too.
+/// Only jobs whose place is certain are compared: they come once, at a time of the engine clock, do
+/// not expire, and nobody asked to change them. A job that may have used up its tries on leases
+/// that nobody saw is left out too.
 pub(super) fn check_group_order(
     asked: &Asked,
     queue: &QueueName,
