@@ -235,7 +235,6 @@ fn reason(error: &Error) -> String {
     let cause = error.root_cause();
     match error.connection_fault() {
         Some(ConnectionFault::Refused) => "connection refused".to_owned(),
-        Some(ConnectionFault::NoSuchHost) => "there is no such host".to_owned(),
         Some(ConnectionFault::TooSlow) => "it took too long (connect)".to_owned(),
         Some(ConnectionFault::ClosedBeforeTls) => {
             "TLS failed: it closed the connection where TLS was to begin: does it speak TLS?".to_owned()

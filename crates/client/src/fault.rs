@@ -31,12 +31,12 @@ impl ConnectionFault {
         if let Some(fault) = TlsFault::behind(error) {
             return Self::Tls(fault);
         }
-        let kinds = || chain(error).filter_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+        let io_errors = chain(error).filter_map(|error| error.downcast_ref::<io::Error>());
         // The library that connects has no other sign of it than its text.
         if chain(error).any(|error| error.to_string() == "dns error") {
             return Self::NoSuchHost;
         }
-        kinds().find_map(Self::of_kind).unwrap_or(Self::Broken)
+        io_errors.flat_map(kinds).find_map(Self::of_kind).unwrap_or(Self::Broken)
     }
 
     /// What stands behind an error on a connection that there was.
@@ -57,6 +57,17 @@ impl ConnectionFault {
             _ => None,
         }
     }
+}
+
+/// The kind of an error of the stream, and of those that are wrapped into it: these are no sources
+/// of it.
+fn kinds(error: &io::Error) -> impl Iterator<Item = io::ErrorKind> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.get_ref().and_then(|wrapped| wrapped.downcast_ref());
+        Some(error.kind())
+    })
 }
 
 /// An error and its causes, the last of which is where it began.
