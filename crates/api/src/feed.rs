@@ -204,7 +204,7 @@ mod tests {
         let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
         let settings = crate::authorization::tests::settings();
         let engine = Engine::start(settings, Arc::new(store), Arc::new(clock)).await.expect("it loads");
-        ApiState::new(engine, Access::of(Vec::new()), MemoryBudget::default(), Arc::default())
+        ApiState::new(engine, Access::of(Vec::new()), &MemoryBudget::default(), Arc::default())
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use engine::{AttemptEnd, Engine, Queries, Queues};
 use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
-use net::memory_budget::MemoryBudget;
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::shares::Shares;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -74,7 +74,8 @@ struct Shared {
     follows: Arc<Reads>,
     /// Of those who wait at the ends of feeds, for each token.
     followers: Shares,
-    memory: MemoryBudget,
+    memory_of_bodies: MemoryPart,
+    memory_of_pages: MemoryPart,
     remembered: Arc<Remembered>,
     decoders: Decoders,
     change_log: ChangeLog,
@@ -95,7 +96,7 @@ impl ApiState {
     pub fn new(
         engine: Engine,
         access: impl Into<Arc<Access>>,
-        memory: MemoryBudget,
+        memory: &MemoryBudget,
         registry: Arc<Mutex<Registry>>,
     ) -> Self {
         let access = access.into();
@@ -117,7 +118,8 @@ impl ApiState {
                 access,
                 registry,
                 metrics,
-                memory,
+                memory_of_bodies: memory.part(Purpose::Bodies),
+                memory_of_pages: memory.part(Purpose::Pages),
                 lookups,
                 lists,
                 exports,

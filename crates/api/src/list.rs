@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
-use net::memory_budget::Reservation;
+use net::memory_budget::{Reservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
 
@@ -85,7 +85,7 @@ pub(crate) async fn read<L: List>(
     // Whoever waits for room waits among those who wait for their turn.
     let place = reads.enter_as(&asked.0.whose)?;
     let bytes = bytes_max::<L>(asked.0.items() + 1);
-    let held = api.shared.memory.take(&asked.0.whose, bytes).await;
+    let held = api.shared.memory_of_pages.take(&asked.0.whose, bytes).await;
     let held = held.counted_by(&api.shared.metrics.page_held_bytes);
     let asked = Arc::clone(asked);
     let read = place.run(move || one_page(&asked.0, &asked.1)).await?;
@@ -116,10 +116,11 @@ impl IntoResponse for Read {
     }
 }
 
-/// What a page of so many items may take in memory.
+/// What a page of so many items may take in memory: half of what its caller may have, so that a slow
+/// one leaves room for another.
 fn bytes_max<L: List>(items: usize) -> usize {
     let heavy = PAGE_BYTES_MAX + L::READ_MAX * L::ITEM_BYTES_MAX;
-    (items * L::ITEM_BYTES_MAX).min(heavy)
+    (items * L::ITEM_BYTES_MAX).min(heavy).min(SENDER_BYTES / 2)
 }
 
 fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {

@@ -27,6 +27,8 @@ pub(crate) enum Dialer {
     Direct(HttpConnector),
     /// To a proxy, which is asked to `CONNECT` to the server.
     Tunnelled(Tunnel<HttpConnector>),
+    /// Nowhere: the proxy is of this scheme, which is not spoken here.
+    Unsupported(String),
 }
 
 impl Dialer {
@@ -43,8 +45,10 @@ impl Dialer {
         let except = first_of(&EXCEPT_IN).replace("*.", ".");
         let named = Matcher::builder().all(first_of(&NAMED_IN)).no(except).build();
         let is_loopback = server.host().is_some_and(is_this_machine);
-        match named.intercept(server).filter(|proxy| !is_loopback && proxy.uri().scheme_str() == Some("http"))
-        {
+        match named.intercept(server).filter(|_| !is_loopback) {
+            Some(proxy) if proxy.uri().scheme_str() != Some("http") => {
+                Self::Unsupported(proxy.uri().scheme_str().unwrap_or_default().to_owned())
+            }
             Some(proxy) => {
                 let tunnel = Tunnel::new(proxy.uri().clone(), tcp);
                 Self::Tunnelled(match proxy.basic_auth() {
@@ -76,6 +80,12 @@ impl Service<Uri> for Dialer {
             Self::Tunnelled(tunnel) => {
                 let connecting = tunnel.call(with_port(server));
                 Box::pin(async { Ok(connecting.await?) })
+            }
+            Self::Unsupported(scheme) => {
+                let problem = format!(
+                    "the environment names a proxy that is reached over {scheme}; only http:// is supported"
+                );
+                Box::pin(async { Err(problem.into()) })
             }
         }
     }
@@ -127,6 +137,16 @@ mod tests {
             ("http://a.example", &[("HTTP_PROXY", PROXY), ("no_proxy", "*")], false),
         ] {
             assert_eq!(is_tunnelled(server, variables), expect, "{server} {variables:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_cannot_be_used_is_not_passed_by() {
+        for proxy in ["https://proxy.example:3128", "socks5://proxy.example"] {
+            let value = |name: &str| (name == "HTTPS_PROXY").then(|| proxy.to_owned());
+            let server = "https://a.example".parse().expect("a URL");
+            let dialer = Dialer::named_by(HttpConnector::new(), &server, value);
+            assert!(matches!(dialer, Dialer::Unsupported(_)), "{proxy}: {dialer:?}");
         }
     }
 

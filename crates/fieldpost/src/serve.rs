@@ -168,7 +168,7 @@ impl Bootstrap {
         }
         let (app, busy) = front::apps(&front);
         let memory = MemoryBudget::default();
-        let (web, answers) = (access::web_access(settings), Answers::new(memory.clone()));
+        let (web, answers) = (access::web_access(settings), Answers::new(&memory));
         memory.register_metrics(&mut metrics);
         web.register_metrics(&mut metrics);
         answers.register_metrics(&mut metrics);
@@ -209,7 +209,7 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, memory.clone(), &mut metrics);
+    let reports = gateway::http::routes(engine, &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {
@@ -224,7 +224,7 @@ async fn open_edges(
         metrics: &metrics,
         stop,
     };
-    let api = ApiState::new(engine.clone(), Arc::clone(&access), memory, Arc::clone(&metrics));
+    let api = ApiState::new(engine.clone(), Arc::clone(&access), &memory, Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
     lmstfy::open(&edge, addresses, edges).await?;
     grpc::open(&edge, addresses, edges).await?;

@@ -121,9 +121,9 @@ impl Server {
         };
         engine.create_client(client).await.expect("a new client");
         let metrics = Arc::new(Mutex::new(Registry::default()));
-        let reports = gateway::http::routes(&engine, MemoryBudget::default(), &mut Registry::default());
+        let reports = gateway::http::routes(&engine, &MemoryBudget::default(), &mut Registry::default());
         let router = router_with(
-            &ApiState::new(engine.clone(), Access::Open, MemoryBudget::default(), metrics),
+            &ApiState::new(engine.clone(), Access::Open, &MemoryBudget::default(), metrics),
             reports,
         );
         Self { engine, router }

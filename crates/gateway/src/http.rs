@@ -18,7 +18,7 @@ use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
-use net::memory_budget::{BUDGET_BYTES, MemoryBudget};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::ByWord;
 use net::problem;
 use prometheus_client::metrics::counter::Counter;
@@ -38,18 +38,15 @@ mod replay;
 
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
-/// What lines of NDJSON may have of the memory budget until they are durable: even where the disk
-/// hangs, a sender may read.
-const LINES_BYTES_MAX: usize = BUDGET_BYTES / 8 * 3;
 
 /// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its
 /// figures go into `registry`.
-pub fn routes(engine: &Engine, memory: MemoryBudget, registry: &mut Registry) -> Router {
+pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -> Router {
     let metrics = Metrics::default();
     metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
-    let memory_of_lines = memory.part(LINES_BYTES_MAX);
+    let [memory, memory_of_lines] = [Purpose::Bodies, Purpose::Lines].map(|purpose| memory.part(purpose));
     let shared = Shared { engine: engine.clone(), intake, metrics, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
@@ -64,8 +61,8 @@ struct Shared {
     intake: Intake,
     metrics: Metrics,
     refusals: Refusals,
-    memory: MemoryBudget,
-    memory_of_lines: MemoryBudget,
+    memory: MemoryPart,
+    memory_of_lines: MemoryPart,
 }
 
 impl Shared {

@@ -15,7 +15,7 @@ use base::Problem;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
-use net::memory_budget::{MemoryBudget, Reservation, SENDER_BYTES};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, SENDER_BYTES};
 use net::metrics::Counted;
 use net::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use net::shares::{SenderKey, Share};
@@ -31,7 +31,7 @@ use crate::status::status;
 const FREE_BYTES: usize = 16 * 1_024;
 /// All of these beginnings, in bytes; beyond it each takes memory of the budget.
 const BEGUN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
-/// What the messages of one connection may have of the budget, in bytes: four of the largest.
+/// What the messages of one connection may have of the budget, in bytes: two of the largest.
 const CONNECTION_BYTES: usize = SENDER_BYTES / 2;
 /// Memory is counted in these, in bytes.
 const UNIT_BYTES: usize = 1_024;
@@ -47,7 +47,7 @@ const HEAD_BYTES: usize = 5;
 /// The memory that messages may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    memory: MemoryBudget,
+    memory: MemoryPart,
     begun_bytes: Arc<AtomicUsize>,
     metrics: Metrics,
 }
@@ -69,7 +69,8 @@ pub(crate) enum Sends {
 }
 
 impl Places {
-    pub(crate) fn new(memory: MemoryBudget, metrics: &Metrics) -> Self {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &Metrics) -> Self {
+        let memory = memory.part(Purpose::Messages);
         Self { memory, begun_bytes: Arc::default(), metrics: metrics.clone() }
     }
 

@@ -110,7 +110,7 @@ impl Grpc {
     pub fn new(
         engine: &Engine,
         access: Arc<Access>,
-        memory: MemoryBudget,
+        memory: &MemoryBudget,
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {

@@ -59,7 +59,7 @@ use answer::Answer;
 use calls::TakenIn;
 use metrics::Metrics;
 use net::body_drain::BodyDrain;
-use net::memory_budget::MemoryBudget;
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use refusals::RefusalLog;
 use request_id::RequestIds;
 
@@ -83,7 +83,7 @@ struct Shared {
     refusals: RefusalLog,
     registry: Arc<Mutex<Registry>>,
     metrics: Metrics,
-    memory: MemoryBudget,
+    memory: MemoryPart,
     body_drain: BodyDrain,
     request_ids: RequestIds,
     access_log: AtomicBool,
@@ -98,7 +98,7 @@ impl Lmstfy {
     pub fn new(
         engine: Engine,
         access: Arc<Access>,
-        memory: MemoryBudget,
+        memory: &MemoryBudget,
         tokens: Tokens,
         registry: Arc<Mutex<Registry>>,
         stop: watch::Receiver<bool>,
@@ -114,7 +114,7 @@ impl Lmstfy {
             refusals: RefusalLog::default(),
             registry,
             metrics,
-            memory,
+            memory: memory.part(Purpose::Bodies),
             body_drain: BodyDrain::default(),
             request_ids: RequestIds::default(),
             access_log: AtomicBool::new(false),

@@ -71,7 +71,7 @@ impl Rig {
         let kept = Kept { tokens: vec![own], limits: Vec::new() };
         let own = Tokens::new(kept, |_| Ok(())).expect("not too many");
         let (stop, stopped) = watch::channel(false);
-        let lmstfy = Lmstfy::new(engine, access, MemoryBudget::default(), own, Arc::default(), stopped);
+        let lmstfy = Lmstfy::new(engine, access, &MemoryBudget::default(), own, Arc::default(), stopped);
         Self { api: lmstfy.api(), admin: lmstfy.admin(), _stop: stop }
     }
 

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tokio::select;
 use tokio::time::{Instant, timeout};
 
-use crate::memory_budget::{FREE_BYTES, MemoryBudget, Reservation};
+use crate::memory_budget::{FREE_BYTES, MemoryPart, Reservation};
 use crate::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use crate::shares::SenderKey;
 
@@ -93,7 +93,7 @@ impl Held {
 pub async fn whole(
     mut body: Body,
     bytes_max: usize,
-    memory: &MemoryBudget,
+    memory: &MemoryPart,
     sender: &SenderKey,
 ) -> Result<Bytes, Problem> {
     let size = body.size_hint();
@@ -163,7 +163,7 @@ mod tests {
     use tokio::time::{pause, sleep};
 
     use super::*;
-    use crate::memory_budget::{BUDGET_BYTES, SENDER_BYTES};
+    use crate::memory_budget::{MemoryBudget, PART_BYTES, Purpose, SENDER_BYTES};
 
     /// A body of so many chunks of one KiB, one after each pause, after which nothing comes any
     /// more.
@@ -178,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn a_sender_that_stops_or_trickles_is_given_up() {
         pause();
-        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         for (kib, every_ms, expect_secs) in
             [(0, 0, 30), (1, 0, 30), (65, 0, 34), (10_000, 1_000, 31), (10_000, 60, 655)]
         {
@@ -189,14 +189,14 @@ mod tests {
             assert_eq!(refused, Err((408, "body_too_slow")), "{kib} KiB every {every_ms} ms");
             assert_eq!(start.elapsed().as_secs(), expect_secs, "{kib} KiB every {every_ms} ms");
         }
-        assert_eq!(memory.free_bytes(), BUDGET_BYTES);
+        assert_eq!(memory.free_bytes(), PART_BYTES);
     }
 
     #[tokio::test]
     async fn small_bodies_do_not_wait_for_large_ones() {
-        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let read = |bytes: usize| whole(Body::from(" ".repeat(bytes)), JSON_BODY_BYTES_MAX, &memory, &sender);
-        let all = memory.take(&sender, BUDGET_BYTES).await;
+        let all = memory.take(&sender, PART_BYTES).await;
         assert_eq!(read(FREE_BYTES).await.map(|bytes| bytes.len()), Ok(FREE_BYTES));
         let mut large = pin!(read(FREE_BYTES + 1));
         assert!(large.as_mut().now_or_never().is_none(), "a large body waits for memory");
@@ -207,7 +207,7 @@ mod tests {
     #[tokio::test]
     async fn who_sends_little_of_a_large_body_is_given_up_once_others_wait() {
         pause();
-        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let body = || {
             let begun = stream::iter([Ok::<_, Infallible>(vec![b' '; FREE_BYTES + 1])]);
             Body::from_stream(begun.chain(stream::pending()))
@@ -233,7 +233,7 @@ mod tests {
             let nothing = || Frame::trailers(HeaderMap::new());
             Ok::<_, Infallible>(if n < 100 { nothing() } else { Frame::data(Bytes::from("{}")) })
         });
-        let (memory, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let read = |body| whole(body, JSON_BODY_BYTES_MAX, &memory, &sender);
         let body = Body::new(StreamBody::new(Box::pin(frames)));
         assert!(read(body).await.is_ok_and(|read| read == "{}"));
@@ -250,7 +250,8 @@ mod tests {
             (left > 0).then(|| (Ok::<_, Infallible>(vec![b' '; BYTES_PER_SECOND_MIN]), left - 1))
         });
         let body = Body::from_stream(pieces);
-        let read = whole(body, JSON_BODY_BYTES_MAX, &MemoryBudget::default(), &SenderKey::Unknown).await;
+        let memory = MemoryBudget::default().part(Purpose::Bodies);
+        let read = whole(body, JSON_BODY_BYTES_MAX, &memory, &SenderKey::Unknown).await;
         assert_eq!(read.map(|read| read.len()), Ok(1_000 * BYTES_PER_SECOND_MIN));
     }
 }

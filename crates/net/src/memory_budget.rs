@@ -2,9 +2,10 @@
 //! their way, of all edges.
 //!
 //! A body takes its memory before it is read or made, and gives back what it turns out not to need.
-//! A sender has a share of the budget, and whoever waits for its own share holds nothing that
-//! others wait for. What fits in a few network packets is not counted: a body of up to
-//! [`FREE_BYTES`] is bounded by the number of connections.
+//! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no other:
+//! callers that do not read their answers do not stop reports. A sender has half of a part, and
+//! whoever waits for its own half holds nothing that others wait for. What fits in a few network
+//! packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of connections.
 
 use std::sync::Arc;
 
@@ -15,12 +16,27 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::shares::{Pool, SenderKey, Share};
+use crate::shares::{Pool, SenderKey, Taken};
 
-/// All of the budget, in bytes.
-pub const BUDGET_BYTES: usize = 256 * 1_024 * 1_024;
-/// What one sender may have of it, in bytes.
-pub const SENDER_BYTES: usize = BUDGET_BYTES / 2;
+/// What memory is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Bodies of requests that are read as a whole, over HTTP.
+    Bodies,
+    /// NDJSON lines that are not durable yet.
+    Lines,
+    /// Messages over gRPC.
+    Messages,
+    /// Pages of lists, from before they are read until they are sent.
+    Pages,
+    /// Other answers, until they are sent.
+    Answers,
+}
+
+/// The part of each purpose, in bytes: five make the budget, of 640 MiB.
+pub const PART_BYTES: usize = 128 * 1_024 * 1_024;
+/// What one sender may have of a part, in bytes.
+pub const SENDER_BYTES: usize = PART_BYTES / 2;
 /// A body up to this size takes nothing of the budget; every object that can be accepted fits in
 /// it.
 pub const FREE_BYTES: usize = 64 * 1_024;
@@ -30,24 +46,34 @@ const UNIT_BYTES: usize = 1_024;
 /// The budget. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
-    pool: Arc<Pool>,
+    parts: Arc<[MemoryPart; 5]>,
     held: Gauge,
-    /// For one purpose, which may have so much of the budget.
-    part: Option<Share>,
+}
+
+/// The part of the budget that a purpose has. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MemoryPart {
+    pool: Arc<Pool>,
+    /// Of all parts.
+    held: Gauge,
 }
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        let pool = Pool::new(BUDGET_BYTES / UNIT_BYTES, SENDER_BYTES / UNIT_BYTES);
-        Self { pool: Arc::new(pool), held: Gauge::default(), part: None }
+        let held = Gauge::default();
+        let part = |_| MemoryPart {
+            pool: Arc::new(Pool::new(PART_BYTES / UNIT_BYTES, SENDER_BYTES / UNIT_BYTES)),
+            held: held.clone(),
+        };
+        Self { parts: Arc::new(std::array::from_fn(part)), held }
     }
 }
 
 impl MemoryBudget {
-    /// The budget for a purpose that may have so many bytes of it at most.
+    /// The part that this purpose has.
     #[must_use]
-    pub fn part(&self, bytes: usize) -> Self {
-        Self { part: Some(Share::new(bytes / UNIT_BYTES)), ..self.clone() }
+    pub fn part(&self, purpose: Purpose) -> MemoryPart {
+        self.parts[purpose as usize].clone()
     }
 
     /// Puts its gauge into the registry.
@@ -55,44 +81,30 @@ impl MemoryBudget {
         let help = "Memory that bodies of requests and answers have of the budget of all edges";
         registry.register("fieldpost_memory_budget_held_bytes", help, self.held.clone());
     }
+}
 
+impl MemoryPart {
     /// So much for a sender, once that is there; a share at most. Whoever waits for it must hold
-    /// nothing of the budget: it could be what others wait for.
+    /// nothing of the part: it could be what others wait for.
     pub async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
-        let part = match &self.part {
-            Some(part) => Some(part.take(units(bytes)).await),
-            None => None,
-        };
-        let (permits, from) = self.pool.take(sender, units(bytes)).await;
-        self.reserved(permits, part, from)
+        self.reserved(self.pool.take(sender, units(bytes)).await)
     }
 
     /// So much for a sender, if that is there; a share at most.
     #[must_use]
     pub fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
-        let part = match &self.part {
-            Some(part) => Some(part.try_take(units(bytes))?),
-            None => None,
-        };
-        let (permits, from) = self.pool.try_take(sender, units(bytes))?;
-        Some(self.reserved(permits, part, from))
+        Some(self.reserved(self.pool.try_take(sender, units(bytes))?))
     }
 
     /// As much of these bytes as is there, for what is in memory already.
     #[must_use]
     pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> Reservation {
-        let (permits, from) = self.pool.take_available(sender, units(bytes));
-        self.reserved(permits, None, from)
+        self.reserved(self.pool.take_available(sender, units(bytes)))
     }
 
-    fn reserved(
-        &self,
-        permits: [OwnedSemaphorePermit; 2],
-        part: Option<OwnedSemaphorePermit>,
-        from: TakenFrom,
-    ) -> Reservation {
+    fn reserved(&self, (permits, from): Taken) -> Reservation {
         let gauges = [self.held.clone(), Gauge::default()];
-        let reservation = Reservation { permits, part, from, gauges };
+        let reservation = Reservation { permits, from, gauges };
         reservation.gauges[0].inc_by(reservation.bytes());
         reservation
     }
@@ -109,7 +121,6 @@ impl MemoryBudget {
 pub struct Reservation {
     /// Of the sender's share, and of all.
     permits: [OwnedSemaphorePermit; 2],
-    part: Option<OwnedSemaphorePermit>,
     from: TakenFrom,
     /// That of the budget, and that of its purpose.
     gauges: [Gauge; 2],
@@ -128,7 +139,7 @@ impl Reservation {
     /// Gives back what is more than this.
     pub fn shrink(&mut self, bytes: usize) {
         let before = self.bytes();
-        for permits in self.permits.iter_mut().chain(&mut self.part) {
+        for permits in &mut self.permits {
             let spare = permits.num_permits().saturating_sub(units(bytes) as usize);
             drop(permits.split(spare));
         }
@@ -189,17 +200,18 @@ mod tests {
     #[tokio::test]
     async fn an_answer_holds_what_it_takes_until_it_is_gone() {
         let (budget, pages) = (MemoryBudget::default(), Gauge::default());
-        let page = budget.take(&SenderKey::Unknown, 8_000 * 1_024).await.counted_by(&pages);
+        let part = budget.part(Purpose::Pages);
+        let page = part.take(&SenderKey::Unknown, 8_000 * 1_024).await.counted_by(&pages);
         assert_eq!((budget.held.get(), pages.get()), (8_000 * 1_024, 8_000 * 1_024));
         let response = page.until_sent(Response::new(Body::from(vec![b' '; 100_000])));
         assert_eq!((budget.held.get(), pages.get()), (98 * 1_024, 98 * 1_024));
         drop(response);
-        assert_eq!((budget.held.get(), pages.get(), budget.free_bytes()), (0, 0, BUDGET_BYTES));
+        assert_eq!((budget.held.get(), pages.get(), part.free_bytes()), (0, 0, PART_BYTES));
     }
 
     #[tokio::test]
     async fn a_sender_has_a_share_and_who_waits_is_noticed() {
-        let (budget, own) = (MemoryBudget::default(), token("a"));
+        let (budget, own) = (MemoryBudget::default().part(Purpose::Bodies), token("a"));
         let held = budget.take(&own, SENDER_BYTES).await;
         assert!(!held.taken_from().is_wanted());
         let mut waiting = pin!(budget.take(&own, 1));
@@ -209,12 +221,12 @@ mod tests {
         assert_eq!(budget.take_available(&token("c"), 1).bytes(), 0);
         drop((held, other));
         drop(waiting.await);
-        assert_eq!((budget.free_bytes(), budget.held.get()), (BUDGET_BYTES, 0));
+        assert_eq!((budget.free_bytes(), budget.held.get()), (PART_BYTES, 0));
     }
 
     #[test]
     fn what_is_not_needed_is_there_for_others() {
-        let (budget, sender) = (MemoryBudget::default(), SenderKey::Unknown);
+        let (budget, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let mut all: Vec<_> = (0..2).filter_map(|_| budget.try_take(&sender, SENDER_BYTES / 2)).collect();
         assert_eq!(all.len(), 2);
         assert!(budget.try_take(&sender, 1).is_none());
@@ -223,14 +235,16 @@ mod tests {
         assert!(budget.try_take(&sender, SENDER_BYTES / 4).is_some());
     }
 
-    #[test]
-    fn a_purpose_has_a_part_and_leaves_the_rest_to_others() {
-        let (budget, sender) = (MemoryBudget::default(), SenderKey::Unknown);
-        let part = budget.part(SENDER_BYTES / 2);
-        let mut held = part.try_take(&sender, SENDER_BYTES / 2).expect("all of the part");
-        assert!(part.try_take(&sender, 1).is_none());
-        assert!(budget.try_take(&sender, SENDER_BYTES / 2).is_some());
-        held.shrink(SENDER_BYTES / 4);
-        assert!(part.try_take(&sender, SENDER_BYTES / 4).is_some());
+    #[tokio::test]
+    async fn whoever_has_all_of_one_part_stops_nobody_at_another() {
+        let budget = MemoryBudget::default();
+        let answers = budget.part(Purpose::Answers);
+        let held = ["a", "b"].map(|name| answers.try_take(&token(name), SENDER_BYTES));
+        assert!(held.iter().all(Option::is_some) && answers.free_bytes() == 0);
+        assert!(answers.take(&token("c"), 1).now_or_never().is_none());
+        for purpose in [Purpose::Bodies, Purpose::Lines, Purpose::Messages, Purpose::Pages] {
+            let part = budget.part(purpose);
+            assert!(part.take(&token("a"), SENDER_BYTES).now_or_never().is_some(), "{purpose:?}");
+        }
     }
 }

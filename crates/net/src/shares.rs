@@ -144,7 +144,7 @@ pub struct Pool {
 }
 
 /// What is taken: of the sender's share, and of all.
-type Taken = ([OwnedSemaphorePermit; 2], TakenFrom);
+pub type Taken = ([OwnedSemaphorePermit; 2], TakenFrom);
 
 impl Pool {
     /// So many permits, and so many of them for one sender.

@@ -67,7 +67,7 @@ impl Rig {
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let state =
-            ApiState::new(engine.clone(), access, MemoryBudget::default(), Arc::new(Mutex::default()));
+            ApiState::new(engine.clone(), access, &MemoryBudget::default(), Arc::new(Mutex::default()));
         // Routes of other crates and of parts to come, to be guarded alike.
         let more = Router::new()
             .route("/v1/reports", post(async || "taken"))

@@ -99,7 +99,7 @@ impl Server {
         let engine = Engine::start(settings(), port, engine_clock).await.expect("the store loads");
         engine.intake(WayIn::Http).attend(true).await;
         let state =
-            ApiState::new(engine.clone(), Access::Open, MemoryBudget::default(), Arc::new(Mutex::default()));
+            ApiState::new(engine.clone(), Access::Open, &MemoryBudget::default(), Arc::new(Mutex::default()));
         let ended = AttemptEnd {
             at: Timestamp(BEGIN),
             took: Duration::from_millis(12),
@@ -121,7 +121,7 @@ impl Server {
         let state = ApiState::new(
             self.engine.clone(),
             Access::Open,
-            MemoryBudget::default(),
+            &MemoryBudget::default(),
             Arc::new(Mutex::default()),
         );
         Self { router: router_with(&state.synced_within(interval), Router::new()), ..self }
@@ -132,7 +132,7 @@ impl Server {
         let state = ApiState::new(
             self.engine.clone(),
             Access::Open,
-            MemoryBudget::default(),
+            &MemoryBudget::default(),
             Arc::new(Mutex::default()),
         );
         Self { router: router_with(&state.ended_by(stop), Router::new()), ..self }

@@ -69,6 +69,8 @@ impl MachineContext for DeviceContext {
     type Effect = DeviceEffect;
     type News = News;
 
+    const HAS_FEEDS: bool = true;
+
     fn release(&self, effect: DeviceEffect) {
         use DeviceEffect as E;
         match effect {

@@ -61,6 +61,9 @@ pub trait MachineContext: Send + Sync + 'static {
     /// What a batch has for callers that wait for it.
     type News: Send + 'static;
 
+    /// Whether feeds show what its partitions write.
+    const HAS_FEEDS: bool = false;
+
     /// Lets an effect go: its batch is durable.
     fn release(&self, effect: Self::Effect);
 

@@ -140,7 +140,7 @@ impl<M: Machine> Runner<M> {
         }
         let moment = self.kernel.moment(self.last_stamp);
         if is_first {
-            self.writing_since.set(moment.stamp);
+            self.has_written_before(moment.stamp);
         }
         self.last_stamp = moment.stamp;
         let fetch = FromStore::new(&*self.kernel.store, self.id);
@@ -176,7 +176,9 @@ impl<M: Machine> Runner<M> {
     /// Nothing that is still being written is stamped before this.
     fn has_written_before(&self, since: Timestamp) {
         self.writing_since.set(since);
-        self.kernel.feed_clock().has_written();
+        if M::Context::HAS_FEEDS {
+            self.kernel.feed_clock().has_written();
+        }
     }
 
     fn release(&self, effects: Vec<M::Effect>) {

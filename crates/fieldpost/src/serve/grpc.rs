@@ -31,13 +31,8 @@ pub(super) async fn open(
     }
     let of_reports = edge.engine.clone();
     let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, Rules::of(&of_reports)));
-    let grpc = Grpc::new(
-        edge.engine,
-        Arc::clone(edge.access),
-        edge.memory.clone(),
-        read_report,
-        edge.stop.subscribe(),
-    );
+    let grpc =
+        Grpc::new(edge.engine, Arc::clone(edge.access), &edge.memory, read_report, edge.stop.subscribe());
     {
         let mut metrics = edge.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         arrivals.register_metrics(&mut metrics);

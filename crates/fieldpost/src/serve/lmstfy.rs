@@ -30,7 +30,7 @@ pub(super) async fn open(
     let lmstfy = Lmstfy::new(
         edge.engine.clone(),
         Arc::clone(edge.access),
-        edge.memory.clone(),
+        &edge.memory,
         tokens,
         Arc::clone(edge.metrics),
         stop.subscribe(),

@@ -4,13 +4,13 @@ use axum::body::{Body, Bytes};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use net::body::Pieces;
-use net::memory_budget::MemoryBudget;
+use net::memory_budget::MemoryPart;
 use net::shares::SenderKey;
 
 use super::Refused;
 
 /// Reads a body that is one JSON object.
-pub(super) async fn whole(body: Body, memory: &MemoryBudget, sender: &SenderKey) -> Result<Bytes, Refused> {
+pub(super) async fn whole(body: Body, memory: &MemoryPart, sender: &SenderKey) -> Result<Bytes, Refused> {
     net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 
-use net::memory_budget::BUDGET_BYTES;
+use net::memory_budget::PART_BYTES;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, advance, pause, timeout};
 use tonic::Code;
@@ -41,18 +41,18 @@ impl Body for Pieces {
 
 /// The largest message, and how many of it the budget, a sender and a connection have memory for.
 const LARGE: usize = 16 << 20;
-const LARGE_MAX: usize = BUDGET_BYTES / LARGE;
+const LARGE_MAX: usize = PART_BYTES / LARGE;
 const LARGE_OF_SENDER_MAX: usize = SENDER_BYTES / LARGE;
 const LARGE_OF_CONNECTION_MAX: usize = CONNECTION_BYTES / LARGE;
 
 fn places() -> Places {
-    Places::new(MemoryBudget::default(), &Metrics::default())
+    Places::new(&MemoryBudget::default(), &Metrics::default())
 }
 
 impl Places {
     /// How much of the budget messages have, in bytes.
     fn held(&self) -> usize {
-        BUDGET_BYTES - self.memory.free_bytes()
+        PART_BYTES - self.memory.free_bytes()
     }
 }
 

@@ -23,7 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::answer_pace::{AnswerPace, Going, Refused};
-use crate::memory_budget::{MemoryBudget, Reservation, UntilSent};
+use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, UntilSent};
 use crate::problem;
 use crate::shares::SenderKey;
 
@@ -31,12 +31,12 @@ use crate::shares::SenderKey;
 /// one a connection takes so much at a time.
 pub(super) const PIECE_BYTES: usize = 64 * 1_024;
 /// The large answers of all listeners that share this.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Answers(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    memory: MemoryBudget,
+    memory: MemoryPart,
     held: Gauge,
     refused: Counter,
     given_up: Counter,
@@ -54,11 +54,23 @@ pub(super) struct Asked<'a> {
     pub(super) pace: &'a AnswerPace,
 }
 
+impl Default for Answers {
+    fn default() -> Self {
+        Self::new(&MemoryBudget::default())
+    }
+}
+
 impl Answers {
     /// Large answers take their memory of this budget.
     #[must_use]
-    pub fn new(memory: MemoryBudget) -> Self {
-        Self(Arc::new(Shared { memory, ..Shared::default() }))
+    pub fn new(memory: &MemoryBudget) -> Self {
+        Self(Arc::new(Shared {
+            memory: memory.part(Purpose::Answers),
+            held: Gauge::default(),
+            refused: Counter::default(),
+            given_up: Counter::default(),
+            last_refused: Refused::default(),
+        }))
     }
 
     /// Puts its figures into the registry.
@@ -246,7 +258,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::memory_budget::{BUDGET_BYTES, SENDER_BYTES};
+    use crate::memory_budget::{PART_BYTES, SENDER_BYTES};
 
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
@@ -257,7 +269,7 @@ mod tests {
         }
 
         fn is_empty(&self) -> bool {
-            self.0.memory.free_bytes() == BUDGET_BYTES && self.0.held.get() == 0
+            self.0.memory.free_bytes() == PART_BYTES && self.0.held.get() == 0
         }
     }
 
@@ -298,12 +310,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_takes_its_memory_once_and_until_it_is_sent() {
-        let memory = MemoryBudget::default();
-        let answers = Answers::new(memory.clone());
+        let budget = MemoryBudget::default();
+        let (memory, answers) = (budget.part(Purpose::Pages), Answers::new(&budget));
         let page = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
         let response = page.until_sent(Response::new(Body::from(vec![b'x'; 2 * PIECE_BYTES])));
         let mut body = answers.sent(response, ONE, true).into_body();
-        let free = BUDGET_BYTES - 2 * PIECE_BYTES;
+        let free = PART_BYTES - 2 * PIECE_BYTES;
         assert_eq!(memory.free_bytes(), free);
         let first = body.frame().await;
         drop(body);
