@@ -47,6 +47,8 @@ pub(crate) struct Several {
     /// Those that told it that they had something, or are about to: what it leaves of that is for
     /// others.
     told: Vec<QueueName>,
+    /// It waits to be told.
+    waits: bool,
 }
 
 /// Leases that are remembered; whoever holds an older one has vanished.
@@ -59,7 +61,7 @@ impl World {
         if self.plan.queues.len() > 1 && self.plan.asks_several && self.machine.random.chance(1, 4) {
             let id = self.next_call();
             let queues = self.plan.queues.clone();
-            self.several.insert(id, Several { queues, at: 0, asked, told: Vec::new() });
+            self.several.insert(id, Several { queues, at: 0, asked, told: Vec::new(), waits: false });
             self.ask_next(id);
             return;
         }
@@ -175,7 +177,7 @@ impl World {
         if until <= now {
             return self.several_done(Some(id));
         }
-        several.at = 0;
+        (several.at, several.waits) = (0, true);
         for queue in queues {
             self.next_call();
             let (signal, told) = tokio::sync::oneshot::channel();
@@ -200,9 +202,14 @@ impl World {
             }
             false
         });
+        let Some(several) = self.several.get_mut(&id) else { return self.pass_on(told) };
+        if !std::mem::take(&mut several.waits) {
+            // Another told it at the same time: it asks already.
+            return several.told.append(&mut told);
+        }
         // Until it has asked again it keeps what it was told; what it was told before is asked for.
-        let before = self.several.get_mut(&id).map(|several| std::mem::replace(&mut several.told, told));
-        self.pass_on(before.unwrap_or_default());
+        let before = std::mem::replace(&mut several.told, told);
+        self.pass_on(before);
         self.ask_next(id);
     }
 
