@@ -33,9 +33,23 @@ pub enum Purpose {
     Answers,
 }
 
-/// The part of each purpose, in bytes: five make the budget, of 640 MiB.
+impl Purpose {
+    /// The part that it has, in bytes. All together are the budget, of 768 MiB.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Answers => 2 * PART_BYTES,
+            Self::Bodies | Self::Lines | Self::Messages | Self::Pages => PART_BYTES,
+        }
+    }
+}
+
+const ALL: [Purpose; 5] =
+    [Purpose::Bodies, Purpose::Lines, Purpose::Messages, Purpose::Pages, Purpose::Answers];
+
+/// The part of every purpose but [`Purpose::Answers`], in bytes.
 pub const PART_BYTES: usize = 128 * 1_024 * 1_024;
-/// What one sender may have of a part, in bytes.
+/// What one sender may have of such a part, in bytes.
 pub const SENDER_BYTES: usize = PART_BYTES / 2;
 /// A body up to this size takes nothing of the budget; every object that can be accepted fits in
 /// it.
@@ -54,6 +68,8 @@ pub struct MemoryBudget {
 #[derive(Clone, Debug)]
 pub struct MemoryPart {
     pool: Arc<Pool>,
+    /// What one sender may have.
+    sender_bytes: usize,
     /// Of all parts.
     held: Gauge,
 }
@@ -61,11 +77,12 @@ pub struct MemoryPart {
 impl Default for MemoryBudget {
     fn default() -> Self {
         let held = Gauge::default();
-        let part = |_| MemoryPart {
-            pool: Arc::new(Pool::new(PART_BYTES / UNIT_BYTES, SENDER_BYTES / UNIT_BYTES)),
-            held: held.clone(),
+        let part = |purpose: Purpose| {
+            let (bytes, sender_bytes) = (purpose.bytes(), purpose.bytes() / 2);
+            let pool = Arc::new(Pool::new(bytes / UNIT_BYTES, sender_bytes / UNIT_BYTES));
+            MemoryPart { pool, sender_bytes, held: held.clone() }
         };
-        Self { parts: Arc::new(std::array::from_fn(part)), held }
+        Self { parts: Arc::new(ALL.map(part)), held }
     }
 }
 
@@ -87,19 +104,19 @@ impl MemoryPart {
     /// So much for a sender, once that is there; a share at most. Whoever waits for it must hold
     /// nothing of the part: it could be what others wait for.
     pub async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
-        self.reserved(self.pool.take(sender, units(bytes)).await)
+        self.reserved(self.pool.take(sender, units(bytes.min(self.sender_bytes))).await)
     }
 
     /// So much for a sender, if that is there; a share at most.
     #[must_use]
     pub fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
-        Some(self.reserved(self.pool.try_take(sender, units(bytes))?))
+        Some(self.reserved(self.pool.try_take(sender, units(bytes.min(self.sender_bytes)))?))
     }
 
     /// As much of these bytes as is there, for what is in memory already.
     #[must_use]
     pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> Reservation {
-        self.reserved(self.pool.take_available(sender, units(bytes)))
+        self.reserved(self.pool.take_available(sender, units(bytes.min(self.sender_bytes))))
     }
 
     fn reserved(&self, (permits, from): Taken) -> Reservation {
@@ -181,7 +198,7 @@ impl Drop for Reservation {
 pub(crate) struct UntilSent(pub(crate) Arc<Reservation>);
 
 fn units(bytes: usize) -> u32 {
-    bytes.min(SENDER_BYTES).div_ceil(UNIT_BYTES) as u32
+    bytes.div_ceil(UNIT_BYTES) as u32
 }
 
 #[cfg(test)]
@@ -239,7 +256,7 @@ mod tests {
     async fn whoever_has_all_of_one_part_stops_nobody_at_another() {
         let budget = MemoryBudget::default();
         let answers = budget.part(Purpose::Answers);
-        let held = ["a", "b"].map(|name| answers.try_take(&token(name), SENDER_BYTES));
+        let held = ["a", "b"].map(|name| answers.try_take(&token(name), usize::MAX));
         assert!(held.iter().all(Option::is_some) && answers.free_bytes() == 0);
         assert!(answers.take(&token("c"), 1).now_or_never().is_none());
         for purpose in [Purpose::Bodies, Purpose::Lines, Purpose::Messages, Purpose::Pages] {

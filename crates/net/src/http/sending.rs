@@ -269,7 +269,7 @@ mod tests {
         }
 
         fn is_empty(&self) -> bool {
-            self.0.memory.free_bytes() == PART_BYTES && self.0.held.get() == 0
+            self.0.memory.free_bytes() == Purpose::Answers.bytes() && self.0.held.get() == 0
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn large() -> Response {
-        Response::new(Body::from(Bytes::from(vec![b'x'; SENDER_BYTES / 2])))
+        Response::new(Body::from(Bytes::from(vec![b'x'; Purpose::Answers.bytes() / 4])))
     }
 
     #[test]
