@@ -85,7 +85,7 @@ pub(crate) async fn read<L: List>(
     // Whoever waits for room waits among those who wait for their turn.
     let place = reads.enter_as(&asked.0.whose)?;
     let bytes = bytes_max::<L>(asked.0.items() + 1);
-    let held = api.shared.memory_of_pages.take(&asked.0.whose, bytes).await;
+    let held = api.shared.memory_of_pages.take_soon(&asked.0.whose, bytes).await?;
     let held = held.counted_by(&api.shared.metrics.page_held_bytes);
     let asked = Arc::clone(asked);
     let read = place.run(move || one_page(&asked.0, &asked.1)).await?;

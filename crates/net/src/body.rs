@@ -89,7 +89,8 @@ impl Held {
 /// one takes memory of the budget until it is read.
 ///
 /// # Errors
-/// `body_too_large`, `body_too_slow`, or `unreadable` when the sender breaks off.
+/// `body_too_large`, `body_too_slow`, `busy` when there is no memory for it, or `unreadable` when the
+/// sender breaks off.
 pub async fn whole(
     mut body: Body,
     bytes_max: usize,
@@ -116,7 +117,7 @@ pub async fn whole(
             return Ok(data);
         }
         if length > FREE_BYTES && held.is_none() {
-            let reservation = memory.take(sender, announced).await;
+            let reservation = memory.take_soon(sender, announced).await?;
             held = Some(Held { reservation, pace: PaceWatch::new(RECEIVING) });
         }
         if let Some(held) = &mut held {

@@ -8,13 +8,16 @@
 //! packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::HttpBody;
 use axum::response::Response;
+use base::Problem;
 use base::answers::TakenFrom;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use crate::shares::{Pool, SenderKey, Taken};
 
@@ -54,6 +57,8 @@ pub const SENDER_BYTES: usize = PART_BYTES / 2;
 /// A body up to this size takes nothing of the budget; every object that can be accepted fits in
 /// it.
 pub const FREE_BYTES: usize = 64 * 1_024;
+/// How long a request waits for memory: meanwhile it has a place that others could have.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The budget is counted in these, in bytes.
 const UNIT_BYTES: usize = 1_024;
 
@@ -105,6 +110,17 @@ impl MemoryPart {
     /// nothing of the part: it could be what others wait for.
     pub async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
         self.reserved(self.pool.take(sender, units(bytes.min(self.sender_bytes))).await)
+    }
+
+    /// So much for a sender, as [`MemoryPart::take`] has it, if it is there in half a minute.
+    ///
+    /// # Errors
+    /// 503 `busy` when it is not.
+    pub async fn take_soon(&self, sender: &SenderKey, bytes: usize) -> Result<Reservation, Problem> {
+        timeout(WAIT_MAX, self.take(sender, bytes)).await.map_err(|_| {
+            let detail = "others have all the memory there is for this; try again in a moment";
+            Problem::new(503, "busy", detail)
+        })
     }
 
     /// So much for a sender, if that is there; a share at most.
@@ -239,6 +255,17 @@ mod tests {
         drop((held, other));
         drop(waiting.await);
         assert_eq!((budget.free_bytes(), budget.held.get()), (PART_BYTES, 0));
+    }
+
+    #[tokio::test]
+    async fn a_request_does_not_wait_for_ever() {
+        tokio::time::pause();
+        let (part, own) = (MemoryBudget::default().part(Purpose::Pages), token("a"));
+        let held = part.take_soon(&own, SENDER_BYTES).await.expect("all of a share");
+        let refused = part.take_soon(&own, 1).await.err();
+        assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((503, "busy")));
+        drop(held);
+        assert!(part.take_soon(&own, 1).await.is_ok());
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub(crate) const OF_A_BODY: &[Coded] = &[
     (422, "not_an_object"),
     (422, "unknown_field"),
     (422, "wrong_type"),
+    (503, "busy"),
 ];
 /// A call that may be repeated under a key.
 pub(crate) const OF_A_KEY: &[Coded] = &[
@@ -43,6 +44,7 @@ pub(crate) const OF_A_KEY: &[Coded] = &[
     (413, "body_too_large"),
     (422, "idempotency_key_reused"),
     (422, "invalid_idempotency_key"),
+    (503, "busy"),
 ];
 /// A body with a device's fields.
 pub(crate) const OF_A_DEVICE: &[Coded] = &[
