@@ -78,3 +78,21 @@ const _: () = assert!(VALUE_BYTES_MAX < NDJSON_LINE_BYTES_MAX, "a line holds the
 const _: () = assert!(NDJSON_LINE_BYTES_MAX < JSON_BODY_BYTES_MAX, "a body holds the longest line");
 const _: () =
     assert!(CLIENTS_PER_DEVICE_MAX * 8 <= SLICE_REPORTS_MAX, "one event touches at most 1,000 records");
+/// Largest payload of a command, in bytes of its compact JSON text.
+pub const COMMAND_PAYLOAD_BYTES_MAX: usize = 256 * 1_024;
+/// Longest key of a command, of a desired entry, and longest origin, in bytes.
+pub const COMMAND_NAME_BYTES_MAX: usize = 255;
+/// A command's priority is between this and its negative.
+pub const COMMAND_PRIORITY_MAX: i8 = 100;
+/// Most times that a command goes out.
+pub const COMMAND_ATTEMPTS_MAX: u32 = 1_000;
+/// Largest progress that a device tells of a command, in bytes of its compact JSON text.
+pub const COMMAND_PROGRESS_BYTES_MAX: usize = 1_024;
+/// Largest result in a device's answer, in bytes of its compact JSON text.
+pub const COMMAND_RESULT_BYTES_MAX: usize = 64 * 1_024;
+/// Most desired entries of a device.
+pub const WISHES_PER_DEVICE_MAX: usize = 1_000;
+/// Longest that a caller waits for the end of a command.
+pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+/// Longest that a device's poll waits for a command.
+pub const POLL_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -56,6 +56,7 @@ fn settings() -> Settings {
         stale_probe: hour,
         keep: Keep::default(),
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
     }

@@ -23,8 +23,8 @@ use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::{
-    ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
-    OnlyIf, Queries, Queues, Settings,
+    ClientPatch, Commands, DevicePatch, Directory, Downlink, DueLanes, ImportDevice, Imported, Intake,
+    NewClient, NewDevice, OnlyIf, Presence, Queries, Queues, Settings,
 };
 
 mod attempts;
@@ -219,6 +219,24 @@ impl Engine {
     #[must_use]
     pub fn queries(&self) -> Queries {
         Queries::new(self.clone())
+    }
+
+    /// The calls about commands.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        Commands::new(self.clone())
+    }
+
+    /// Has commands carried to devices by this one. There is one: a second is not taken.
+    pub fn carry_commands_by(&self, downlink: Arc<dyn Downlink>) {
+        let _ = downlink;
+        todo!()
+    }
+
+    /// Where the listener tells who is there.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        Presence::new(self.clone())
     }
 
     /// The calls about queues.

@@ -8,9 +8,11 @@
 //! `kernel` is what every partition shares; `devices`, `queues` and `registry` are its machines,
 //! and none reaches into another.
 
+pub mod commands;
 pub mod devices;
 pub mod followers;
 pub mod kernel;
+pub mod presence;
 pub mod queries;
 pub mod queues;
 pub mod registry;
@@ -24,6 +26,7 @@ mod metrics;
 mod refusals;
 mod version;
 
+pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};
 pub use devices::input::Imported;
 pub use devices::intake::{Intake, Outcome, Pending, Received, Rejection, Report, ReportId, Said, Slice};
 pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
@@ -33,9 +36,10 @@ pub use directory::Directory;
 pub use fleet::{ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Patch};
 pub use handle::Engine;
 pub use kernel::idempotency::Form;
+pub use presence::Presence;
 pub use queries::Queries;
 pub use queues::Queues;
 pub use records;
-pub use settings::Settings;
+pub use settings::{CommandSettings, Settings};
 pub use store::{Figure, Page, ReadingKey, Store, StoreError};
 pub use version::{OnlyIf, Version};

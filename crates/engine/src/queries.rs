@@ -11,10 +11,12 @@ use records::{
 };
 use store::{Page, ReadingKey, StoreError, View};
 
+mod commands;
 mod feeds;
 mod merge;
 mod stats;
 
+pub use commands::{CommandFilter, TimelineItem, TimelineKey};
 pub use feeds::{DeliveryFilter, EventFilter, FeedKey, FeedOrder};
 pub use stats::{StatsOf, StatsQuery};
 
@@ -38,6 +40,8 @@ pub struct Device {
     pub state: DeviceState,
     /// Its latest sign of life.
     pub seen: Option<Seen>,
+    /// Whether a session of its own lives.
+    pub connected: bool,
 }
 
 /// Which devices a list shows.
@@ -49,6 +53,10 @@ pub struct DeviceFilter {
     pub labels: Vec<(String, String)>,
     /// In this connection.
     pub connection: Option<Connection>,
+    /// With a session of their own, or without.
+    pub connected: Option<bool>,
+    /// With commands that have not ended, or without.
+    pub waiting: Option<bool>,
 }
 
 impl Queries {
@@ -276,7 +284,7 @@ fn has_all(profile: &DeviceProfile, labels: &[(String, String)]) -> bool {
 fn with_state(view: &dyn View, profile: DeviceProfile) -> Result<Device, Problem> {
     let state = view.state(profile.slot).map_err(unreadable)?;
     let seen = view.seen(profile.slot).map_err(unreadable)?;
-    Ok(Device { profile, state, seen })
+    Ok(Device { profile, state, seen, connected: false })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it ends the error")]

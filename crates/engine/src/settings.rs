@@ -1,6 +1,7 @@
 //! What the operator can set of the engine. Parsed and checked elsewhere; here everything is in its
 //! final unit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Settings {
     pub keep: Keep,
     /// Most jobs of a partition of queues that are in memory.
     pub jobs_resident_max: usize,
+    /// How commands go out.
+    pub commands: CommandSettings,
     /// Whether a client's URL may hold a private address.
     pub allow_private: bool,
     /// Makes a notification's body; the wire form is the sender's affair.
@@ -83,6 +86,42 @@ impl Default for Keep {
             deliveries: 90 * DAY,
             quarantined: 30 * DAY,
             quarantine_bytes_max: 256_000_000,
+        }
+    }
+}
+
+/// How commands go out. Its default is that of the contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandSettings {
+    /// How long a device has for an answer before a command goes out again.
+    pub ack_timeout: Duration,
+    /// How often a command goes out.
+    pub attempts_max: u32,
+    /// How commands go to devices of no kind below.
+    pub pace: CommandPace,
+    /// How commands go to devices of these kinds.
+    pub by_kind: BTreeMap<Kind, CommandPace>,
+    /// For how long commands that have ended are kept.
+    pub keep: Duration,
+}
+
+/// How commands go to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandPace {
+    /// How many may be unanswered at a time.
+    pub in_flight: u32,
+    /// Least time from one publish to the next.
+    pub gap: Duration,
+}
+
+impl Default for CommandSettings {
+    fn default() -> Self {
+        Self {
+            ack_timeout: Duration::from_secs(5),
+            attempts_max: 5,
+            pace: CommandPace { in_flight: 1, gap: Duration::ZERO },
+            by_kind: BTreeMap::new(),
+            keep: Duration::from_secs(30 * 24 * 3_600),
         }
     }
 }

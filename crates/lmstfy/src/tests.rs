@@ -49,6 +49,7 @@ fn settings() -> Settings {
         keep: Keep::default(),
         allow_private: false,
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         render: Arc::new(|_| b"{}".to_vec()),
     }
 }

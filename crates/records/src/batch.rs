@@ -5,9 +5,10 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
-    AnswerKey, Attempt, Client, Counts, CountsKey, DeadJob, Delivery, DeliveryKey, DeliveryProgress,
-    DeviceProfile, DeviceSlot, DeviceState, Event, JobHead, JobId, KeptAnswer, Pair, ParkedJob, ParkedKey,
-    PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds,
+    AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
+    DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
+    FinishedCommand, JobHead, JobId, KeptAnswer, OpenCommand, Pair, ParkedJob, ParkedKey, PartitionHead,
+    QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -95,6 +96,30 @@ pub enum Op {
     PutQuarantined(Box<Quarantined>),
     /// A refused report is kept no longer.
     DeleteQuarantined(QuarantineKey),
+    /// A command was given.
+    PutCommand(Box<Command>),
+    /// A command that is kept no longer: what its key does not say of it.
+    DeleteCommand(CommandKey, DeviceSlot),
+    /// A command has come this far.
+    PutCommandState(CommandKey, Box<CommandState>),
+    /// A command that has not ended stands here.
+    PutOpenCommand(Box<OpenCommand>),
+    /// A command stands here no longer: it has ended, or is put elsewhere.
+    DeleteOpenCommand(Box<OpenCommand>),
+    /// A command has ended.
+    PutFinishedCommand(FinishedCommand),
+    /// A command that had ended is kept no longer, or goes on.
+    DeleteFinishedCommand(FinishedCommand),
+    /// What is wished of a device is now this.
+    PutWish(Box<Wish>),
+    /// Nothing is wished, nor known, of an entry any more.
+    DeleteWish(DeviceSlot, Box<str>),
+    /// A session of a device began.
+    PutDeviceSession(Box<DeviceSession>),
+    /// No session of a device is open in the books.
+    DeleteDeviceSession(DeviceSlot),
+    /// Something happened to a device.
+    PutTimelineEntry(Box<TimelineEntry>),
     /// A client is registered or changed. Registry partition only.
     PutClient(Box<Client>),
     /// A client is gone. Registry partition only.
@@ -153,6 +178,16 @@ impl Op {
             Self::ParkJob(_) => 2 * PLAIN,
             Self::PutDevice(_) | Self::PutClient(_) => 64 * PLAIN,
             Self::PutDelivery(_) | Self::DeleteDevice(..) | Self::PutJob(_) => 2 * PLAIN,
+            Self::PutCommand(command) => 4 * PLAIN + command.payload.len(),
+            Self::PutCommandState(_, state) => {
+                let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+                let late = state.late.as_ref().map_or(0, |late| text(&late.result));
+                PLAIN + text(&state.progress) + text(&state.result) + late
+            }
+            Self::PutWish(wish) => {
+                let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+                2 * PLAIN + text(&wish.desired) + text(&wish.confirmed)
+            }
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
@@ -167,7 +202,16 @@ impl Op {
             | Self::PutQueueCounts(..)
             | Self::DeleteDead(..)
             | Self::DeleteAnswer(..)
+            | Self::DeleteCommand(..)
+            | Self::PutFinishedCommand(_)
+            | Self::DeleteFinishedCommand(_)
+            | Self::DeleteWish(..)
+            | Self::DeleteDeviceSession(_)
             | Self::DeleteClient(_) => PLAIN,
+            Self::PutOpenCommand(_)
+            | Self::DeleteOpenCommand(_)
+            | Self::PutDeviceSession(_)
+            | Self::PutTimelineEntry(_) => 2 * PLAIN,
         }
     }
 }

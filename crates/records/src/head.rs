@@ -28,6 +28,10 @@ pub struct PartitionHead {
     pub next_delivery: u32,
     /// The number that the next refused report gets in the quarantine; wraps.
     pub next_quarantined: u32,
+    /// The number that the next command gets; wraps.
+    pub next_command: u32,
+    /// The number that the next entry of a timeline gets; wraps.
+    pub next_timeline: u32,
     /// The publish number that the next job gets.
     pub next_job: u64,
     /// The number that the next lease gets.

@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod by_slot;
 mod client;
+mod command;
 mod counts;
 mod delivery;
 mod device;
@@ -18,11 +19,16 @@ mod kept;
 mod quarantine;
 mod queue;
 mod report_ids;
+mod timeline;
 
 pub use answer::{AnswerKey, KeptAnswer};
 pub use batch::{Batch, Op, Sign, SignReading};
 pub use by_slot::BySlot;
 pub use client::{Client, PreviousSecret};
+pub use command::{
+    Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
+    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, Wish,
+};
 pub use counts::{CountedOf, Counts, CountsKey, Metric};
 pub use delivery::{
     Attempt, AttemptError, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, Flight, Pair, Waiting,
@@ -38,3 +44,4 @@ pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;
+pub use timeline::{DisconnectReason, Happening, TimelineEntry};

@@ -132,6 +132,7 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
         Op::PutClient(client) => put(&*client, out),
         Op::DeleteClient(id) => delete::<records::Client>(&id, out),
+        _ => todo!(),
     }
 }
 

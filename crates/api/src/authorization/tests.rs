@@ -365,6 +365,7 @@ pub(crate) fn settings() -> Settings {
         keep: engine::settings::Keep::default(),
         allow_private: false,
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         render: Arc::new(|_| b"{}".to_vec()),
     }
 }

@@ -5,7 +5,7 @@
 //! durable, accepted or refused. The number of slices that wait in a partition's inbox is bounded:
 //! [`Intake::submit`] waits for room, and so slows the sender.
 
-use base::{DeviceId, Kind, Problem, Timestamp, Value, WayIn, hash};
+use base::{DeviceId, EntityId, Kind, Problem, Timestamp, Value, WayIn, hash};
 
 use crate::devices::input::RefusedMessage;
 
@@ -58,6 +58,29 @@ pub enum Said {
     },
     /// Only "alive": a heartbeat.
     Alive,
+    /// What the device made of a command.
+    Answer {
+        /// The command.
+        command: EntityId,
+        /// Whether it did it.
+        ok: bool,
+        /// What it says about that: compact JSON text.
+        result: Option<Box<str>>,
+    },
+    /// The device is at work on a command.
+    Progress {
+        /// The command.
+        command: EntityId,
+        /// What it says about that: compact JSON text.
+        progress: Box<str>,
+    },
+    /// An entry was changed at the device.
+    Confirmed {
+        /// The entry's key.
+        key: Box<str>,
+        /// What the device has: canonical JSON text; `None` if it has no such entry any more.
+        value: Option<Box<str>>,
+    },
     /// Something that the way in refuses. If the device is registered it is still a sign of life.
     Refused(Box<Problem>),
 }

@@ -257,6 +257,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         stale_probe,
         keep: keep(random),
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(notify::render),
     }

@@ -150,6 +150,7 @@ fn settings() -> Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(|_| Vec::new()),
     }

@@ -105,6 +105,7 @@ fn settings() -> engine::Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 65_536,
+        commands: engine::CommandSettings::default(),
         allow_private: true,
         render: Arc::new(crate::render),
     }

@@ -29,6 +29,7 @@ macro_rules! changes {
                     out.push($tag);
                     $($part.put_field(out);)+
                 })*
+                _ => todo!(),
             }
         }
 

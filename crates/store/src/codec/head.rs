@@ -59,6 +59,8 @@ impl Stored for PartitionHead {
                 events: get_from(reader)?,
                 deliveries: get_from(reader)?,
             },
+            next_command: 0,
+            next_timeline: 0,
             next_dead: if version < 2 { 0 } else { reader.u64("a number")? },
         })
     }

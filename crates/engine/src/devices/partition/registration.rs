@@ -194,6 +194,6 @@ impl Partition {
     /// The device as a caller sees it.
     fn shown(&self, profile: DeviceProfile) -> Device {
         let (state, seen) = (self.state(profile.slot), self.watch.seen(profile.slot));
-        Device { profile, state, seen }
+        Device { profile, state, seen, connected: false }
     }
 }

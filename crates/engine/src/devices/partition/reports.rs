@@ -59,6 +59,7 @@ impl Partition {
                     (SignOfLife::Report { value, ts }, None)
                 }
                 Said::Alive => (SignOfLife::Alive, None),
+                Said::Answer { .. } | Said::Progress { .. } | Said::Confirmed { .. } => todo!(),
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
         };

@@ -50,6 +50,7 @@ fn settings() -> Settings {
         stale_probe: hour,
         keep: engine::settings::Keep::default(),
         jobs_resident_max: 1_024,
+        commands: engine::CommandSettings::default(),
         allow_private: true,
         render: Arc::new(|_| Vec::new()),
     }

@@ -415,6 +415,7 @@ fn settings() -> Settings {
         stale_probe: Duration::from_secs(3_600),
         keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
         jobs_resident_max: 65_536,
+        commands: crate::CommandSettings::default(),
         allow_private: false,
         render: Arc::new(render),
     }

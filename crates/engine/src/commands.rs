@@ -1,0 +1,158 @@
+//! Commands to devices, as the edges give and carry them.
+//!
+//! A command waits in its device's partition. It goes out while the device is reachable, again and
+//! again until the device answers; an answer is a report like any other ([`crate::Said`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
+use records::{Command, CommandState, OutcomeReceiver, Wish};
+
+use crate::{Engine, Form};
+
+/// What the text of a command's id begins with.
+pub const COMMAND_ID_PREFIX: &str = "cmd_";
+
+/// A command as a caller gives it. Whoever makes one has checked its form and its ranges.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewCommand {
+    /// What the device is told: compact JSON text, up to
+    /// [`base::limits::COMMAND_PAYLOAD_BYTES_MAX`].
+    pub payload: Arc<[u8]>,
+    /// How long it may take altogether, from now or from `not_before` on.
+    pub ttl: Option<Duration>,
+    /// It goes out no earlier; on the wall clock.
+    pub not_before: Option<Timestamp>,
+    /// In place of the setting `commands.ack_timeout`.
+    pub ack_timeout: Option<Duration>,
+    /// In place of ten minutes.
+    pub run_timeout: Option<Duration>,
+    /// In place of the setting `commands.max_attempts`.
+    pub attempts_max: Option<u32>,
+    /// Who asks for it, in the caller's words.
+    pub origin: Option<String>,
+    /// A waiting command of the device with the same key gives way to it.
+    pub key: Option<String>,
+    /// -100 to 100; higher ones go first.
+    pub priority: i8,
+    /// Who is told how it ended.
+    pub notify: Option<OutcomeReceiver>,
+}
+
+/// A command, and how far it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackedCommand {
+    /// As it was given.
+    pub command: Arc<Command>,
+    /// How far it has come.
+    pub state: CommandState,
+}
+
+/// A command on its way to a device: what the device is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublishedCommand {
+    /// The device.
+    pub device: DeviceId,
+    /// The device's kind.
+    pub kind: Kind,
+    /// The command: its `message_id`.
+    pub id: EntityId,
+    /// JSON text.
+    pub payload: Arc<[u8]>,
+}
+
+/// Carries commands to sessions of devices. Called where batches have become durable: it must not
+/// wait. What it cannot carry goes out again after the command's `ack_timeout`.
+pub trait Downlink: Send + Sync {
+    /// A command goes out to whichever live sessions cover its device's topic.
+    fn publish(&self, command: PublishedCommand);
+}
+
+/// The calls about commands. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Commands {
+    engine: Engine,
+}
+
+impl Commands {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+
+    /// Gives a device a command.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; 503 when not accepting, here and for every call below.
+    pub async fn send(&self, device: DeviceId, command: NewCommand) -> Result<TrackedCommand, Problem> {
+        let _ = (&self.engine, device, command);
+        todo!()
+    }
+
+    /// [`Commands::send`] for a request that may come again; answers in its form, refusals too.
+    ///
+    /// # Errors
+    /// 422 `idempotency_key_reused`.
+    pub async fn send_as(
+        &self,
+        device: DeviceId,
+        command: NewCommand,
+        form: Form<TrackedCommand>,
+    ) -> Result<Arc<[u8]>, Problem> {
+        let _ = (device, command, form);
+        todo!()
+    }
+
+    /// Calls a command off.
+    ///
+    /// # Errors
+    /// 404 `unknown_command`; 409 `finished` once it has ended.
+    pub async fn cancel(&self, id: EntityId) -> Result<(), Problem> {
+        let _ = id;
+        todo!()
+    }
+
+    /// Tries a failed, expired or cancelled command anew, under the same id.
+    ///
+    /// # Errors
+    /// 404 `unknown_command`; 409 `not_finished`, or `not_retryable` for an acknowledged or superseded
+    /// one.
+    pub async fn retry(&self, id: EntityId) -> Result<(), Problem> {
+        let _ = id;
+        todo!()
+    }
+
+    /// The command once it has ended, or as it is when the time is over.
+    ///
+    /// # Errors
+    /// 404 `unknown_command`.
+    pub async fn ended(&self, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
+        let _ = (id, wait);
+        todo!()
+    }
+
+    /// The next command for a device that polls, or the one that it has not answered. While this
+    /// waits the device is reachable.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; 503 `too_many_waiting`.
+    pub async fn poll(&self, device: DeviceId, wait: Duration) -> Result<Option<PublishedCommand>, Problem> {
+        let _ = (device, wait);
+        todo!()
+    }
+
+    /// Wishes that a device had this value (canonical JSON text) under a key, or had no such entry.
+    /// A command brings the device there, in place of a waiting one for the same key.
+    ///
+    /// # Errors
+    /// 404 for an unknown device; 409 `too_many_entries`.
+    pub async fn wish(
+        &self,
+        device: DeviceId,
+        key: String,
+        value: Option<Box<str>>,
+    ) -> Result<Wish, Problem> {
+        let _ = (device, key, value);
+        todo!()
+    }
+}
