@@ -17,6 +17,7 @@ mod connect;
 mod control;
 pub mod dialogue;
 mod ending;
+mod fan_out;
 mod handshake;
 mod in_flight;
 mod keep_alive;

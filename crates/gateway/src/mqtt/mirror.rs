@@ -5,9 +5,7 @@
 //! for it. A report without a topic is copied to its device's state topic. Without subscribers
 //! nothing is copied.
 
-mod copy_queue;
 mod topics;
-mod watchers;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
@@ -18,17 +16,14 @@ use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
 
-use self::copy_queue::{ReportCopy, Slow};
-use self::watchers::{Watchers, Watches};
+use super::fan_out::{ReportCopy, Slow, Watched, Watcher, Watchers, Watches};
 use super::labels::Labels;
 use super::limits::{MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT, MIRROR_KINDS_MAX};
 use super::metrics::MirrorMetrics;
 use super::rights::device_level;
 use crate::decode::{self, Rules};
 
-pub(super) use self::copy_queue::Watcher;
 pub(super) use self::topics::{matches, may_match};
-pub(super) use self::watchers::Watched;
 
 /// Shows connections what is accepted.
 pub(super) struct Mirror {

@@ -8,9 +8,10 @@ use rmqtt_codec::types::QoS;
 
 use super::{Protocol, Stop};
 use crate::mqtt::ending::Violation;
+use crate::mqtt::fan_out::{Watched, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
-use crate::mqtt::mirror::{Watched, Watcher, matches, may_match};
+use crate::mqtt::mirror::{matches, may_match};
 use crate::mqtt::reply;
 use crate::mqtt::subscriptions::{Granted, Subscriptions};
 

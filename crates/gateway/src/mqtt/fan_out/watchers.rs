@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use base::hash;
 
-use super::copy_queue::Watcher;
+use super::queue::Watcher;
 use crate::mqtt::limits::{MIRROR_ANYWHERE_MAX, MIRROR_OF_DEVICE_MAX};
 use crate::mqtt::rights::device_level;
 
 /// The connections that watch.
 #[derive(Default)]
-pub(super) struct Watchers {
+pub(in crate::mqtt) struct Watchers {
     /// By the hash of a device's id. On a collision a connection is offered a copy that matches
     /// none of its subscriptions, and ignores it.
     by_device: HashMap<u64, Vec<Arc<Watcher>>>,
@@ -29,7 +29,7 @@ pub(in crate::mqtt) enum Watched {
 
 /// What came of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watches {
+pub(in crate::mqtt) enum Watches {
     New,
     Already,
     NoRoom,
@@ -48,7 +48,7 @@ impl Watched {
 }
 
 impl Watchers {
-    pub(super) fn add(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> Watches {
+    pub(in crate::mqtt) fn add(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> Watches {
         let (all, most) = match watched {
             Watched::Device(device) => (self.by_device.entry(device).or_default(), MIRROR_OF_DEVICE_MAX),
             Watched::Anywhere => (&mut self.anywhere, MIRROR_ANYWHERE_MAX),
@@ -66,7 +66,7 @@ impl Watchers {
     }
 
     /// Whether it was there.
-    pub(super) fn remove(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
+    pub(in crate::mqtt) fn remove(&mut self, watcher: &Arc<Watcher>, watched: Watched) -> bool {
         let all = match watched {
             Watched::Device(device) => self.by_device.get_mut(&device),
             Watched::Anywhere => Some(&mut self.anywhere),
@@ -84,7 +84,7 @@ impl Watchers {
     }
 
     /// Those who may want a report of this device, each once.
-    pub(super) fn of(&self, device: &str) -> Vec<Arc<Watcher>> {
+    pub(in crate::mqtt) fn of(&self, device: &str) -> Vec<Arc<Watcher>> {
         let mut all = self.anywhere.clone();
         let Watched::Device(device) = Watched::device(device) else { return all };
         for watcher in self.by_device.get(&device).into_iter().flatten() {

@@ -57,7 +57,7 @@ struct Waiting {
 /// Connections for which something waits, those first that have taken nothing for longest: theirs
 /// is dropped where there is no room for anything of others. For the one thread that puts.
 #[derive(Default)]
-pub(super) struct Slow {
+pub(in crate::mqtt) struct Slow {
     connections: VecDeque<Weak<Watcher>>,
     /// Those who have taken everything are forgotten at this many.
     tidied_at: usize,
@@ -79,7 +79,7 @@ impl Slow {
 
     /// Drops what waits for those who take nothing until there is room for so much: how many
     /// reports.
-    pub(super) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
+    pub(in crate::mqtt) fn make_room(&mut self, bytes: usize, all_waiting_bytes: &AtomicUsize) -> usize {
         let mut dropped = 0;
         // Twice round: whoever took something meanwhile is passed over once.
         for _ in 0..2 * self.connections.len() {
@@ -116,13 +116,13 @@ impl Watcher {
         self.waker.register(waker);
     }
 
-    pub(super) fn label(&self) -> Option<&LabelOf> {
+    pub(in crate::mqtt) fn label(&self) -> Option<&LabelOf> {
         self.label.as_deref()
     }
 
     /// Puts a report where the connection takes it: how many were dropped, this one or those of a
     /// connection that takes nothing.
-    pub(super) fn put(
+    pub(in crate::mqtt) fn put(
         self: &Arc<Self>,
         shown: &Arc<ReportCopy>,
         slow: &mut Slow,
@@ -175,7 +175,7 @@ impl Watcher {
     }
 
     /// The next report that waits.
-    pub(super) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<ReportCopy>> {
+    pub(in crate::mqtt) fn take(&self, all_waiting_bytes: &AtomicUsize) -> Option<Arc<ReportCopy>> {
         let mut copies = self.copies();
         let CopyQueue::Waiting(waiting) = &mut *copies else { return None };
         let shown = waiting.reports.pop_front();
@@ -191,7 +191,7 @@ impl Watcher {
     }
 
     /// Throws away what waits, and what comes yet.
-    pub(super) fn close(&self, all_waiting_bytes: &AtomicUsize) {
+    pub(in crate::mqtt) fn close(&self, all_waiting_bytes: &AtomicUsize) {
         if let CopyQueue::Waiting(waiting) = std::mem::replace(&mut *self.copies(), CopyQueue::Closed) {
             all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
         }
