@@ -3,5 +3,5 @@
 mod queue;
 mod watchers;
 
-pub(super) use self::queue::{ReportCopy, Slow, Watcher};
+pub(super) use self::queue::{Queued, Slow, Watcher};
 pub(super) use self::watchers::{Watched, Watchers, Watches};

@@ -24,6 +24,7 @@ use super::fan_out::Watcher;
 use super::in_flight::{Arrivals, Receipt, Refused, Ring, Wants};
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
+use super::mirror::ReportCopy;
 use super::offline_session::Kept;
 use super::qos2::{Begun, Qos2Exchanges, Released};
 use super::reply::{self, Client};
@@ -57,7 +58,7 @@ pub(super) struct Protocol {
     /// Labels of devices are looked up before the packet that is held back can be used.
     asking: Option<Box<Asking>>,
     /// If it receives reports.
-    watcher: Option<Arc<Watcher>>,
+    watcher: Option<Arc<Watcher<ReportCopy>>>,
 }
 
 /// What is asked about labels, or was answered for the packet that was held back.
