@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use base::{Incarnation, Timestamp, hash};
+use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::{NoCalendar, Released};
 use records::{
-    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Op, Pair,
-    Reservation, Waiting,
+    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Happening, Op,
+    Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
-use super::notifications::progress_op;
 use super::purpose::Purpose;
 use super::{DeviceStep, Partition, notification_state};
 use crate::devices::effect::{DeviceEffect, GivenUp};
@@ -45,14 +44,15 @@ impl Partition {
             Answer::Error(error) => (None, Some(error)),
             Answer::Withheld => return self.withheld(tried, step),
         };
-        step.push(Op::PutAttempt(Attempt {
+        let attempt = Attempt {
             delivery: DeliveryKey::from(tried.flight.delivery),
             number: tried.flight.attempts,
             at: end.at,
             duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
             status_code,
             error,
-        }));
+        };
+        self.put_attempt(tried.slot, tried.flight.delivery, attempt, step);
         let patience = match end.answer {
             Answer::Status { code: 200..=299, .. } => {
                 self.delivered(tried, step);
@@ -68,6 +68,17 @@ impl Partition {
         };
         let retry = self.retry(&tried, patience);
         self.failed(&tried, retry, step)
+    }
+
+    fn put_attempt(
+        &mut self,
+        slot: DeviceSlot,
+        delivery: EntityId,
+        attempt: Attempt,
+        step: &mut DeviceStep<'_>,
+    ) {
+        self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);
+        step.push(Op::PutAttempt(attempt));
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.
@@ -99,7 +110,7 @@ impl Partition {
             return;
         }
         let Tried { slot, client, flight, .. } = tried;
-        step.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Delivered, flight.attempts), step);
         step.emit(DeviceEffect::Reached(client));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
@@ -159,9 +170,13 @@ impl Partition {
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
         };
-        step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
         step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
+        if progress.status.has_ended() {
+            self.delivery_ended(slot, delivery, (progress.status, attempts), step);
+        } else {
+            step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
+        }
         if is_for_good(released) {
             let device = self.devices.get(slot).map(|device| device.id.clone());
             let given_up = GivenUp { delivery, client, device, attempts };
@@ -218,7 +233,7 @@ impl Partition {
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;
         };
-        step.push(Op::PutAttempt(Attempt {
+        let attempt = Attempt {
             delivery: DeliveryKey::from(flight.delivery),
             number: flight.attempts,
             at: flight.since,
@@ -229,7 +244,8 @@ impl Partition {
             },
             status_code: None,
             error: Some(error),
-        }));
+        };
+        self.put_attempt(slot, flight.delivery, attempt, step);
         self.not_delivered((slot, client), waiting_again(&flight), released, step);
     }
 }
