@@ -294,6 +294,15 @@ pub struct FinishedCommand {
     pub slot: DeviceSlot,
 }
 
+impl FinishedCommand {
+    /// Where a command in this state is forgotten from; `None` while it has not ended.
+    #[must_use]
+    pub fn of(command: &Command, state: &CommandState) -> Option<Self> {
+        let at = state.finished_at.filter(|_| state.status.has_ended())?;
+        Some(Self { at, key: command.id.into(), slot: command.slot })
+    }
+}
+
 /// A desired entry of a device: what its application wishes, and what the device has confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
