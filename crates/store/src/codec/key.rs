@@ -295,6 +295,8 @@ impl From<TimelineEntryKey> for Moment {
 }
 
 impl Moment {
+    pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };
+
     /// The first of a time.
     pub(crate) fn first_at(at: Timestamp) -> Self {
         Self { at, number: 0 }
@@ -362,6 +364,20 @@ pub(crate) fn open_command(open: &OpenCommand) -> Key {
 /// The open command of which an index has a row that ends with its moment, and that holds the rest.
 pub(crate) fn open_command_from(row: &[u8], lane: &[u8]) -> Result<Key, CodecError> {
     Moment::at_end_of(row).map(|moment| moment.below(lane))
+}
+
+/// Behind every open command of a device in a phase.
+pub(crate) fn behind_open_commands(phase: CommandPhase, device: DeviceSlot) -> Key {
+    let mut key = open_commands(phase, device);
+    key.push(u8::MAX);
+    Moment::LAST.below(&key)
+}
+
+/// The device whose open commands a key is among.
+pub(crate) fn slot_of_open_command(key: &[u8]) -> Result<DeviceSlot, CodecError> {
+    let slot = key.get(1..).and_then(<[u8]>::first_chunk);
+    let slot = slot.ok_or(CodecError::Truncated { what: "the key of an open command", at: key.len() })?;
+    Ok(DeviceSlot(u32::from_be_bytes(*slot)))
 }
 
 /// What the rows of a device's open commands begin with whose keys have this hash.
