@@ -129,11 +129,6 @@ impl Sessions {
     pub(super) fn has_wide(&self) -> bool {
         !self.wide.is_empty()
     }
-
-    /// The devices with sessions.
-    pub(super) fn devices(&self) -> impl Iterator<Item = &DeviceId> {
-        self.by_device.keys()
-    }
 }
 
 /// The sessions of every partition as the edges last told them: a partition that is loaded again

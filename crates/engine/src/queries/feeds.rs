@@ -206,9 +206,9 @@ impl Queries {
 pub(super) struct Of<'a> {
     pub(super) device: Option<&'a DeviceId>,
     /// To whom they are; there is an index.
-    client: Option<Incarnation>,
+    pub(super) client: Option<Incarnation>,
     /// To whom their devices are linked.
-    linked: Option<Incarnation>,
+    pub(super) linked: Option<Incarnation>,
     pub(super) labels: &'a [(String, String)],
 }
 
