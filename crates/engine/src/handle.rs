@@ -15,11 +15,13 @@ use crate::context::EngineContext;
 use crate::devices::connected::Connected;
 use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
+use crate::devices::lanes::Due;
 use crate::devices::sessions::PresenceChange;
 use crate::followers::Followers;
 use crate::kernel::feed_clock::FeedClock;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::metrics::EngineCollector;
+use crate::outcomes::OutcomeLane;
 use crate::queries::Device;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
@@ -455,6 +457,12 @@ impl Engine {
     /// The partition of what belongs to a device.
     pub(crate) fn partition_of_entity(&self, id: EntityId) -> &PartitionHandle<Input> {
         &self.shared.partitions[usize::from(self.partition_of(id.routing).0)]
+    }
+
+    /// Lanes with outcomes of commands that are due.
+    #[must_use]
+    pub fn due_outcomes(&self) -> &Due<(PartitionId, OutcomeLane)> {
+        &self.shared.context.devices.outcomes
     }
 
     pub(crate) fn connected(&self) -> &Connected {

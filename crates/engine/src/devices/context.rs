@@ -10,7 +10,7 @@ use records::Batch;
 
 use super::connected::Connected;
 use super::effect::{DeviceEffect, GivenUp};
-use super::lanes::DueLanes;
+use super::lanes::{Due, DueLanes};
 use super::sessions::SessionBook;
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
@@ -19,6 +19,7 @@ use crate::commands::Downlink;
 use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
+use crate::outcomes::OutcomeLane;
 
 /// What partitions of devices reach outside.
 pub struct DeviceContext {
@@ -26,6 +27,8 @@ pub struct DeviceContext {
     directory: Arc<Directory>,
     /// Lanes with due work.
     pub lanes: DueLanes,
+    /// Lanes of outcomes with due work.
+    pub(crate) outcomes: Due<(PartitionId, OutcomeLane)>,
     /// Clients to be told again.
     pub stale: Arc<StaleClients>,
     pub(crate) followers: Followers,
@@ -53,6 +56,7 @@ impl DeviceContext {
             clock,
             directory,
             lanes: DueLanes::default(),
+            outcomes: Due::default(),
             stale,
             followers: Followers::default(),
             stats: AllDeviceStats::default(),
@@ -112,6 +116,10 @@ impl MachineContext for DeviceContext {
             E::Command(reply, answer) => reply.send(answer),
             E::Polled(reply, answer) => reply.send(answer),
             E::Wished(reply, answer) => reply.send(answer),
+            E::OutcomesDue(partition, lanes) => {
+                self.outcomes.mark(lanes.into_iter().map(|lane| (partition, lane)));
+            }
+            E::OutcomesLeased(reply, due) => reply.send(due),
             E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }

@@ -12,6 +12,7 @@ use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
 use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
+use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
 
 /// What the outside may see once it is durable.
@@ -53,6 +54,10 @@ pub enum DeviceEffect {
     Polled(Reply<Answered<Option<Box<PublishedCommand>>>>, Answered<Option<Box<PublishedCommand>>>),
     /// An entry is wished to be this.
     Wished(Reply<Answered<Box<Wish>>>, Answered<Box<Wish>>),
+    /// Lanes of outcomes have due work.
+    OutcomesDue(PartitionId, Vec<OutcomeLane>),
+    /// Outcomes may be told.
+    OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
     /// A device has a live session of its own, or none.
     Connected(PartitionId, DeviceSlot, bool),
     /// A partition has other counts than before.

@@ -12,6 +12,7 @@ use crate::devices::lanes::{AttemptDue, AttemptEnd};
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
+use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 use crate::queries::Device;
 use crate::version::OnlyIf;
 
@@ -205,6 +206,24 @@ pub enum Input {
         value: Option<Box<str>>,
         /// Gets the entry.
         reply: Reply<Answered<Box<Wish>>>,
+    },
+    /// Lease outcomes of commands that are due.
+    LeaseOutcomes {
+        /// The lane.
+        lane: OutcomeLane,
+        /// Most to lease.
+        max: usize,
+        /// Gets them; fewer than `max` when there are no more.
+        reply: Reply<Vec<OutcomeDue>>,
+    },
+    /// An outcome was told, or not.
+    OutcomeTold {
+        /// What was shown for it.
+        reservation: Reservation,
+        /// What came of it.
+        told: Told,
+        /// Told when it is durable.
+        reply: Reply<()>,
     },
     /// What a request asks that may come again.
     Repeatable {

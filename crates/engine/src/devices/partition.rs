@@ -14,6 +14,7 @@ mod loading;
 mod notification_state;
 mod notification_states;
 mod notifications;
+mod outcomes;
 mod pending;
 mod purpose;
 mod quarantine;
@@ -121,7 +122,7 @@ impl Machine for Partition {
     fn weight(input: &Input) -> usize {
         match input {
             Input::Reports { reports, .. } => reports.len(),
-            Input::Lease { max, .. } => *max,
+            Input::Lease { max, .. } | Input::LeaseOutcomes { max, .. } => *max,
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
@@ -316,6 +317,13 @@ impl Partition {
             Input::StopPolling { device, number } => return self.stop_polling(&device, number, step),
             Input::Wish { device, key, value, reply } => {
                 DeviceEffect::Wished(reply, answered(self.wish(&device, &key, value, step).map(Box::new))?)
+            }
+            Input::LeaseOutcomes { lane, max, reply } => {
+                DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
+            }
+            Input::OutcomeTold { reservation, told, reply } => {
+                self.outcome_told(reservation, told, step);
+                DeviceEffect::Kept(reply)
             }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };

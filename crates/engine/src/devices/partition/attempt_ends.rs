@@ -90,7 +90,7 @@ impl Partition {
     /// What a reservation stands for, if it still does.
     fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
         let head = self.jobs.held(now, reservation)?;
-        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)?;
+        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)? else { return None };
         let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
         Some(Tried { slot, client, reservation, flight })
     }
@@ -263,7 +263,7 @@ fn is_for_good(released: &Released) -> bool {
 /// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
 /// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
 /// than the maximum.
-fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+pub(super) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
     let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
     let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;

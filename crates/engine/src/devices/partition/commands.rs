@@ -188,19 +188,25 @@ impl Partition {
         })
     }
 
+    pub(super) fn stored_command(
+        &self,
+        key: CommandKey,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<Command>>, StoreError> {
+        match self.commands.pending.command(&key) {
+            Some(known) => Ok(known.cloned()),
+            None => Ok(step.fetch.view()?.command(key)?.map(Arc::new)),
+        }
+    }
+
     /// A command that is looked for by its id; a foreign id with the same key finds none.
     fn command_with(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Arc<Command>, Stop> {
-        let key = CommandKey::from(id);
-        let pending = self.commands.pending.command(&key);
-        let command = match pending {
-            Some(known) => known.cloned(),
-            None => step.fetch.view().and_then(|view| view.command(key))?.map(Arc::new),
-        };
+        let command = self.stored_command(CommandKey::from(id), step)?;
         let known = command.filter(|command| command.id == id && self.devices.get(command.slot).is_some());
         Ok(known.ok_or_else(|| unknown_command(id))?)
     }
 
-    fn command_state(
+    pub(super) fn command_state(
         &self,
         key: CommandKey,
         step: &DeviceStep<'_>,
@@ -325,10 +331,11 @@ impl Partition {
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
                     self.wish_ended(&one, step)?;
+                    self.queue_outcome(&one, false, step);
                     self.close_if_wide(one.command.slot);
                     self.command_ended(one, step);
                 }
-                How::Late => {}
+                How::Late => self.queue_outcome(&one, true, step),
             }
         }
         self.commands.moved = moved;

@@ -148,7 +148,7 @@ impl Partition {
         self.put_timeline(slot, Happening::Delivery(delivery, status), step);
     }
 
-    fn next_job_id(&self) -> JobId {
+    pub(super) fn next_job_id(&self) -> JobId {
         let number = self.jobs.numbers().next_job;
         let mut bytes = [0; 16];
         let tag = hash::derived(self.lineage.0 ^ u64::from(self.id.0), &number.to_le_bytes());
