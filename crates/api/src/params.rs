@@ -98,6 +98,14 @@ impl Params {
         self.take(name, &right, |text| words.iter().copied().find(|word| as_str(*word) == text))
     }
 
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// `invalid_parameter`.
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<Option<bool>, Problem> {
+        self.take(name, "true or false", |text| text.parse().ok())
+    }
+
     /// A device's id.
     ///
     /// # Errors
