@@ -11,6 +11,10 @@ use records::{Command, CommandState, OutcomeReceiver, Wish};
 
 use crate::{Engine, Form};
 
+mod check;
+
+pub use check::{check_name, receiver_queue};
+
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";
 
