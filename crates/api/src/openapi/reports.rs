@@ -64,9 +64,9 @@ pub(crate) fn calls() -> Vec<Documented> {
         ]);
     let answered = Call::new("A device's answer to a command, or how far it is with it")
         .reads(words::answer())
-        .gives_nothing(200, "it is durable")
+        .gives::<TallyShape>(200, "it is durable")
         .refuses(OF_A_REPORT)
-        .refuses(&[refusals::UNKNOWN_COMMAND, (422, "progress_too_large"), (422, "result_too_large")]);
+        .refuses(&[refusals::UNKNOWN_COMMAND, (422, "unknown_command"), (422, "invalid_ok")]);
     vec![
         Documented { method: Method::POST, path: "/v1/devices/{id}/ack", call: answered },
         Documented { method: Method::POST, path: "/v1/reports", call },
