@@ -16,6 +16,10 @@ use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
 
+mod check;
+
+pub use check::{check_name, receiver_queue};
+
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";
 
