@@ -7,14 +7,15 @@
 
 use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
 use engine::{Report, Said};
+use net::canonical::not_json;
 
 use self::envelope::Message;
 use self::topic::Topic;
 
 pub use self::answer::UNKNOWN_COMMAND;
+pub use net::canonical;
 
 mod answer;
-pub mod canonical;
 mod compact;
 mod envelope;
 mod topic;
@@ -163,17 +164,4 @@ pub(crate) fn quoted(text: &str) -> String {
 /// As much of a sender's text as is repeated, raw: for fields of the log, which escapes them.
 pub(crate) fn beginning(text: &str) -> &str {
     text.char_indices().nth(QUOTED_CHARS_MAX).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Longest piece of what a JSON parser said that a detail repeats, in characters.
-const PARSER_CHARS_MAX: usize = 160;
-
-/// What a JSON parser said, without its line number: a message has one line.
-fn not_json(error: &serde_json::Error) -> Problem {
-    let said = error.to_string();
-    let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
-    // It may repeat a string as long as the message.
-    let end = what.char_indices().nth(PARSER_CHARS_MAX).map_or(what.len(), |(end, _)| end);
-    let (what, dots) = (&what[..end], if end < what.len() { "..." } else { "" });
-    Problem::unreadable(format!("not readable JSON at byte {}: {what}{dots}", error.column()))
 }
