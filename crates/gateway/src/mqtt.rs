@@ -50,6 +50,8 @@ pub(crate) use rights::NOT_ALLOWED;
 
 use std::sync::Arc;
 
+use crate::decode::kinds::KindForms;
+
 /// The version that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -73,6 +75,8 @@ struct Shared {
     mirror: Option<Arc<mirror::Mirror>>,
     /// Brings commands to sessions, while the listener runs.
     commands: Option<Arc<downlink::CommandRoutes>>,
+    /// The kinds with topics or messages of their own.
+    kinds: Arc<KindForms>,
     /// Where it is told who is there.
     presence: engine::Presence,
     /// `None` lets everybody in.
@@ -89,6 +93,7 @@ impl Shared {
             labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,
             commands: None,
+            kinds: Arc::default(),
             presence: engine.presence(),
             absent: offline_session::Room::new(limits.absent_bytes_max, metrics.absent_bytes.clone()),
             held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
@@ -105,6 +110,6 @@ impl Shared {
 
     /// What is known of labels, with what was just answered.
     fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> rights::Known<'a> {
-        rights::Known { labels: &self.labels, answers }
+        rights::Known { labels: &self.labels, kinds: &self.kinds, answers }
     }
 }

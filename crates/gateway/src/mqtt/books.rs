@@ -11,7 +11,7 @@ use engine::records::DisconnectReason;
 use futures_util::future::{join_all, try_join_all};
 
 use super::limits::DEVICES_PER_SESSION_MAX;
-use super::reach::{Covered, covered};
+use super::reach::Covered;
 
 /// What the engine was told of a session. One that is nobody's and reaches nobody holds no memory.
 #[derive(Debug, Default)]
@@ -57,9 +57,9 @@ impl Books {
         }
     }
 
-    /// It subscribed to a filter; `who` says for which devices its login speaks.
-    pub(super) fn subscribe(&mut self, filter: &str, who: &Who, calls: &mut Vec<Call>) {
-        match covered(filter) {
+    /// It subscribed to what covers these; `who` says for which devices its login speaks.
+    pub(super) fn subscribe(&mut self, covered: Covered, who: &Who, calls: &mut Vec<Call>) {
+        match covered {
             Covered::Nothing => {}
             Covered::Device { device, by_name } => {
                 if by_name {
@@ -70,26 +70,31 @@ impl Books {
                     calls.push(Call::Reaches(entry.device.clone(), true));
                 }
             }
-            Covered::Widely(kind) => {
+            Covered::Widely(kinds) => {
                 let wide = &mut self.entries().wide;
-                let reach = Reach { kind, who: who.clone() };
-                if !wide.contains(&reach) {
-                    wide.push(reach);
+                let before = wide.len();
+                for kind in kinds {
+                    let reach = Reach { kind, who: who.clone() };
+                    if !wide.contains(&reach) {
+                        wide.push(reach);
+                    }
+                }
+                if wide.len() > before {
                     calls.push(Call::ReachesWidely(wide.clone()));
                 }
             }
         }
     }
 
-    /// It has only these subscriptions any more.
-    pub(super) fn keep<'a>(&mut self, filters: impl Iterator<Item = &'a str>, calls: &mut Vec<Call>) {
+    /// Its subscriptions cover only these any more.
+    pub(super) fn keep(&mut self, left: impl Iterator<Item = Covered>, calls: &mut Vec<Call>) {
         let Some(entries) = &mut self.0 else { return };
         let (mut reached, mut kinds) = (Vec::new(), Vec::new());
-        for filter in filters {
-            match covered(filter) {
+        for covered in left {
+            match covered {
                 Covered::Nothing => {}
                 Covered::Device { device, .. } => reached.push(device),
-                Covered::Widely(kind) => kinds.push(kind),
+                Covered::Widely(of) => kinds.extend(of),
             }
         }
         for entry in &mut entries.devices {
@@ -177,6 +182,12 @@ mod tests {
     use base::Kind;
 
     use super::*;
+    use crate::decode::kinds::KindForms;
+    use crate::mqtt::reach;
+
+    fn covered(filter: &str) -> Covered {
+        reach::covered(filter, &KindForms::default())
+    }
 
     fn id(device: &str) -> DeviceId {
         DeviceId::new(device).expect("an id")
@@ -197,13 +208,13 @@ mod tests {
 
     fn subscribe(books: &mut Books, filter: &str) -> Vec<Call> {
         let mut calls = Vec::new();
-        books.subscribe(filter, &Who::Everybody, &mut calls);
+        books.subscribe(covered(filter), &Who::Everybody, &mut calls);
         calls
     }
 
     fn keep(books: &mut Books, filters: &[&str]) -> Vec<Call> {
         let mut calls = Vec::new();
-        books.keep(filters.iter().copied(), &mut calls);
+        books.keep(filters.iter().map(|filter| covered(filter)), &mut calls);
         calls
     }
 

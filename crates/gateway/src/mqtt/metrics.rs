@@ -109,7 +109,7 @@ impl Metrics {
         self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
         let help = "Copies of reports that were not sent, by reason: slow, behind";
         self.mirror.dropped.register(registry, "fieldpost_mqtt_mirror_dropped", help);
-        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed";
+        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed, no_place";
         self.commands.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
         for (name, help, gauge) in [
             (

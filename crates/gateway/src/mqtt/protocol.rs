@@ -37,7 +37,7 @@ use super::rights::{Rights, Unknown};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
 use super::{Shared, Version};
-use crate::decode::{self, Rules};
+use crate::decode::Rules;
 use crate::metrics::Sender;
 
 /// The conversation with one client.
@@ -296,7 +296,7 @@ impl Protocol {
         let publish = wire::publish(self.client.version, packet)?;
         let handshakes_max = self.handshakes_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
-        let decoded = decode::publish(topic, publish.payload, publish.id, rules);
+        let decoded = self.shared.kinds.publish(topic, publish.payload, publish.id, rules);
         let known = self.shared.known(answers);
         let allowed =
             self.access.publish(topic, decoded, known).map_err(|Unknown(device)| Stop::Asks(vec![device]))?;

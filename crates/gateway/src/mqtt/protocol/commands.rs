@@ -91,7 +91,8 @@ impl Drop for Commands {
 impl Protocol {
     /// Has commands come here that the filter covers: whether there was room for that.
     pub(super) fn route(&mut self, filter: &str) -> bool {
-        let routes = self.shared.commands.as_ref().filter(|_| covered(filter) != Covered::Nothing);
+        let covers = self.covered(filter) != Covered::Nothing;
+        let routes = self.shared.commands.as_ref().filter(|_| covers);
         let Some(routes) = routes else { return true };
         let commands = self.commands.get_or_insert_with(|| {
             Box::new(Commands {
@@ -102,12 +103,12 @@ impl Protocol {
                 checking: None,
             })
         });
-        routes.add(&commands.watcher, Watched::of(filter))
+        routes.add(&commands.watcher, Watched::of(filter, &self.shared.kinds))
     }
 
     /// No longer, unless another filter asks for the same.
     pub(super) fn unroute(&self, filter: &str) {
-        let watched = Watched::of(filter);
+        let watched = self.watched_by(filter);
         if let Some(commands) = &self.commands
             && self.routed().all(|other| other != watched)
         {
@@ -122,8 +123,13 @@ impl Protocol {
     }
 
     fn routed(&self) -> impl Iterator<Item = Watched> {
-        let covering = self.subscriptions.filters().filter(|filter| covered(filter) != Covered::Nothing);
-        covering.map(Watched::of)
+        let covers = |filter: &&str| self.covered(filter) != Covered::Nothing;
+        self.subscriptions.filters().filter(covers).map(|filter| self.watched_by(filter))
+    }
+
+    /// The devices whose commands a filter covers.
+    pub(super) fn covered(&self, filter: &str) -> Covered {
+        covered(filter, &self.shared.kinds)
     }
 
     /// Takes a PUBACK. A client that was never sent a command breaks the rules with it.

@@ -18,7 +18,7 @@ use super::Protocol;
 use crate::mqtt::books::{self, Call};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
-use crate::mqtt::rights::Known;
+use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
 pub(super) struct Telling {
@@ -64,7 +64,7 @@ impl Protocol {
             Some(asked) => asked.await?,
             None => Vec::new(),
         };
-        let known = Known { labels: &self.shared.labels, answers: &answers };
+        let known = self.shared.known(&answers);
         let mut calls = Vec::new();
         if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
             self.books.connect(own, &mut calls);
@@ -72,7 +72,7 @@ impl Protocol {
         let who = self.access.who();
         for filter in self.subscriptions.filters() {
             if self.books.has_room() && self.access.subscribe(filter, known) == Ok(true) {
-                self.books.subscribe(filter, &who, &mut calls);
+                self.books.subscribe(covered(filter, &self.shared.kinds), &who, &mut calls);
             }
         }
         if calls.is_empty() {

@@ -47,7 +47,7 @@ impl Bench {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store");
         let mut shared = Shared::new(engine, Limits::default());
-        shared.commands = Some(CommandRoutes::new(shared.metrics.commands.clone()));
+        shared.commands = Some(CommandRoutes::new(Arc::default(), shared.metrics.commands.clone()));
         shared.anybody = Arc::new(anybody);
         Self { shared: Arc::new(shared) }
     }
