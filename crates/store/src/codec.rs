@@ -14,6 +14,7 @@ mod answer;
 mod batch;
 mod bytes;
 mod client;
+mod command;
 mod counts;
 mod delivery;
 mod device;
@@ -27,7 +28,9 @@ mod queue;
 mod report_ids;
 mod seen;
 mod terms;
+mod timeline;
 mod value;
+mod wish;
 
 pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};

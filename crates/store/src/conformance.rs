@@ -22,7 +22,7 @@ pub use basics::{
     outcomes_come_in_the_order_of_commits, what_was_committed_is_there_after_a_restart,
 };
 #[cfg(test)]
-pub(crate) use basics::{all, delivery, event, id, sign};
+pub(crate) use basics::{all, command, delivery, event, id, sign};
 pub use deletion::{a_deleted_device_is_gone_at_once_and_stays_so, a_device_registered_again_starts_anew};
 pub use history::readings_of_many_days_are_those_of_a_plain_list;
 pub use keeping::{
