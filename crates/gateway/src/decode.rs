@@ -141,8 +141,7 @@ fn report(device: DeviceId, kind: Option<Kind>, message: Result<Message, Problem
 
 fn unknown_topic(topic: &str) -> Problem {
     let detail = format!(
-        "reports go to sensors or dev/{{kind}}/{{id}}/state, and dev/{{kind}}/{{id}}/ takes heartbeat, \
-         ack and confirmed; nothing goes to {}",
+        "topics are sensors and dev/{{kind}}/{{id}}/ with state, heartbeat, ack or confirmed, not {}",
         quoted(topic)
     );
     Problem::not_allowed(UNKNOWN_TOPIC, detail)
