@@ -19,6 +19,9 @@ use super::signals::Signals;
 /// Connections have so long to be made before the timetable starts without the rest.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
 
+/// Between two looks whether the timetable has started, which does not announce itself.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -74,7 +77,7 @@ impl Run {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + refresh, refresh);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
-            self.begin_commands(order);
+            let are_commands_to_come = self.begin_commands(order);
             let deadline = self.deadline(order);
             tokio::select! {
                 biased;
@@ -93,19 +96,22 @@ impl Run {
                     }
                     self.timetable.start();
                 }
+                () = tokio::time::sleep(LOOK_EVERY), if are_commands_to_come => {}
                 _ = ticks.tick() => self.show(order, screen)?,
             }
         }
     }
 
-    /// Commands are sent from when reports are.
-    fn begin_commands(&mut self, order: &Order) {
+    /// Commands are sent from when reports are; whether that is still to come.
+    fn begin_commands(&mut self, order: &Order) -> bool {
         let is_started = self.timetable.started().is_some();
-        if let Some(commanding) =
-            self.commanding.as_mut().filter(|commanding| is_started && !commanding.has_begun())
-        {
+        let Some(commanding) = self.commanding.as_mut().filter(|commanding| !commanding.has_begun()) else {
+            return false;
+        };
+        if is_started {
             commanding.begin(order);
         }
+        !is_started
     }
 
     /// Until when the present state of things may last.
