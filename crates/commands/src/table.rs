@@ -121,3 +121,70 @@ impl LaneTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::unanswered::tests::sample;
+
+    const DEVICE: DeviceSlot = DeviceSlot(1);
+    const PACE: Pace = Pace { in_flight: 1, gap: Duration::from_millis(30) };
+
+    #[test]
+    fn the_timer_of_a_lane_follows_what_it_does_next() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, Vec::new(), false);
+        assert_eq!(table.first(), None, "an idle lane wakes nobody");
+        table.put(sample(1, 0, 1));
+        assert_eq!(table.first(), Some((Timestamp(110), DEVICE)));
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.set_waiting(DEVICE, true);
+        assert_eq!(table.first(), Some((Timestamp(130), DEVICE)), "the gap holds the repeat back");
+        table.take(DEVICE, sample(1, 0, 1).key());
+        assert_eq!(table.first(), Some((Timestamp(130), DEVICE)), "the next one waits for the gap");
+        table.close(DEVICE);
+        assert_eq!(table.first(), None);
+        assert_eq!(table.timers.len(), 0);
+    }
+
+    #[test]
+    fn a_closed_lane_is_gone_but_for_its_gap_and_a_last_try() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, Vec::new(), false);
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.put(sample(1, 0, 3));
+        table.close(DEVICE);
+        assert_eq!(table.first(), Some((Timestamp(110), DEVICE)), "it fails by itself");
+        table.take(DEVICE, sample(1, 0, 3).key());
+        assert!(table.lanes.is_empty());
+        assert_eq!(table.gap_end(DEVICE), Timestamp(130));
+        table.set_waiting(DEVICE, true);
+        table.put(sample(2, 0, 1));
+        assert!(table.lanes.is_empty(), "a command for an absent device takes no memory");
+    }
+
+    #[test]
+    fn a_device_that_is_gone_leaves_nothing() {
+        let mut table = LaneTable::default();
+        table.open(DEVICE, PACE, vec![sample(1, 0, 1)], true);
+        table.begin_gap(DEVICE, Timestamp(100), Timestamp(130));
+        table.forget(DEVICE);
+        assert!(table.lanes.is_empty() && table.timers.is_empty());
+        assert!(table.gap_end(DEVICE) <= Timestamp(100));
+    }
+
+    #[test]
+    fn a_crowd_that_left_gives_its_memory_back() {
+        let mut table = LaneTable::default();
+        for device in 0..20_000 {
+            table.open(DeviceSlot(device), PACE, Vec::new(), false);
+        }
+        for device in 10..20_000 {
+            table.close(DeviceSlot(device));
+        }
+        assert_eq!(table.lanes.len(), 10);
+        assert!(table.lanes.capacity() <= LANES_KEPT, "{}", table.lanes.capacity());
+    }
+}

@@ -36,7 +36,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
             Some(_) => self.lanes.get(slot).and_then(Lane::first).cloned(),
             None => self.read_unanswered(slot, gap)?.into_iter().min_by_key(Unanswered::rank),
         };
-        if unanswered.is_some() {
+        if unanswered.is_some() || self.lanes.gap_end(slot) > self.now {
             return Ok(unanswered);
         }
         let waiting = self.first_waiting(slot)?;
