@@ -29,7 +29,7 @@ impl Pace {
 /// last try, because they fail without anybody's doing. The others need no memory until the device
 /// is back.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct DeviceLane {
     /// How commands go out; `None` while closed.
     pace: Option<Pace>,
     /// Whether commands of the device wait in the store. Only known while open.
@@ -50,7 +50,7 @@ pub(crate) enum LaneMove {
     Fill,
 }
 
-impl Lane {
+impl DeviceLane {
     pub(crate) fn pace(&self) -> Option<Pace> {
         self.pace
     }
@@ -113,7 +113,7 @@ impl Lane {
 
     /// The pace, if a new command would go out before any other.
     pub(crate) fn goes_at_once(&self, now: Timestamp, gap_end: Timestamp) -> Option<Pace> {
-        let is_free = !self.has_waiting && gap_end <= now && self.next_move(now, gap_end).is_none();
+        let is_free = gap_end <= now && self.next_move(now, gap_end).is_none();
         self.pace.filter(|pace| is_free && self.has_room(*pace))
     }
 
@@ -133,7 +133,7 @@ impl Lane {
         (self.has_waiting && self.has_room(pace)).then_some(LaneMove::Fill)
     }
 
-    /// When [`Lane::next_move`] has something.
+    /// When [`DeviceLane::next_move`] has something.
     pub(crate) fn moves_at(&self, gap_end: Timestamp) -> Option<Timestamp> {
         let fails_at = self.unanswered.iter().filter_map(Unanswered::fails_at).min();
         let goes_out_at = self.pace.and_then(|pace| {
@@ -159,8 +159,8 @@ mod tests {
     /// No gap.
     const NONE: Timestamp = Timestamp(i64::MIN);
 
-    fn open_lane(unanswered: &[Unanswered], has_waiting: bool) -> Lane {
-        let mut lane = Lane::default();
+    fn open_lane(unanswered: &[Unanswered], has_waiting: bool) -> DeviceLane {
+        let mut lane = DeviceLane::default();
         lane.open(PACE, Vec::new(), has_waiting);
         unanswered.iter().cloned().for_each(|one| lane.put(one));
         lane
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(open_lane(&[sample(1, 0, 1)], true).goes_at_once(before, NONE), None, "others wait");
         assert_eq!(open_lane(&[sample(1, 0, 1)], false).goes_at_once(Timestamp(110), NONE), None, "a repeat");
         assert_eq!(open_lane(&[], false).goes_at_once(before, Timestamp(106)), None, "a gap");
-        assert_eq!(Lane::default().goes_at_once(before, NONE), None, "it is closed");
+        assert_eq!(DeviceLane::default().goes_at_once(before, NONE), None, "it is closed");
     }
 
     #[test]

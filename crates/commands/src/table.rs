@@ -7,11 +7,11 @@ use foldhash::fast::FixedState;
 use records::{CommandKey, DeviceSlot};
 
 use crate::gaps::Gaps;
-use crate::lane::{Lane, LaneMove, Pace};
+use crate::lane::{DeviceLane, LaneMove, Pace};
 use crate::unanswered::Unanswered;
 
 /// A map by devices. Slots are numbers of our own: nobody can make up any that meet.
-pub(crate) type BySlot<T> = hashbrown::HashMap<DeviceSlot, T, FixedState>;
+pub(crate) type SlotMap<T> = hashbrown::HashMap<DeviceSlot, T, FixedState>;
 
 /// A map with room for fewer is not worth giving memory back.
 const LANES_KEPT: usize = 4_096;
@@ -19,19 +19,19 @@ const LANES_KEPT: usize = 4_096;
 /// The lanes of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct LaneTable {
-    lanes: BySlot<Lane>,
+    lanes: SlotMap<DeviceLane>,
     gaps: Gaps,
     timers: BTreeSet<(Timestamp, DeviceSlot)>,
 }
 
 impl LaneTable {
-    pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&Lane> {
+    pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&DeviceLane> {
         self.lanes.get(&slot)
     }
 
     /// How commands go to the device; `None` if it is not reachable.
     pub(crate) fn pace(&self, slot: DeviceSlot) -> Option<Pace> {
-        self.get(slot).and_then(Lane::pace)
+        self.get(slot).and_then(DeviceLane::pace)
     }
 
     /// When something may go out to the device again.
@@ -59,7 +59,7 @@ impl LaneTable {
     }
 
     pub(crate) fn close(&mut self, slot: DeviceSlot) {
-        self.update(slot, Lane::close);
+        self.update(slot, DeviceLane::close);
     }
 
     /// Notes whether commands of the device wait, if its lane is open.
@@ -88,7 +88,7 @@ impl LaneTable {
         self.timers.first().copied()
     }
 
-    fn update<T>(&mut self, slot: DeviceSlot, change: impl FnOnce(&mut Lane) -> T) -> Option<T> {
+    fn update<T>(&mut self, slot: DeviceSlot, change: impl FnOnce(&mut DeviceLane) -> T) -> Option<T> {
         let done = change(self.lanes.get_mut(&slot)?);
         self.changed(slot);
         Some(done)

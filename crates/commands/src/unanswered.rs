@@ -74,8 +74,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A command of device 1 that went out at 100 for the `tries`th time, of three. The device has 10
-    /// for its answer, and 50 while it is at work.
+    /// A command of device 1 that went out at 100 for the `tries`th time, of three. The device has
+    /// 10 for its answer, and 50 while it is at work.
     pub(crate) fn sample(number: u32, priority: i8, tries: u32) -> Unanswered {
         let terms = CommandTerms {
             priority,

@@ -1,8 +1,8 @@
 //! The rules of commands beside a naive model, under random operations, steps of time and restarts.
 //!
 //! The model shares only ids and input types with the rules. Every answer is compared; after every
-//! operation so are all states in the store, and what the caller was told, in order. The model looks
-//! at every millisecond, the rules only at the times that they name.
+//! operation so are all states in the store, and what the caller was told, in order. The model
+//! looks at every millisecond, the rules only at the times that they name.
 
 mod naive;
 mod operation;
@@ -66,4 +66,20 @@ fn a_command_for_a_connected_device_reads_nothing_and_writes_one_state_a_step() 
         assert_eq!(world.stored.state_writes, writes + 2);
         assert_eq!(world.stored.reads.get(), reads + 1);
     }
+}
+
+#[test]
+fn progress_takes_a_retried_command_out_of_its_line() {
+    let mut world = World::new(vec![(2, 15)]);
+    let latest = 1;
+    // The gap holds the retried command back, and its device is at work on it all the same.
+    world.run(&[
+        Operation::Open { device: 0 },
+        plain(),
+        Operation::Cancel { picked: latest },
+        Operation::Retry { picked: latest },
+        Operation::Progress { picked: latest, foreign: false, progress: 1 },
+        Operation::Advance { max: 1 },
+        Operation::Pass { time: 50 },
+    ]);
 }
