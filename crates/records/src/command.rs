@@ -66,8 +66,13 @@ pub struct CommandTerms {
 pub enum CommandCause {
     /// A call.
     Call,
-    /// A desired entry of the device was put or deleted: its key.
-    Wish(Box<str>),
+    /// A desired entry of the device was put or deleted.
+    Wish {
+        /// The entry's key.
+        key: Box<str>,
+        /// What is wished: JSON text; `None` if the entry is to be deleted.
+        value: Option<Box<str>>,
+    },
     /// A rollout.
     Rollout(EntityId),
 }
@@ -287,6 +292,15 @@ pub struct FinishedCommand {
     pub key: CommandKey,
     /// The device.
     pub slot: DeviceSlot,
+}
+
+impl FinishedCommand {
+    /// Where a command in this state is forgotten from; `None` while it has not ended.
+    #[must_use]
+    pub fn of(command: &Command, state: &CommandState) -> Option<Self> {
+        let at = state.finished_at.filter(|_| state.status.has_ended())?;
+        Some(Self { at, key: command.id.into(), slot: command.slot })
+    }
 }
 
 /// A desired entry of a device: what its application wishes, and what the device has confirmed.

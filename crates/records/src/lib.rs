@@ -44,4 +44,4 @@ pub use kept::KeptFrom;
 pub use quarantine::{QuarantineKey, Quarantined};
 pub use queue::{DeadJob, DeadReason, Queue, QueueCounts, QueueOrder, QueueSettings};
 pub use report_ids::ReportIds;
-pub use timeline::{DisconnectReason, Happening, TimelineEntry};
+pub use timeline::{DisconnectReason, Happening, TimelineEntry, TimelineEntryKey};

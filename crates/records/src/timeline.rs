@@ -17,6 +17,21 @@ pub struct TimelineEntry {
     pub what: Happening,
 }
 
+/// Where an entry stands in the timeline of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimelineEntryKey {
+    /// When it happened.
+    pub at: Timestamp,
+    /// Its number among the partition's entries, modulo 2^32.
+    pub number: u32,
+}
+
+impl From<&TimelineEntry> for TimelineEntryKey {
+    fn from(entry: &TimelineEntry) -> Self {
+        Self { at: entry.at, number: entry.number }
+    }
+}
+
 /// What happened to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
+use base::DeviceId;
 use records::{
-    Batch, Counts, DeadJob, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, KeptAnswer, Op, Pair,
-    ParkedJob, PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign,
+    Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
+    DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
+    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -87,13 +89,7 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
         Op::PutState(slot, state) => put_at(&slot, &state, out),
         Op::PutDevice(device) => put(&*device, out),
-        Op::DeleteDevice(id, slot) => {
-            out.push(Change::Delete { table: Table::Devices, key: key::device(&id) });
-            delete::<DeviceState>(&slot, out);
-            delete::<ReportIds>(&slot, out);
-            out.push(Change::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
-            out.push(Change::DropDevice(slot));
-        }
+        Op::DeleteDevice(id, slot) => delete_device(&id, slot, out),
         Op::PutReportIds(slot, ids) => put_at(&slot, &*ids, out),
         Op::PutCounts(of, counts) => put_at::<Counts>(&of, &counts, out),
         Op::PutQuarantined(report) => put(&*report, out),
@@ -101,10 +97,7 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutEvent(event) => put(&*event, out),
         Op::PutPair(pair) => put(&*pair, out),
         Op::DeletePair(slot, client) => delete::<Pair>(&(slot, client), out),
-        Op::PutDelivery(delivery) => {
-            put_at::<DeliveryProgress>(&delivery.id.into(), &delivery.progress, out);
-            put(&*delivery, out);
-        }
+        Op::PutDelivery(delivery) => put_delivery(&delivery, out),
         Op::PutProgress(delivery, progress) => put_at(&delivery, &progress, out),
         Op::PutAttempt(attempt) => put(&attempt, out),
         Op::PutJob(job) => put(&*job, out),
@@ -132,8 +125,36 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::DeleteAnswer(key, at) => delete::<KeptAnswer>(&(key, at), out),
         Op::PutClient(client) => put(&*client, out),
         Op::DeleteClient(id) => delete::<records::Client>(&id, out),
-        _ => todo!(),
+        Op::PutCommand(command) => put(&*command, out),
+        Op::DeleteCommand(command, slot) => {
+            delete::<Command>(&(command, slot), out);
+            delete::<CommandState>(&command, out);
+        }
+        Op::PutCommandState(command, state) => put_at(&command, &*state, out),
+        Op::PutOpenCommand(open) => put(&*open, out),
+        Op::DeleteOpenCommand(open) => delete::<OpenCommand>(&open, out),
+        Op::PutFinishedCommand(finished) => put(&finished, out),
+        Op::DeleteFinishedCommand(finished) => delete::<FinishedCommand>(&finished, out),
+        Op::PutWish(wish) => put(&*wish, out),
+        Op::DeleteWish(slot, of) => delete::<Wish>(&(slot, of), out),
+        Op::PutDeviceSession(session) => put(&*session, out),
+        Op::DeleteDeviceSession(slot) => delete::<DeviceSession>(&slot, out),
+        Op::PutTimelineEntry(entry) => put(&*entry, out),
     }
+}
+
+/// Its profile, its state and the ids of its reports; the rest is hidden, and swept later.
+fn delete_device(id: &DeviceId, slot: DeviceSlot, out: &mut Vec<Change>) {
+    out.push(Change::Delete { table: Table::Devices, key: key::device(id) });
+    delete::<DeviceState>(&slot, out);
+    delete::<ReportIds>(&slot, out);
+    out.push(Change::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
+    out.push(Change::DropDevice(slot));
+}
+
+fn put_delivery(delivery: &Delivery, out: &mut Vec<Change>) {
+    put_at::<DeliveryProgress>(&delivery.id.into(), &delivery.progress, out);
+    put(delivery, out);
 }
 
 fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {

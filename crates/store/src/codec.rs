@@ -14,6 +14,7 @@ mod answer;
 mod batch;
 mod bytes;
 mod client;
+mod command;
 mod counts;
 mod delivery;
 mod device;
@@ -27,10 +28,13 @@ mod queue;
 mod report_ids;
 mod seen;
 mod terms;
+mod timeline;
 mod value;
+mod wish;
 
 pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
+pub(crate) use command::rows_of_command;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
 pub(crate) use value::{bit, get_value, put_value, skip_value};
 

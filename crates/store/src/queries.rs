@@ -3,6 +3,7 @@
 //! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and
 //! [`View::range`] alone. What a query finds damaged it tells the view, which stops its store.
 
+mod commands;
 mod devices;
 mod feeds;
 mod jobs;

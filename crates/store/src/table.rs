@@ -127,15 +127,36 @@ tables! {
     Answers = "answers", All, Rows;
     /// time, key -> nothing.
     AnswersByTime = "answers_by_time", All, Rows;
+    /// time, number -> command as it was given.
+    Commands = "commands", Devices, Rows;
+    /// slot, time, number -> nothing.
+    CommandsByDevice = "commands_by_device", Devices, Rows;
+    /// time, number -> how far the command has come.
+    CommandStates = "command_states", Devices, Rows;
+    /// phase, slot, priority from the highest on, time, number -> open command.
+    OpenCommands = "open_commands", Devices, Rows;
+    /// when time does something to it, time, number -> phase, slot, priority.
+    CommandsByDue = "commands_by_due", Devices, Rows;
+    /// slot, hash of a command's key, time, number -> phase, slot, priority.
+    CommandsByKey = "commands_by_key", Devices, Rows;
+    /// when it ended, time, number -> finished command.
+    FinishedCommands = "finished_commands", Devices, Rows;
+    /// slot, key -> desired entry.
+    Wishes = "wishes", Devices, Rows;
+    /// slot -> the session that is open in the books.
+    DeviceSessions = "device_sessions", Devices, Rows;
+    /// slot, time, number -> entry.
+    Timeline = "timeline", Devices, Rows;
 }
 
 impl Table {
     /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
-    /// done before a checkpoint has to write it, and take it out again with the next. A parked one
-    /// is not needed for a while.
+    /// done, an open command may move on, and a session may end before a checkpoint has to write it,
+    /// and take it out again with the next. A parked job is not needed for a while.
     pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,
+            Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
             Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }

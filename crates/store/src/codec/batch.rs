@@ -15,8 +15,8 @@ use super::{CodecError, Stored};
 
 /// The version of the frame: which changes there are and how each begins. To change it: give it the
 /// next version and let [`decode_batch`] read this one as long as a log may hold it. Records within
-/// have their own versions. Version 1 has no changes behind number 18.
-const VERSION: u8 = 2;
+/// have their own versions. Version 1 has no changes behind number 18, version 2 none behind 29.
+const VERSION: u8 = 3;
 
 /// Every change besides a sign of life: the byte that names it, and its parts in the order in which
 /// they are written.
@@ -29,7 +29,6 @@ macro_rules! changes {
                     out.push($tag);
                     $($part.put_field(out);)+
                 })*
-                _ => todo!(),
             }
         }
 
@@ -77,6 +76,19 @@ changes! {
     27 => DeleteDead(queue, number, id);
     28 => PutAnswer(answer);
     29 => DeleteAnswer(key, at);
+    // from here on since version 3
+    30 => PutCommand(command);
+    31 => DeleteCommand(key, slot);
+    32 => PutCommandState(key, state);
+    33 => PutOpenCommand(open);
+    34 => DeleteOpenCommand(open);
+    35 => PutFinishedCommand(finished);
+    36 => DeleteFinishedCommand(finished);
+    37 => PutWish(wish);
+    38 => DeleteWish(slot, key);
+    39 => PutDeviceSession(session);
+    40 => DeleteDeviceSession(slot);
+    41 => PutTimelineEntry(entry);
 }
 
 /// A sign of life has this bit; the others of its byte are below. No other change has it.
@@ -114,6 +126,7 @@ fn likely_bytes(op: &Op) -> usize {
     match op {
         Op::Sign(_) => 8,
         Op::PutJobBody(_, body) => 24 + body.len(),
+        Op::PutCommand(command) => 96 + command.payload.len(),
         _ => 48,
     }
 }

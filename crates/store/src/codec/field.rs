@@ -7,8 +7,8 @@ use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Timestamp,
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, DeviceState, EventKind, Flight, GroupKey, JobClock, JobId, PreviousSecret, QuarantineKey,
-    QueueCounts, QueueKey, Waiting,
+    DeviceSlot, DeviceState, EventKind, FinishedCommand, Flight, GroupKey, JobClock, JobId, PreviousSecret,
+    QuarantineKey, QueueCounts, QueueKey, Waiting,
 };
 
 use super::bytes::{Reader, put_bytes, put_i64, put_u64};
@@ -48,17 +48,20 @@ pub(super) use stored;
 /// Parts of records, whose stored form is their fields in order.
 macro_rules! fields {
     ($($part:ty: $($field:ident),+;)*) => {$(
-        impl Field for $part {
+        impl $crate::codec::field::Field for $part {
             fn put_field(&self, out: &mut Vec<u8>) {
-                $(self.$field.put_field(out);)+
+                $($crate::codec::field::Field::put_field(&self.$field, out);)+
             }
 
-            fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-                Ok(Self { $($field: Field::get_field(reader)?),+ })
+            fn get_field(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                Ok(Self { $($field: $crate::codec::field::Field::get_field(reader)?),+ })
             }
         }
     )*};
 }
+pub(super) use fields;
 
 fields! {
     DeliveryKey: at, number;
@@ -110,11 +113,14 @@ macro_rules! forms {
 forms! {
     bool: |flag, out| out.push(u8::from(*flag)), |reader| reader.bool("a flag");
     u8: |count, out| out.push(*count), |reader| reader.u8("a count");
+    i8: |number, out| out.push(number.cast_unsigned()), |reader| reader.u8("a number").map(u8::cast_signed);
     u32: |number, out| put_u64(out, u64::from(*number)), |reader| reader.u32("a number");
     u64: |number, out| put_u64(out, *number), |reader| reader.u64("a number");
     u128: |hash, out| out.extend_from_slice(&hash.to_le_bytes()),
         |reader| reader.array("a hash").map(Self::from_le_bytes);
     Vec<u8>: |bytes, out| put_bytes(out, bytes), |reader| reader.bytes("bytes").map(Self::from);
+    Box<[u8]>: |bytes, out| put_bytes(out, bytes), |reader| reader.bytes("bytes").map(Self::from);
+    Box<str>: |text, out| put_bytes(out, text.as_bytes()), |reader| reader.text("a text").map(Self::from);
     Arc<[u8]>: |bytes, out| put_bytes(out, bytes), |reader| reader.bytes("bytes").map(Self::from);
     String: |text, out| put_bytes(out, text.as_bytes()), |reader| reader.text("a text").map(Self::from);
     CompactString: |text, out| put_bytes(out, text.as_bytes()),
@@ -145,17 +151,20 @@ forms! {
     DeliveryProgress: Stored::write, Stored::read;
     Attempt: Stored::write, Stored::read;
     QueueCounts: Stored::write, Stored::read;
+    FinishedCommand: Stored::write, Stored::read;
 }
 
 /// Choices, each written as its number.
 macro_rules! choices {
     ($($choice:ident, $name:literal: $($one:ident = $number:literal),+;)*) => {$(
-        impl Field for $choice {
+        impl $crate::codec::field::Field for $choice {
             fn put_field(&self, out: &mut Vec<u8>) {
                 out.push(match self { $(Self::$one => $number),+ });
             }
 
-            fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+            fn get_field(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
                 match reader.u8($name)? {
                     $($number => Ok(Self::$one),)+
                     _ => Err(reader.invalid($name)),
@@ -164,6 +173,36 @@ macro_rules! choices {
         }
     )*};
 }
+pub(super) use choices;
+
+/// Choices that carry fields, each written as its number and its fields in order.
+macro_rules! variants {
+    ($($choice:ident, $name:literal:
+        $($one:ident { $($field:tt: $part:ident),* } = $number:literal),+;)*) => {$(
+        impl $crate::codec::field::Field for $choice {
+            fn put_field(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$one { $($field: $part),* } => {
+                        out.push($number);
+                        $($crate::codec::field::Field::put_field($part, out);)*
+                    })+
+                }
+            }
+
+            fn get_field(
+                reader: &mut $crate::codec::Reader<'_>,
+            ) -> Result<Self, $crate::codec::CodecError> {
+                match reader.u8($name)? {
+                    $($number => Ok(Self::$one {
+                        $($field: $crate::codec::field::Field::get_field(reader)?),*
+                    }),)+
+                    _ => Err(reader.invalid($name)),
+                }
+            }
+        }
+    )*};
+}
+pub(super) use variants;
 
 choices! {
     EventKind, "a kind of event": Changed = 0, Lost = 1, Restored = 2;

@@ -9,9 +9,10 @@ use super::{CodecError, Stored};
 /// What has no beginning takes one byte.
 const EVER: Timestamp = Timestamp(i64::MIN);
 
-/// Version 2: the fields in order, the number of dead letters last. Version 1 has none.
+/// Version 3: the fields in order, but the numbers of dead letters, commands and entries of timelines
+/// last. Version 2 has none of the last two, version 1 none of the three.
 impl Stored for PartitionHead {
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
     const NAME: &'static str = "a partition's head";
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -31,6 +32,8 @@ impl Stored for PartitionHead {
             put_option(out, (from != EVER).then_some(&from), |out, from| put_i64(out, from.0));
         }
         put_u64(out, self.next_dead);
+        put_u64(out, u64::from(self.next_command));
+        put_u64(out, u64::from(self.next_timeline));
     }
 
     fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
@@ -59,9 +62,9 @@ impl Stored for PartitionHead {
                 events: get_from(reader)?,
                 deliveries: get_from(reader)?,
             },
-            next_command: 0,
-            next_timeline: 0,
             next_dead: if version < 2 { 0 } else { reader.u64("a number")? },
+            next_command: if version < 3 { 0 } else { reader.u32("a number")? },
+            next_timeline: if version < 3 { 0 } else { reader.u32("a number")? },
         })
     }
 }

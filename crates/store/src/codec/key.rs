@@ -6,8 +6,8 @@
 
 use base::{ClientId, DeviceId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
-    AliasKey, AnswerKey, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey, JobClock, JobId,
-    QuarantineKey, QueueKey,
+    AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
+    JobClock, JobId, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
 };
 use smallvec::SmallVec;
 
@@ -282,7 +282,21 @@ impl From<QuarantineKey> for Moment {
     }
 }
 
+impl From<CommandKey> for Moment {
+    fn from(key: CommandKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
+impl From<TimelineEntryKey> for Moment {
+    fn from(key: TimelineEntryKey) -> Self {
+        Self { at: key.at, number: key.number }
+    }
+}
+
 impl Moment {
+    pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };
+
     /// The first of a time.
     pub(crate) fn first_at(at: Timestamp) -> Self {
         Self { at, number: 0 }
@@ -320,6 +334,63 @@ pub(crate) fn moment(moment: impl Into<Moment>) -> Key {
 pub(crate) fn attempt(delivery: DeliveryKey, attempt: u32) -> Key {
     let mut key = moment(delivery);
     key.extend_from_slice(&attempt.to_be_bytes());
+    key
+}
+
+/// What the keys of all open commands in a phase begin with.
+pub(crate) fn open_phase(phase: CommandPhase) -> Key {
+    Key::from_slice(&[phase as u8])
+}
+
+/// What the keys of a device's open commands in a phase begin with.
+pub(crate) fn open_commands(phase: CommandPhase, device: DeviceSlot) -> Key {
+    let mut key = open_phase(phase);
+    key.extend_from_slice(&slot(device));
+    key
+}
+
+/// An open command without the moment at its end: its device's, with its priority, the highest first.
+pub(crate) fn open_lane(open: &OpenCommand) -> Key {
+    let mut key = open_commands(open.phase, open.slot);
+    key.push((i16::from(i8::MAX) - i16::from(open.priority)) as u8);
+    key
+}
+
+/// An open command, behind those of its device that go before it.
+pub(crate) fn open_command(open: &OpenCommand) -> Key {
+    Moment::from(open.key).below(&open_lane(open))
+}
+
+/// The open command of which an index has a row that ends with its moment, and that holds the rest.
+pub(crate) fn open_command_from(row: &[u8], lane: &[u8]) -> Result<Key, CodecError> {
+    Moment::at_end_of(row).map(|moment| moment.below(lane))
+}
+
+/// Behind every open command of a device in a phase.
+pub(crate) fn behind_open_commands(phase: CommandPhase, device: DeviceSlot) -> Key {
+    let mut key = open_commands(phase, device);
+    key.push(u8::MAX);
+    Moment::LAST.below(&key)
+}
+
+/// The device whose open commands a key is among.
+pub(crate) fn slot_of_open_command(key: &[u8]) -> Result<DeviceSlot, CodecError> {
+    let slot = key.get(1..).and_then(<[u8]>::first_chunk);
+    let slot = slot.ok_or(CodecError::Truncated { what: "the key of an open command", at: key.len() })?;
+    Ok(DeviceSlot(u32::from_be_bytes(*slot)))
+}
+
+/// What the rows of a device's open commands begin with whose keys have this hash.
+pub(crate) fn command_key(device: DeviceSlot, hash: u64) -> Key {
+    let mut key = slot(device);
+    key.extend_from_slice(&hash.to_be_bytes());
+    key
+}
+
+/// A desired entry of a device.
+pub(crate) fn wish(device: DeviceSlot, of: &str) -> Key {
+    let mut key = slot(device);
+    key.extend_from_slice(of.as_bytes());
     key
 }
 

@@ -6,9 +6,10 @@ use std::sync::mpsc::channel;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Lineage, PartitionId, Timestamp};
 use base::{Value, WayIn};
 use records::{
-    Attempt, Batch, Client, Connection, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind, JobHead, JobId, JobState, Op, Pair,
-    PartitionHead, QueueKey, Reading, Seen, Sign, SignReading, Terms,
+    Attempt, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery, DeliveryKey,
+    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey, EventKind,
+    JobHead, JobId, JobState, Op, OutcomeReceiver, Pair, PartitionHead, QueueKey, Reading, Seen, Sign,
+    SignReading, Terms,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -84,6 +85,28 @@ pub(super) fn pair(slot: u32, client: u64) -> Pair {
         pending: None,
         in_flight: None,
         failed: None,
+    }
+}
+
+/// A command that waits for its turn, with something in every field.
+pub(crate) fn command(slot: u32, at: i64, number: u32) -> Command {
+    Command {
+        id: entity(at, number),
+        slot: DeviceSlot(slot),
+        device: id("A"),
+        payload: Arc::from(&b"{\"op\":\"open\"}"[..]),
+        origin: Some("console".into()),
+        key: Some("door".into()),
+        terms: CommandTerms {
+            priority: 7,
+            not_before: None,
+            ttl_ms: Some(60_000),
+            ack_timeout_ms: 5_000,
+            run_timeout_ms: 600_000,
+            attempts_max: 3,
+        },
+        cause: CommandCause::Call,
+        notify: Some(Box::new(OutcomeReceiver::Queue { namespace: "default".into(), queue: "done".into() })),
     }
 }
 

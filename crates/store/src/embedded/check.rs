@@ -6,6 +6,7 @@
 //! too. Findings are told as they come, each with its file and offset or key; a check goes on
 //! behind them as far as that makes sense.
 
+mod commands;
 mod queues;
 mod readings;
 mod references;

@@ -117,19 +117,19 @@ impl dyn View + '_ {
 
 /// Which devices were deleted and are not swept yet. Mostly none, and then nothing more is looked
 /// up.
-struct Deleted<'a> {
+pub(super) struct Deleted<'a> {
     view: &'a dyn View,
     any: bool,
     known: HashMap<DeviceSlot, bool>,
 }
 
 impl<'a> Deleted<'a> {
-    fn of(view: &'a dyn View) -> Result<Self, StoreError> {
+    pub(super) fn of(view: &'a dyn View) -> Result<Self, StoreError> {
         let any = view.rows(Table::Deleted, KeyRange::all(), true)?.next().transpose()?.is_some();
         Ok(Self { view, any, known: HashMap::new() })
     }
 
-    fn has(&mut self, slot: DeviceSlot) -> Result<bool, StoreError> {
+    pub(super) fn has(&mut self, slot: DeviceSlot) -> Result<bool, StoreError> {
         if !self.any {
             return Ok(false);
         }
@@ -141,7 +141,7 @@ impl<'a> Deleted<'a> {
 }
 
 /// Which part of which table.
-struct Feed {
+pub(super) struct Feed {
     table: Table,
     range: Option<KeyRange>,
     ascending: bool,
@@ -149,7 +149,7 @@ struct Feed {
 
 impl Feed {
     /// The part that a page may hold; `prefix` is what an index is by.
-    fn of<K: Copy + Into<Moment>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
+    pub(super) fn of<K: Copy + Into<Moment>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
         let first_at = |at: Timestamp| Moment::first_at(at).below(prefix);
         let mut low = Bound::Included(first_at(page.from));
         let mut high = Bound::Excluded(first_at(page.to));
@@ -172,7 +172,7 @@ impl Feed {
 
     /// The records, from their own table where the feed's is an index. A row of an index may be
     /// left of what expired.
-    fn records<R: Record>(
+    pub(super) fn records<R: Record>(
         self,
         view: &dyn View,
     ) -> Result<impl Iterator<Item = Result<R, StoreError>>, StoreError> {

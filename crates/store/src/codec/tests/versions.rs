@@ -148,6 +148,8 @@ fn head() -> PartitionHead {
         next_event: 5,
         next_delivery: 6,
         next_quarantined: 9,
+        next_command: 0,
+        next_timeline: 0,
         next_job: 7,
         next_lease: 8,
         next_dead: 0,
@@ -161,6 +163,16 @@ fn a_head_of_version_1_had_no_dead_letters() {
     assert_eq!(PartitionHead::from_row(&row), Ok(head()));
     let row = [&[2], &HEAD[..], &[0xac, 0x02]].concat();
     assert_eq!(PartitionHead::from_row(&row), Ok(PartitionHead { next_dead: 300, ..head() }));
+}
+
+#[test]
+fn a_head_of_version_2_had_no_commands() {
+    let row = [&[2], &HEAD[..], &[7]].concat();
+    assert_eq!(PartitionHead::from_row(&row), Ok(PartitionHead { next_dead: 7, ..head() }));
+    let row = [&[3], &HEAD[..], &[7, 0xac, 0x02, 8]].concat();
+    let expect = PartitionHead { next_dead: 7, next_command: 300, next_timeline: 8, ..head() };
+    assert_eq!(PartitionHead::from_row(&row), Ok(expect.clone()));
+    assert_eq!(expect.to_row(), row);
 }
 
 #[test]

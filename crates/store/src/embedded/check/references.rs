@@ -23,6 +23,8 @@ impl RowCheck<'_, '_> {
         self.seen(within);
         self.events(within);
         self.pairs_and_deliveries(within);
+        self.commands(within);
+        self.beside_commands(within);
         self.readings(within);
         self.records(Table::Counts, within.partition, |_, _, _: Counts| Ok(()));
         self.indexed(within.partition, |_, _: &Quarantined| Ok(()));
@@ -45,7 +47,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn belongs(&self, id: &DeviceId, partition: PartitionId) -> Result<(), Wrong> {
+    pub(super) fn belongs(&self, id: &DeviceId, partition: PartitionId) -> Result<(), Wrong> {
         match device_partition(id, self.partitions) {
             right if right == partition => Ok(()),
             right => Err(format!("the device belongs to partition {right}")),

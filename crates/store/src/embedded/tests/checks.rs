@@ -13,6 +13,7 @@ use records::{
     JobId, JobState, Metric, Op, Pair, PartitionHead, Quarantined, QueueKey, Sign, SignReading, Terms,
 };
 
+mod commands;
 mod queues;
 mod telling;
 
@@ -196,9 +197,10 @@ fn directory() -> tempfile::TempDir {
     let store = open_real(directory.path()).expect("opens");
     put(&store, PartitionId::REGISTRY, 1, vec![Op::PutClient(Box::new(client()))]);
     put(&store, PARTITION, 1, everything());
+    put(&store, PARTITION, 2, commands::everything());
     put(&store, queues::PARTITION, 1, queues::everything());
     store.checkpoint_all().expect("writes");
-    put(&store, PARTITION, 2, vec![sign(0, 301)]);
+    put(&store, PARTITION, 3, vec![sign(0, 301)]);
     store.idle_step();
     directory
 }
@@ -349,6 +351,7 @@ fn a_row_that_makes_no_sense_is_told_in_every_table() {
         Table::Deleted,
         Table::ParkedByTime,
         Table::AnswersByTime,
+        Table::CommandsByDevice,
         // told by the row of their blob
         Table::Blobs,
         // bytes as they were given

@@ -37,11 +37,11 @@ fn bodies(directory: &Path) -> u64 {
 fn the_body_of_what_failed_for_good_goes_after_a_start() {
     let directory = directory();
     let before = bodies(directory.path());
-    put(&open_real(directory.path()).expect("opens"), PARTITION, 3, failed());
+    put(&open_real(directory.path()).expect("opens"), PARTITION, 4, failed());
     let store = open_real(directory.path()).expect("opens");
     store.checkpoint_all().expect("writes");
     drop(store);
     assert_eq!(bodies(directory.path()), before, "it has taken the place of that of its job");
-    put(&open_real(directory.path()).expect("opens"), PARTITION, 4, unlinked());
+    put(&open_real(directory.path()).expect("opens"), PARTITION, 5, unlinked());
     assert_eq!(bodies(directory.path()), before - 1);
 }
