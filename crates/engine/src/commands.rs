@@ -4,12 +4,21 @@
 //! again until the device answers; an answer is a report like any other ([`crate::Said`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
 use records::{Command, CommandState, OutcomeReceiver, Wish};
+use tokio::time::timeout;
 
+use crate::devices::input::{Input, Repeatable};
+use crate::kernel::partition_handle::NotAccepting;
+use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
+
+mod check;
+
+pub use check::{check_name, receiver_queue};
 
 /// What the text of a command's id begins with.
 pub const COMMAND_ID_PREFIX: &str = "cmd_";
@@ -85,8 +94,9 @@ impl Commands {
     /// # Errors
     /// 404 for an unknown device; 503 when not accepting, here and for every call below.
     pub async fn send(&self, device: DeviceId, command: NewCommand) -> Result<TrackedCommand, Problem> {
-        let _ = (&self.engine, device, command);
-        todo!()
+        let (partition, command) = (self.engine.partition_of_device(&device), Box::new(command));
+        let sent = partition.ask(|reply| Input::SendCommand { device: device.clone(), command, reply });
+        Ok(*sent.await??)
     }
 
     /// [`Commands::send`] for a request that may come again; answers in its form, refusals too.
@@ -99,8 +109,9 @@ impl Commands {
         command: NewCommand,
         form: Form<TrackedCommand>,
     ) -> Result<Arc<[u8]>, Problem> {
-        let _ = (device, command, form);
-        todo!()
+        let partition = self.engine.partition_of_device(&device);
+        let act = Repeatable::SendCommand(device, Box::new(command), form);
+        partition.ask(|reply| Input::Repeatable { act, reply }).await?
     }
 
     /// Calls a command off.
@@ -108,8 +119,7 @@ impl Commands {
     /// # Errors
     /// 404 `unknown_command`; 409 `finished` once it has ended.
     pub async fn cancel(&self, id: EntityId) -> Result<(), Problem> {
-        let _ = id;
-        todo!()
+        self.engine.partition_of_entity(id).ask(|reply| Input::CancelCommand { id, reply }).await?
     }
 
     /// Tries a failed, expired or cancelled command anew, under the same id.
@@ -118,8 +128,16 @@ impl Commands {
     /// 404 `unknown_command`; 409 `not_finished`, or `not_retryable` for an acknowledged or superseded
     /// one.
     pub async fn retry(&self, id: EntityId) -> Result<(), Problem> {
-        let _ = id;
-        todo!()
+        self.engine.partition_of_entity(id).ask(|reply| Input::RetryCommand { id, reply }).await?
+    }
+
+    /// [`Commands::retry`] for a request that may come again.
+    ///
+    /// # Errors
+    /// 422 `idempotency_key_reused`.
+    pub async fn retry_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
+        let act = Repeatable::RetryCommand(id, form);
+        self.engine.partition_of_entity(id).ask(|reply| Input::Repeatable { act, reply }).await?
     }
 
     /// The command once it has ended, or as it is when the time is over.
@@ -127,8 +145,12 @@ impl Commands {
     /// # Errors
     /// 404 `unknown_command`.
     pub async fn ended(&self, id: EntityId, wait: Duration) -> Result<TrackedCommand, Problem> {
-        let _ = (id, wait);
-        todo!()
+        let partition = self.engine.partition_of_entity(id);
+        let ended = partition.ask(|reply| Input::AwaitCommand { id, reply });
+        match timeout(wait, ended).await {
+            Ok(ended) => Ok(*ended??),
+            Err(_) => self.engine.queries().command(id)?.ok_or_else(|| unknown_command(id)),
+        }
     }
 
     /// The next command for a device that polls, or the one that it has not answered. While this
@@ -137,8 +159,26 @@ impl Commands {
     /// # Errors
     /// 404 for an unknown device; 503 `too_many_waiting`.
     pub async fn poll(&self, device: DeviceId, wait: Duration) -> Result<Option<PublishedCommand>, Problem> {
-        let _ = (device, wait);
-        todo!()
+        let number = (!wait.is_zero()).then(|| POLLS.fetch_add(1, Ordering::Relaxed));
+        let partition = self.engine.partition_of_device(&device);
+        let (reply, mut answer) = Reply::new();
+        partition.send(Input::Poll { device: device.clone(), number, reply }).await?;
+        // A device that hangs up is reachable no longer.
+        let mut leaving =
+            Leaving { engine: self.engine.clone(), poll: number.map(|number| (device, number)) };
+        let answered = match number {
+            None => answer.await,
+            Some(_) => match timeout(wait, &mut answer).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    leaving.leave().await?;
+                    answer.await
+                }
+            },
+        };
+        leaving.poll = None;
+        let given = answered.map_err(|_| NotAccepting)??;
+        Ok(given.map(|command| *command))
     }
 
     /// Wishes that a device had this value (canonical JSON text) under a key, or had no such entry.
@@ -152,7 +192,43 @@ impl Commands {
         key: String,
         value: Option<Box<str>>,
     ) -> Result<Wish, Problem> {
-        let _ = (device, key, value);
-        todo!()
+        let (partition, key) = (self.engine.partition_of_device(&device), key.into_boxed_str());
+        let wished = partition.ask(|reply| Input::Wish { device: device.clone(), key, value, reply });
+        Ok(*wished.await??)
     }
+}
+
+/// Numbers the polls that wait.
+static POLLS: AtomicU64 = AtomicU64::new(0);
+
+/// Has a poll leave its partition, also when its caller is dropped.
+struct Leaving {
+    engine: Engine,
+    poll: Option<(DeviceId, u64)>,
+}
+
+impl Leaving {
+    async fn leave(&mut self) -> Result<(), NotAccepting> {
+        let Some((device, number)) = self.poll.take() else { return Ok(()) };
+        let input = Input::StopPolling { device: device.clone(), number };
+        self.engine.partition_of_device(&device).send(input).await
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if self.poll.is_none() {
+            return;
+        }
+        let mut leaving = Self { engine: self.engine.clone(), poll: self.poll.take() };
+        tokio::spawn(async move {
+            // A partition that takes nothing more holds no poll either.
+            let _not_accepting = leaving.leave().await;
+        });
+    }
+}
+
+pub(crate) fn unknown_command(id: EntityId) -> Problem {
+    let detail = format!("there is no command {}", id.to_text(COMMAND_ID_PREFIX));
+    Problem::unknown("unknown_command", detail)
 }

@@ -38,8 +38,13 @@ impl EngineContext {
             let stale = Arc::clone(&stale);
             Box::new(move |client| stale.reached(client))
         };
-        let devices =
-            DeviceContext::new(Arc::clone(&clock), Arc::clone(&directory), stale, Arc::clone(&metrics));
+        let devices = DeviceContext::new(
+            Arc::clone(&clock),
+            Arc::clone(&directory),
+            stale,
+            Arc::clone(&metrics),
+            store.partitions(),
+        );
         Self {
             kernel: Arc::new(KernelContext::new(store, clock)),
             devices: Arc::new(devices),

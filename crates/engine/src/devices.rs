@@ -1,11 +1,13 @@
 //! Devices: the machine of their partitions, the way of reports into it, and what it says to the
 //! sender of webhooks.
 
+pub(crate) mod connected;
 pub mod context;
 pub mod effect;
 pub mod input;
 pub mod intake;
 pub mod lanes;
 pub mod partition;
+pub mod sessions;
 pub mod stale_clients;
 pub(crate) mod stats;

@@ -12,6 +12,7 @@ pub mod commands;
 pub mod devices;
 pub mod followers;
 pub mod kernel;
+pub mod outcomes;
 pub mod presence;
 pub mod queries;
 pub mod queues;

@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use records::{Batch, Connection, Op};
+use records::{Batch, Connection, Happening, Op};
 use store::Store;
 
 use crate::devices::stats::DeviceStats;
@@ -26,6 +26,7 @@ pub(crate) struct BatchMetrics {
     deliveries: Counter,
     progress: Family<StatusLabel, Counter>,
     attempts: Counter,
+    commands: Family<StatusLabel, Counter>,
     jobs: Family<OutcomeLabel, Counter>,
 }
 
@@ -68,6 +69,11 @@ impl BatchMetrics {
                     self.progress.get_or_create(&StatusLabel { status: progress.status.as_str() }).inc();
                 }
                 Op::PutAttempt(_) => drop(self.attempts.inc()),
+                Op::PutTimelineEntry(entry) => {
+                    if let Happening::Command { status, .. } = entry.what {
+                        self.commands.get_or_create(&StatusLabel { status: status.as_str() }).inc();
+                    }
+                }
                 _ => {}
             }
         }
@@ -123,6 +129,11 @@ impl BatchMetrics {
             "Jobs of queues, by what became of them",
             self.jobs.clone(),
         );
+        registry.register(
+            "fieldpost_engine_command_steps",
+            "Commands that moved on, by the status they moved to; each publish counts",
+            self.commands.clone(),
+        );
         registry.register("fieldpost_engine_events", "Events, by type", self.events.clone());
         registry.register(
             "fieldpost_engine_deliveries_ended",
@@ -140,6 +151,7 @@ pub(crate) struct EngineCollector {
     pub queues: Box<dyn Fn() -> PartitionStats + Send + Sync>,
     pub queue_jobs: Box<dyn Fn() -> Vec<QueueJobs> + Send + Sync>,
     pub devices: Box<dyn Fn() -> DeviceStats + Send + Sync>,
+    pub connected: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
 impl std::fmt::Debug for EngineCollector {
@@ -189,6 +201,11 @@ impl Collector for EngineCollector {
                 "fieldpost_engine_stale_clients",
                 "Clients with devices whose newest notification has failed for good",
                 (self.stale_clients)(),
+            ),
+            (
+                "fieldpost_engine_devices_connected",
+                "Devices with a live session of their own",
+                (self.connected)(),
             ),
         ] {
             let gauge = ConstGauge::new(value as i64);

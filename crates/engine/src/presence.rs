@@ -3,11 +3,14 @@
 //! A device is connected while a session of its own lives, and reachable while a live session has
 //! a subscription that covers the topic of its commands.
 
-use base::{DeviceId, Kind};
+use std::sync::Arc;
+
+use base::{DeviceId, Kind, PartitionId, hash};
 use records::DisconnectReason;
 
 use crate::Engine;
 use crate::devices::intake::NotAccepting;
+use crate::devices::sessions::PresenceChange;
 
 /// A live session of an edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +60,8 @@ impl Presence {
     /// # Errors
     /// When the server is not accepting; the same for every call.
     pub async fn connected(&self, device: DeviceId, session: Session) -> Result<(), NotAccepting> {
-        let _ = (&self.engine, device, session);
-        todo!()
+        let since = self.engine.clock().now();
+        self.tell(PresenceChange::Connected(device.clone(), session, since), &device).await
     }
 
     /// A session of a device ended, and with it its reach.
@@ -68,20 +71,27 @@ impl Presence {
         session: u64,
         reason: DisconnectReason,
     ) -> Result<(), NotAccepting> {
-        let _ = (device, session, reason);
-        todo!()
+        self.tell(PresenceChange::Disconnected(device.clone(), session, reason), &device).await
     }
 
     /// A session has, or no longer has, a subscription that names the topic of this device's commands.
     pub async fn reaches(&self, device: DeviceId, session: u64, reachable: bool) -> Result<(), NotAccepting> {
-        let _ = (device, session, reachable);
-        todo!()
+        self.tell(PresenceChange::Reaches(device.clone(), session, reachable), &device).await
     }
 
     /// A session reaches devices by wildcards: all that it reaches so, in place of what it said
     /// before; nothing when it has ended.
     pub async fn reaches_widely(&self, session: u64, reach: Vec<Reach>) -> Result<(), NotAccepting> {
-        let _ = (session, reach);
-        todo!()
+        let reach: Arc<[Reach]> = reach.into();
+        for partition in (0..self.engine.store().partitions()).map(PartitionId) {
+            let change = PresenceChange::ReachesWidely(session, Arc::clone(&reach));
+            self.engine.tell_presence(partition, change).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, change: PresenceChange, device: &DeviceId) -> Result<(), NotAccepting> {
+        let partition = hash::device_partition(device, self.engine.store().partitions());
+        self.engine.tell_presence(partition, change).await
     }
 }

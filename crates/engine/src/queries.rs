@@ -82,7 +82,8 @@ impl Queries {
     /// 503 when the store cannot be read; the same for every method here.
     pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Problem> {
         let view = self.view(self.partition_of(id))?;
-        view.device(id).map_err(unreadable)?.map(|profile| with_state(&*view, profile)).transpose()
+        let profile = view.device(id).map_err(unreadable)?;
+        profile.map(|profile| self.with_state(self.partition_of(id), &*view, profile)).transpose()
     }
 
     /// Where a device's records are, for who follows its feeds; `None` for an unknown one.
@@ -105,7 +106,10 @@ impl Queries {
         after: Option<&DeviceId>,
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
-        self.merge_devices(after, limit, |view, after, limit| matching(view, filter, after, limit))
+        self.merge_devices(after, limit, |(partition, view), after, limit| {
+            let is_connected = |slot| self.is_connected(partition, slot);
+            matching(view, filter, &is_connected, after, limit)
+        })
     }
 
     /// Devices linked to a client, in order of id.
@@ -119,7 +123,7 @@ impl Queries {
         limit: usize,
     ) -> Result<Vec<Device>, Problem> {
         let client = self.known_client(client)?;
-        self.merge_devices(after, limit, |view, after, limit| {
+        self.merge_devices(after, limit, |(_, view), after, limit| {
             view.devices_of(client, after, limit).map_err(unreadable)
         })
     }
@@ -175,19 +179,43 @@ impl Queries {
         &self,
         after: Option<&DeviceId>,
         limit: usize,
-        read: impl Fn(&dyn View, Option<&DeviceId>, usize) -> Result<Vec<DeviceProfile>, Problem>,
+        read: impl Fn((PartitionId, &dyn View), Option<&DeviceId>, usize) -> Result<Vec<DeviceProfile>, Problem>,
     ) -> Result<Vec<Device>, Problem> {
-        let views = self.partitions().map(|partition| self.view(partition)).collect::<Result<Vec<_>, _>>()?;
+        let views: Vec<_> = self
+            .partitions()
+            .map(|partition| Ok((partition, self.view(partition)?)))
+            .collect::<Result<_, Problem>>()?;
         let merged = merge(
             views.len(),
             limit,
             |a, b| a < b,
             |at, last: Option<&DeviceId>, limit| {
-                let profiles = read(&*views[at], last.or(after), limit)?;
+                let (partition, view) = &views[at];
+                let profiles = read((*partition, &**view), last.or(after), limit)?;
                 Ok(profiles.into_iter().map(|profile| (profile.id.clone(), profile)).collect())
             },
         )?;
-        merged.into_iter().map(|(at, _, profile)| with_state(&*views[at], profile)).collect()
+        let shown = |(at, _, profile): (usize, _, _)| {
+            let (partition, view) = &views[at];
+            self.with_state(*partition, &**view, profile)
+        };
+        merged.into_iter().map(shown).collect()
+    }
+
+    fn with_state(
+        &self,
+        partition: PartitionId,
+        view: &dyn View,
+        profile: DeviceProfile,
+    ) -> Result<Device, Problem> {
+        let state = view.state(profile.slot).map_err(unreadable)?;
+        let seen = view.seen(profile.slot).map_err(unreadable)?;
+        let connected = self.is_connected(partition, profile.slot);
+        Ok(Device { profile, state, seen, connected })
+    }
+
+    fn is_connected(&self, partition: PartitionId, slot: DeviceSlot) -> bool {
+        self.engine.connected().contains(partition, slot)
     }
 
     fn known_client(&self, id: &ClientId) -> Result<Incarnation, Problem> {
@@ -222,6 +250,7 @@ const SCANNED_PER_READ: usize = 1_000;
 fn matching(
     view: &dyn View,
     filter: &DeviceFilter,
+    is_connected: &dyn Fn(DeviceSlot) -> bool,
     after: Option<&DeviceId>,
     limit: usize,
 ) -> Result<Vec<DeviceProfile>, Problem> {
@@ -233,10 +262,16 @@ fn matching(
         after = profiles.last().map(|profile| profile.id.clone());
         let read_to_the_end = profiles.len() < at_once;
         for profile in profiles.into_iter().filter(|profile| filter.suits(profile)) {
-            let suits = match filter.connection {
-                None => true,
-                Some(wanted) => view.state(profile.slot).map_err(unreadable)?.connection == wanted,
-            };
+            let slot = profile.slot;
+            let suits = filter.connected.is_none_or(|wanted| is_connected(slot) == wanted)
+                && match filter.connection {
+                    None => true,
+                    Some(wanted) => view.state(slot).map_err(unreadable)?.connection == wanted,
+                }
+                && match filter.waiting {
+                    None => true,
+                    Some(wanted) => view.has_open_commands(slot).map_err(unreadable)? == wanted,
+                };
             if suits {
                 found.push(profile);
             }
@@ -268,7 +303,8 @@ impl DeviceFilter {
     /// Whether an index, or the order of ids, answers all that is asked: nothing is read in vain.
     fn is_indexed(&self) -> bool {
         let asked = self.labels.len() + usize::from(self.kind.is_some());
-        asked <= 1 && self.connection.is_none()
+        let state_is_asked = self.connection.is_some() || self.connected.is_some() || self.waiting.is_some();
+        asked <= 1 && !state_is_asked
     }
 
     fn suits(&self, profile: &DeviceProfile) -> bool {
@@ -279,12 +315,6 @@ impl DeviceFilter {
 /// Whether a device has each of these labels.
 fn has_all(profile: &DeviceProfile, labels: &[(String, String)]) -> bool {
     labels.iter().all(|label| profile.labels.contains(label))
-}
-
-fn with_state(view: &dyn View, profile: DeviceProfile) -> Result<Device, Problem> {
-    let state = view.state(profile.slot).map_err(unreadable)?;
-    let seen = view.seen(profile.slot).map_err(unreadable)?;
-    Ok(Device { profile, state, seen, connected: false })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it ends the error")]

@@ -7,6 +7,8 @@
 use std::fmt::Write as _;
 
 use base::{Timestamp, Value};
+use engine::commands::COMMAND_ID_PREFIX;
+use engine::outcomes::OutcomeDue;
 use engine::records::EventKind;
 use engine::settings::Picture;
 
@@ -40,6 +42,27 @@ pub fn render(picture: &Picture<'_>) -> Vec<u8> {
 /// The body of a test: of the form of a notification, without a device.
 pub(crate) fn test(client: &str, at: Timestamp) -> Vec<u8> {
     format!(r#"{{"type":"client.test","timestamp":"{at}","data":{{"client_id":"{client}"}}}}"#).into_bytes()
+}
+
+/// What tells how a command ended, or that it was answered after the end.
+pub(crate) fn outcome(due: &OutcomeDue) -> String {
+    let OutcomeDue { command, state, is_late, .. } = due;
+    let mut out = String::with_capacity(TYPICAL_BYTES);
+    let kind = if *is_late { "command.late" } else { "command.finished" };
+    let id = command.id.to_text(COMMAND_ID_PREFIX);
+    put(
+        &mut out,
+        format_args!(r#"{{"type":"{kind}","id":"{id}","device_id":"{}","origin":"#, command.device),
+    );
+    text_or_null(&mut out, command.origin.as_deref());
+    put(&mut out, format_args!(r#","status":"{}","tries":{}"#, state.status.as_str(), state.tries));
+    let late = state.late.as_ref().filter(|_| *is_late);
+    if let Some(late) = late {
+        put(&mut out, format_args!(r#","ok":{}"#, late.ok));
+    }
+    let result = late.map_or(state.result.as_deref(), |late| late.result.as_deref());
+    put(&mut out, format_args!(r#","result":{}}}"#, result.unwrap_or("null")));
+    out
 }
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {

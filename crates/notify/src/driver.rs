@@ -20,6 +20,7 @@ use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
 use crate::metrics::{AttemptResult, Metrics};
+use crate::outcomes;
 use crate::roots;
 use crate::sender::Sender;
 use crate::tester::Tester;
@@ -92,7 +93,8 @@ impl Webhooks {
     /// Sends what is due until `shutdown` says so or its sender is gone; then lets the attempts
     /// under way end, for 15 s at most.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
-        run(self, shutdown).await;
+        let outcomes = outcomes::run(self.engine.clone(), Arc::clone(&self.sender), shutdown.clone());
+        tokio::join!(run(self, shutdown), outcomes);
     }
 }
 

@@ -66,8 +66,13 @@ pub struct CommandTerms {
 pub enum CommandCause {
     /// A call.
     Call,
-    /// A desired entry of the device was put or deleted: its key.
-    Wish(Box<str>),
+    /// A desired entry of the device was put or deleted.
+    Wish {
+        /// The entry's key.
+        key: Box<str>,
+        /// What is wished: JSON text; `None` if the entry is to be deleted.
+        value: Option<Box<str>>,
+    },
     /// A rollout.
     Rollout(EntityId),
 }

@@ -1,21 +1,25 @@
 //! Where the effects of partitions of devices go: answers, lanes with due work, stale clients,
 //! callers that follow a feed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Incarnation, LogLimit, PartitionId, Timestamp};
 use records::Batch;
 
+use super::connected::Connected;
 use super::effect::{DeviceEffect, GivenUp};
-use super::lanes::DueLanes;
+use super::lanes::{Due, DueLanes};
+use super::sessions::SessionBook;
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
 use crate::Directory;
+use crate::commands::Downlink;
 use crate::followers::{Followers, News};
 use crate::kernel::machine::MachineContext;
 use crate::metrics::BatchMetrics;
+use crate::outcomes::OutcomeLane;
 
 /// What partitions of devices reach outside.
 pub struct DeviceContext {
@@ -23,10 +27,18 @@ pub struct DeviceContext {
     directory: Arc<Directory>,
     /// Lanes with due work.
     pub lanes: DueLanes,
+    /// Lanes of outcomes with due work.
+    pub(crate) outcomes: Due<(PartitionId, OutcomeLane)>,
     /// Clients to be told again.
     pub stale: Arc<StaleClients>,
     pub(crate) followers: Followers,
     pub(crate) stats: AllDeviceStats,
+    /// Which devices have live sessions of their own.
+    pub(crate) connected: Connected,
+    /// The sessions that the edges have told of.
+    pub(crate) sessions: SessionBook,
+    /// Who carries commands to devices.
+    pub(crate) downlink: OnceLock<Arc<dyn Downlink>>,
     /// Log lines of notifications that failed for good, by client.
     given_up: LogLimit<Incarnation>,
     metrics: Arc<BatchMetrics>,
@@ -38,14 +50,19 @@ impl DeviceContext {
         directory: Arc<Directory>,
         stale: Arc<StaleClients>,
         metrics: Arc<BatchMetrics>,
+        partitions: u16,
     ) -> Self {
         Self {
             clock,
             directory,
             lanes: DueLanes::default(),
+            outcomes: Due::default(),
             stale,
             followers: Followers::default(),
             stats: AllDeviceStats::default(),
+            connected: Connected::new(partitions),
+            sessions: SessionBook::new(partitions),
+            downlink: OnceLock::new(),
             given_up: LogLimit::default(),
             metrics,
         }
@@ -90,6 +107,20 @@ impl MachineContext for DeviceContext {
             E::Reached(client) => self.stale.reached(client),
             E::GivenUp(given_up) => self.log_given_up(&given_up),
             E::Resent(reply, next) => reply.send(next),
+            E::CommandPublished(command) => {
+                // Without anybody to carry it, it goes out again after its `ack_timeout`.
+                if let Some(downlink) = self.downlink.get() {
+                    downlink.publish(*command);
+                }
+            }
+            E::Command(reply, answer) => reply.send(answer),
+            E::Polled(reply, answer) => reply.send(answer),
+            E::Wished(reply, answer) => reply.send(answer),
+            E::OutcomesDue(partition, lanes) => {
+                self.outcomes.mark(lanes.into_iter().map(|lane| (partition, lane)));
+            }
+            E::OutcomesLeased(reply, due) => reply.send(due),
+            E::Connected(partition, slot, is) => self.connected.set(partition, slot, is),
             E::StatsChanged(partition, stats) => self.stats.set(partition, stats),
         }
     }

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
-use records::DeviceSlot;
+use records::{DeviceSlot, Wish};
 
 use super::input::Imported;
 use super::intake::SlicePart;
 use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
+use crate::commands::{PublishedCommand, TrackedCommand};
 use crate::kernel::reply::{Answered, Reply};
+use crate::outcomes::{OutcomeDue, OutcomeLane};
 use crate::queries::Device;
 
 /// What the outside may see once it is durable.
@@ -44,6 +46,20 @@ pub enum DeviceEffect {
     GivenUp(Box<GivenUp>),
     /// A client is told again of its devices up to this one.
     Resent(Reply<Option<DeviceSlot>>, Option<DeviceSlot>),
+    /// A command goes out to sessions of its device.
+    CommandPublished(Box<PublishedCommand>),
+    /// A command was given, has ended, or neither.
+    Command(Reply<Answered<Box<TrackedCommand>>>, Answered<Box<TrackedCommand>>),
+    /// A poll is answered.
+    Polled(Reply<Answered<Option<Box<PublishedCommand>>>>, Answered<Option<Box<PublishedCommand>>>),
+    /// An entry is wished to be this.
+    Wished(Reply<Answered<Box<Wish>>>, Answered<Box<Wish>>),
+    /// Lanes of outcomes have due work.
+    OutcomesDue(PartitionId, Vec<OutcomeLane>),
+    /// Outcomes may be told.
+    OutcomesLeased(Reply<Vec<OutcomeDue>>, Vec<OutcomeDue>),
+    /// A device has a live session of its own, or none.
+    Connected(PartitionId, DeviceSlot, bool),
     /// A partition has other counts than before.
     StatsChanged(PartitionId, DeviceStats),
 }

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Problem, WayIn};
 use fleet::{CheckedDevice, CheckedImport, DevicePatch};
-use records::{DeviceSlot, Reservation};
+use records::{DeviceSlot, Reservation, Wish};
 
+use crate::commands::{NewCommand, PublishedCommand, TrackedCommand};
 use crate::devices::intake::{Report, SlicePart};
 use crate::devices::lanes::{AttemptDue, AttemptEnd};
+use crate::devices::sessions::PresenceChange;
 use crate::kernel::idempotency::Form;
 use crate::kernel::reply::{Answered, Reply};
+use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 use crate::queries::Device;
 use crate::version::OnlyIf;
 
@@ -140,6 +143,88 @@ pub enum Input {
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
+    /// What an edge tells of its sessions.
+    Presence {
+        /// What changed.
+        change: PresenceChange,
+        /// Told when it is durable.
+        reply: Reply<()>,
+    },
+    /// Give a device a command.
+    SendCommand {
+        /// The device.
+        device: DeviceId,
+        /// Checked.
+        command: Box<NewCommand>,
+        /// Gets the command, and how far it has come.
+        reply: Reply<Answered<Box<TrackedCommand>>>,
+    },
+    /// Call a command off.
+    CancelCommand {
+        /// The command.
+        id: EntityId,
+        /// Gets the outcome.
+        reply: Reply<Answered<()>>,
+    },
+    /// Try a command anew that has ended without success.
+    RetryCommand {
+        /// The command.
+        id: EntityId,
+        /// Gets the outcome.
+        reply: Reply<Answered<()>>,
+    },
+    /// Wait for the end of a command.
+    AwaitCommand {
+        /// The command.
+        id: EntityId,
+        /// Gets the command once it has ended.
+        reply: Reply<Answered<Box<TrackedCommand>>>,
+    },
+    /// A device asks for its next command.
+    Poll {
+        /// The device.
+        device: DeviceId,
+        /// By what [`Input::StopPolling`] names this poll; without one it does not wait.
+        number: Option<u64>,
+        /// Gets the command.
+        reply: Reply<Answered<Option<Box<PublishedCommand>>>>,
+    },
+    /// A poll waits no longer.
+    StopPolling {
+        /// The device.
+        device: DeviceId,
+        /// The poll.
+        number: u64,
+    },
+    /// Wish an entry of a device to be this.
+    Wish {
+        /// The device.
+        device: DeviceId,
+        /// The entry's key; checked.
+        key: Box<str>,
+        /// JSON text; `None` deletes the entry.
+        value: Option<Box<str>>,
+        /// Gets the entry.
+        reply: Reply<Answered<Box<Wish>>>,
+    },
+    /// Lease outcomes of commands that are due.
+    LeaseOutcomes {
+        /// The lane.
+        lane: OutcomeLane,
+        /// Most to lease.
+        max: usize,
+        /// Gets them; fewer than `max` when there are no more.
+        reply: Reply<Vec<OutcomeDue>>,
+    },
+    /// An outcome was told, or not.
+    OutcomeTold {
+        /// What was shown for it.
+        reservation: Reservation,
+        /// What came of it.
+        told: Told,
+        /// Told when it is durable.
+        reply: Reply<()>,
+    },
     /// What a request asks that may come again.
     Repeatable {
         /// What to do, and how it is answered.
@@ -156,6 +241,10 @@ pub enum Repeatable {
     CreateDevice(Box<CheckedDevice>, Form<Device>),
     /// Send a delivery again now.
     RetryDelivery(EntityId, Form<()>),
+    /// Give a device a command.
+    SendCommand(DeviceId, Box<NewCommand>, Form<TrackedCommand>),
+    /// Try a command anew.
+    RetryCommand(EntityId, Form<()>),
 }
 
 /// A report with what its way to the partition already cost.

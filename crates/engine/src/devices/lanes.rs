@@ -5,6 +5,7 @@
 //! what follows, is the partition's rule.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,15 +17,24 @@ use tokio::sync::Notify;
 pub type Lane = (PartitionId, Incarnation);
 
 /// Lanes that got due work since they were last taken. Bounded: each lane is in it at most once.
-#[derive(Debug, Default)]
-pub struct DueLanes {
-    lanes: Mutex<HashSet<Lane>>,
+#[derive(Debug)]
+pub struct Due<L> {
+    lanes: Mutex<HashSet<L>>,
     changed: Notify,
 }
 
-impl DueLanes {
+/// Lanes of notifications with due work.
+pub type DueLanes = Due<Lane>;
+
+impl<L> Default for Due<L> {
+    fn default() -> Self {
+        Self { lanes: Mutex::default(), changed: Notify::new() }
+    }
+}
+
+impl<L: Eq + Hash> Due<L> {
     /// Waits until there is a lane to take, and takes all.
-    pub async fn take(&self) -> Vec<Lane> {
+    pub async fn take(&self) -> Vec<L> {
         loop {
             let changed = self.changed.notified();
             let taken = self.take_now();
@@ -36,11 +46,11 @@ impl DueLanes {
     }
 
     /// Takes all that are there.
-    pub fn take_now(&self) -> Vec<Lane> {
+    pub fn take_now(&self) -> Vec<L> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
     }
 
-    pub(crate) fn mark(&self, lanes: impl IntoIterator<Item = Lane>) {
+    pub(crate) fn mark(&self, lanes: impl IntoIterator<Item = L>) {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner).extend(lanes);
         self.changed.notify_one();
     }

@@ -6,6 +6,7 @@
 
 mod attempt_ends;
 mod attempts;
+mod commands;
 mod counts;
 mod devices;
 mod import;
@@ -13,6 +14,7 @@ mod loading;
 mod notification_state;
 mod notification_states;
 mod notifications;
+mod outcomes;
 mod pending;
 mod purpose;
 mod quarantine;
@@ -21,6 +23,7 @@ mod reports;
 mod resending;
 mod retention;
 mod stale;
+mod timeline;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,6 +46,7 @@ use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
+use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
 use notification_states::NotificationStates;
@@ -84,6 +88,7 @@ pub struct Partition {
     /// The ids of clients that devices here are, or were, linked to.
     clients: HashMap<Incarnation, ClientId>,
     pending: PendingRecords,
+    commands: DeviceCommands,
     /// What requests were answered that may come again.
     answers: KeptAnswers,
     /// What loading found to be written; the first batch begins with it.
@@ -117,7 +122,7 @@ impl Machine for Partition {
     fn weight(input: &Input) -> usize {
         match input {
             Input::Reports { reports, .. } => reports.len(),
-            Input::Lease { max, .. } => *max,
+            Input::Lease { max, .. } | Input::LeaseOutcomes { max, .. } => *max,
             Input::Import { lines, .. } => lines.len(),
             Input::Quarantine { messages, .. } => messages.len(),
             Input::AttemptsEnded { ended, .. } => ended.len(),
@@ -137,7 +142,7 @@ impl Machine for Partition {
         self.announce_stale(&mut step);
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {
-            self.reports(unfinished, &mut step);
+            self.reports(unfinished, &mut step)?;
         }
         // What the step before has left comes first. Otherwise at least one: whoever runs this has
         // taken it from its inbox.
@@ -146,13 +151,14 @@ impl Machine for Partition {
             self.apply(input, &mut step)?;
             takes_more = step.has_room();
         }
-        let more = self.advance(&mut step) | self.answers.forget(&mut step)?;
+        let more = self.advance(&mut step)? | self.answers.forget(&mut step)?;
         self.seal(step, more)
     }
 
     fn settled(&mut self, seq: u64) {
         self.pending.settle(seq);
         self.answers.settle(seq);
+        self.commands.settle(seq);
     }
 
     fn close(&mut self) {
@@ -166,7 +172,7 @@ impl Machine for Partition {
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
         let next_move = || retention::next_move(now, &self.settings.keep, self.head.kept_from);
         let days_are_over = (self.head.seq > 0).then(next_move).flatten();
-        let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup()];
+        let own = [self.watch.next_wakeup(now), self.jobs.next_wakeup(), self.commands.next_wakeup()];
         let kept = [self.quarantine.next_wakeup(), self.answers.next_wakeup(), days_are_over];
         own.into_iter().chain(kept).flatten().min()
     }
@@ -186,7 +192,7 @@ impl Partition {
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is
     /// more of it now.
-    fn advance(&mut self, step: &mut DeviceStep<'_>) -> bool {
+    fn advance(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
         // Once also where inputs have filled the batch: time passes however many come, and who is
         // due must not wait for their end.
@@ -203,13 +209,14 @@ impl Partition {
                 &mut passed,
             );
             passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
-            let more = silence == watch::Progress::More || due == jobs::Progress::More;
+            let commands_are_due = self.advance_commands(step)?;
+            let more = silence == watch::Progress::More || due == jobs::Progress::More || commands_are_due;
             if !more || !step.has_room() {
                 break more;
             }
         };
         let too_old = self.shrink_quarantine(step);
-        too_old || more_is_due || self.backlog.is_some()
+        Ok(too_old || more_is_due || self.backlog.is_some())
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.
@@ -225,6 +232,12 @@ impl Partition {
             Repeatable::RetryDelivery(id, form) => {
                 self.once(&form, step, |partition, step| partition.retry_delivery(id, step))
             }
+            Repeatable::SendCommand(device, command, form) => {
+                self.once(&form, step, |partition, step| partition.send_command(&device, *command, step))
+            }
+            Repeatable::RetryCommand(id, form) => {
+                self.once(&form, step, |partition, step| partition.retry_command(id, step))
+            }
         }
     }
 
@@ -235,8 +248,7 @@ impl Partition {
     fn apply(&mut self, input: Input, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
             Input::Reports { way, reports, part } => {
-                self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, step);
-                return Ok(());
+                return self.reports(reports::Unfinished { way, reports: reports.into_iter(), part }, step);
             }
             Input::Attend { way, attended } => {
                 self.attend(step.now, way, attended);
@@ -288,6 +300,30 @@ impl Partition {
             Input::Discard { id, reply } => DeviceEffect::Done(reply, answered(self.discard(id, step))?),
             Input::RetryDelivery { id, reply } => {
                 DeviceEffect::Done(reply, answered(self.retry_delivery(id, step))?)
+            }
+            Input::Presence { change, reply } => return self.presence_changed(&change, reply, step),
+            Input::SendCommand { device, command, reply } => {
+                let sent = self.send_command(&device, *command, step);
+                DeviceEffect::Command(reply, answered(sent.map(Box::new))?)
+            }
+            Input::CancelCommand { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.cancel_command(id, step))?)
+            }
+            Input::RetryCommand { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.retry_command(id, step))?)
+            }
+            Input::AwaitCommand { id, reply } => return self.await_command(id, reply, step),
+            Input::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
+            Input::StopPolling { device, number } => return self.stop_polling(&device, number, step),
+            Input::Wish { device, key, value, reply } => {
+                DeviceEffect::Wished(reply, answered(self.wish(&device, &key, value, step).map(Box::new))?)
+            }
+            Input::LeaseOutcomes { lane, max, reply } => {
+                DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
+            }
+            Input::OutcomeTold { reservation, told, reply } => {
+                self.outcome_told(reservation, told, step);
+                DeviceEffect::Kept(reply)
             }
             Input::Repeatable { act, reply } => DeviceEffect::Written(reply, self.repeatable(act, step)?),
         };

@@ -99,7 +99,10 @@ impl Engine {
         }
     }
 
-    fn device_partition(&self, partition: PartitionId) -> Result<&PartitionHandle<Input>, NotAccepting> {
+    pub(crate) fn device_partition(
+        &self,
+        partition: PartitionId,
+    ) -> Result<&PartitionHandle<Input>, NotAccepting> {
         self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 

@@ -4,3 +4,6 @@
 
 /// A map by keys of our own.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+
+/// A set of keys of our own.
+pub(crate) type HashSet<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;

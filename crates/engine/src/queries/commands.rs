@@ -1,10 +1,15 @@
 //! Commands, desired entries and the timeline, as far as they are durable.
 
-use base::{DeviceId, EntityId, Problem};
-use records::{CommandKey, CommandStatus, Event, TimelineEntry, Wish};
-use store::Page;
+use std::sync::Arc;
 
-use super::{FeedKey, Queries};
+use base::{DeviceId, EntityId, Problem, Timestamp};
+use records::{
+    Command, CommandKey, CommandState, CommandStatus, Event, EventKey, TimelineEntry, TimelineEntryKey, Wish,
+};
+use store::{Page, Whose};
+
+use super::feeds::Of;
+use super::{FeedKey, Queries, unreadable};
 use crate::commands::TrackedCommand;
 
 /// Which commands a feed shows.
@@ -46,8 +51,11 @@ impl Queries {
     /// # Errors
     /// See [`Queries::device`].
     pub fn command(&self, id: EntityId) -> Result<Option<TrackedCommand>, Problem> {
-        let _ = id;
-        todo!()
+        let view = self.view(self.engine.partition_of(id.routing))?;
+        let key = CommandKey::from(id);
+        let command = view.command(key).map_err(unreadable)?.filter(|command| command.id == id);
+        let state = view.command_state(key).map_err(unreadable)?;
+        Ok(command.zip(state).map(|(command, state)| TrackedCommand { command: Arc::new(command), state }))
     }
 
     /// Commands by when they were given.
@@ -59,8 +67,22 @@ impl Queries {
         filter: &CommandFilter,
         page: Page<FeedKey<CommandKey>>,
     ) -> Result<Vec<(FeedKey<CommandKey>, TrackedCommand)>, Problem> {
-        let _ = (filter, page);
-        todo!()
+        let of = Of { device: filter.device.as_ref(), labels: &filter.labels, ..Of::default() };
+        self.feed(&of, page, |view, whose, page, suits| {
+            let keep = |command: &Command, state: &CommandState| {
+                filter.status.is_none_or(|status| state.status == status)
+                    && filter.origin.as_deref().is_none_or(|origin| command.origin.as_deref() == Some(origin))
+                    && suits(&command.device)
+            };
+            let commands = view.commands(whose.device, page, &keep)?;
+            Ok(commands
+                .into_iter()
+                .map(|(command, state)| {
+                    let key = command.id.into();
+                    (key, TrackedCommand { command: Arc::new(command), state })
+                })
+                .collect())
+        })
     }
 
     /// The desired entries of a device, in order of key.
@@ -68,8 +90,8 @@ impl Queries {
     /// # Errors
     /// 404 for an unknown device; see [`Queries::device`].
     pub fn wishes(&self, device: &DeviceId) -> Result<Vec<Wish>, Problem> {
-        let _ = device;
-        todo!()
+        let (view, profile) = self.known_device(device)?;
+        view.wishes(profile.slot).map_err(unreadable)
     }
 
     /// Everything about one device, by time.
@@ -81,7 +103,53 @@ impl Queries {
         device: &DeviceId,
         page: Page<TimelineKey>,
     ) -> Result<Vec<(TimelineKey, TimelineItem)>, Problem> {
-        let _ = (device, page);
-        todo!()
+        let (view, profile) = self.known_device(device)?;
+        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let whose = Whose { device: Some(profile.slot), client: None };
+        let events = view.events(whose, page.of_events(), &|_| true).map_err(unreadable)?;
+        let entries = view.timeline(profile.slot, page.of_entries()).map_err(unreadable)?;
+        let events = events.into_iter().map(|event| {
+            let key = TimelineKey { at: event.id.at, is_entry: false, number: event.id.number };
+            (key, TimelineItem::Event(event))
+        });
+        let entries = entries.into_iter().map(|entry| {
+            let key = TimelineKey { at: entry.at, is_entry: true, number: entry.number };
+            (key, TimelineItem::Entry(entry))
+        });
+        let mut items: Vec<_> = events.chain(entries).collect();
+        items.sort_by_key(|(key, _)| *key);
+        if !page.ascending {
+            items.reverse();
+        }
+        items.truncate(page.limit);
+        Ok(items)
+    }
+}
+
+/// The parts of a page of a timeline. At one time its events come before its entries.
+trait TimelinePage {
+    fn of_events(&self) -> Page<EventKey>;
+    fn of_entries(&self) -> Page<TimelineEntryKey>;
+}
+
+impl TimelinePage for Page<TimelineKey> {
+    fn of_events(&self) -> Page<EventKey> {
+        let after = self.after.map(|after| match (after.is_entry, self.ascending) {
+            (false, _) => EventKey { at: after.at, number: after.number },
+            (true, true) => EventKey { at: after.at, number: u32::MAX },
+            (true, false) => EventKey { at: Timestamp(after.at.0.saturating_add(1)), number: 0 },
+        });
+        Page { from: self.from, to: self.to, ascending: self.ascending, after, limit: self.limit }
+    }
+
+    fn of_entries(&self) -> Page<TimelineEntryKey> {
+        let after = self.after.map(|after| match (after.is_entry, self.ascending) {
+            (true, _) => TimelineEntryKey { at: after.at, number: after.number },
+            (false, true) => {
+                TimelineEntryKey { at: Timestamp(after.at.0.saturating_sub(1)), number: u32::MAX }
+            }
+            (false, false) => TimelineEntryKey { at: after.at, number: 0 },
+        });
+        Page { from: self.from, to: self.to, ascending: self.ascending, after, limit: self.limit }
     }
 }

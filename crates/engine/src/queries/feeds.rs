@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Problem, Timestamp};
 use records::{
-    Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot, Event, EventKey, EventKind,
+    CommandKey, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot, Event, EventKey, EventKind,
     QuarantineKey, Quarantined,
 };
 use store::{Page, StoreError, View, Whose};
@@ -89,7 +89,7 @@ macro_rules! feed_order {
         }
     )*};
 }
-feed_order!(EventKey, DeliveryKey, QuarantineKey);
+feed_order!(EventKey, DeliveryKey, QuarantineKey, CommandKey);
 
 impl Queries {
     /// Events by time.
@@ -147,7 +147,7 @@ impl Queries {
     }
 
     /// A feed's page: of one device's partition, or merged over all.
-    fn feed<K: FeedOrder, T>(
+    pub(super) fn feed<K: FeedOrder, T>(
         &self,
         of: &Of<'_>,
         page: Page<FeedKey<K>>,
@@ -203,13 +203,13 @@ impl Queries {
 
 /// Whose items a feed shows.
 #[derive(Default)]
-struct Of<'a> {
-    device: Option<&'a DeviceId>,
+pub(super) struct Of<'a> {
+    pub(super) device: Option<&'a DeviceId>,
     /// To whom they are; there is an index.
-    client: Option<Incarnation>,
+    pub(super) client: Option<Incarnation>,
     /// To whom their devices are linked.
-    linked: Option<Incarnation>,
-    labels: &'a [(String, String)],
+    pub(super) linked: Option<Incarnation>,
+    pub(super) labels: &'a [(String, String)],
 }
 
 impl Of<'_> {

@@ -51,7 +51,7 @@ choices! {
 
 variants! {
     CommandCause, "what made a command":
-        Call {} = 0, Wish { 0: key } = 1, Rollout { 0: rollout } = 2;
+        Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: rollout } = 2;
     OutcomeReceiver, "who is told of an outcome":
         Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1;
 }

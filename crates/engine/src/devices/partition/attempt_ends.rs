@@ -5,15 +5,14 @@
 
 use std::time::Duration;
 
-use base::{Incarnation, Timestamp, hash};
+use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::{NoCalendar, Released};
 use records::{
-    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Op, Pair,
-    Reservation, Waiting,
+    Attempt, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight, Happening, Op,
+    Pair, Reservation, Waiting,
 };
 use store::StoreError;
 
-use super::notifications::progress_op;
 use super::purpose::Purpose;
 use super::{DeviceStep, Partition, notification_state};
 use crate::devices::effect::{DeviceEffect, GivenUp};
@@ -45,14 +44,15 @@ impl Partition {
             Answer::Error(error) => (None, Some(error)),
             Answer::Withheld => return self.withheld(tried, step),
         };
-        step.push(Op::PutAttempt(Attempt {
+        let attempt = Attempt {
             delivery: DeliveryKey::from(tried.flight.delivery),
             number: tried.flight.attempts,
             at: end.at,
             duration_ms: u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX),
             status_code,
             error,
-        }));
+        };
+        self.put_attempt(tried.slot, tried.flight.delivery, attempt, step);
         let patience = match end.answer {
             Answer::Status { code: 200..=299, .. } => {
                 self.delivered(tried, step);
@@ -70,6 +70,17 @@ impl Partition {
         self.failed(&tried, retry, step)
     }
 
+    fn put_attempt(
+        &mut self,
+        slot: DeviceSlot,
+        delivery: EntityId,
+        attempt: Attempt,
+        step: &mut DeviceStep<'_>,
+    ) {
+        self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);
+        step.push(Op::PutAttempt(attempt));
+    }
+
     /// Nothing was sent, so there was no attempt: the notification waits as before.
     fn withheld(&mut self, mut tried: Tried, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
@@ -79,7 +90,7 @@ impl Partition {
     /// What a reservation stands for, if it still does.
     fn tried(&self, now: Timestamp, reservation: Reservation) -> Option<Tried> {
         let head = self.jobs.held(now, reservation)?;
-        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)?;
+        let Purpose::Notification(slot, client) = Purpose::of(head.queue, head.alias)? else { return None };
         let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
         Some(Tried { slot, client, reservation, flight })
     }
@@ -99,7 +110,7 @@ impl Partition {
             return;
         }
         let Tried { slot, client, flight, .. } = tried;
-        step.push(progress_op(flight.delivery, DeliveryStatus::Delivered, flight.attempts));
+        self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Delivered, flight.attempts), step);
         step.emit(DeviceEffect::Reached(client));
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
@@ -159,9 +170,13 @@ impl Partition {
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
         };
-        step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
         step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
+        if progress.status.has_ended() {
+            self.delivery_ended(slot, delivery, (progress.status, attempts), step);
+        } else {
+            step.push(Op::PutProgress(DeliveryKey::from(delivery), progress));
+        }
         if is_for_good(released) {
             let device = self.devices.get(slot).map(|device| device.id.clone());
             let given_up = GivenUp { delivery, client, device, attempts };
@@ -218,7 +233,7 @@ impl Partition {
         let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
             return;
         };
-        step.push(Op::PutAttempt(Attempt {
+        let attempt = Attempt {
             delivery: DeliveryKey::from(flight.delivery),
             number: flight.attempts,
             at: flight.since,
@@ -229,7 +244,8 @@ impl Partition {
             },
             status_code: None,
             error: Some(error),
-        }));
+        };
+        self.put_attempt(slot, flight.delivery, attempt, step);
         self.not_delivered((slot, client), waiting_again(&flight), released, step);
     }
 }
@@ -247,7 +263,7 @@ fn is_for_good(released: &Released) -> bool {
 /// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
 /// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
 /// than the maximum.
-fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
+pub(super) fn delay_after(retry: &Retry, n: u32, patience: Option<Duration>, chance: u64) -> Duration {
     let grown = retry.base.mul_f64(1.0 + f64::from(n.max(1)).log2());
     let ms = u64::try_from(grown.min(retry.max).as_millis()).unwrap_or(u64::MAX);
     let jitter = ((u128::from(ms / JITTER_DIVISOR) * u128::from(chance)) >> 64) as u64;

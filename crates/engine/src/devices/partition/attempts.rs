@@ -17,7 +17,7 @@ use crate::devices::lanes::AttemptDue;
 use crate::settings::Picture;
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
-const LEASE_MARGIN: Duration = Duration::from_secs(30);
+pub(super) const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Addresses that a partition keeps at hand; each has up to 256 characters.
 const ADDRESSES_AT_HAND_MAX: usize = 1_024;
 
@@ -54,7 +54,10 @@ impl Partition {
     ) -> Result<Option<AttemptDue>, StoreError> {
         let job = leased.reservation.job;
         let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
-        let slot = purpose.map(|Purpose::Notification(slot, _)| slot);
+        let slot = match purpose {
+            Some(Purpose::Notification(slot, _)) => Some(slot),
+            Some(Purpose::Outcome { .. }) | None => None,
+        };
         let Some((slot, device)) = slot.and_then(|slot| Some((slot, self.devices.get(slot)?))) else {
             self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
             return Ok(None);

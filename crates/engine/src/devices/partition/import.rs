@@ -86,6 +86,7 @@ impl Partition {
         self.devices.insert(profile, group);
         self.watch.register(profile);
         self.put_profile(profile, step);
+        self.registered_with_sessions(profile.slot, step);
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.

@@ -14,6 +14,7 @@ use records::{JobHead, Process};
 use store::{Resident, Store, StoreError};
 use watch::Watch;
 
+use super::commands::DeviceCommands;
 use super::counts::DeviceGroups;
 use super::devices::Devices;
 use super::notification_states::NotificationStates;
@@ -74,6 +75,7 @@ impl Partition {
             unannounced: true,
             clients: HashMap::default(),
             pending: PendingRecords::default(),
+            commands: DeviceCommands::load(settings.commands.keep, &FromStore::new(store, id))?,
             answers: KeptAnswers::load(&*store.view(id)?)?,
             opening: Vec::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),

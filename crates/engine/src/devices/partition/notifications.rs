@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base::{EntityId, Incarnation, hash};
 use jobs::{NewJob, OnConflict, Published};
 use records::{
-    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, JobId, Metric, Op,
-    Pair, Terms, Waiting,
+    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
+    Metric, Op, Pair, Terms, Waiting,
 };
 use watch::Noticed;
 
@@ -97,12 +97,14 @@ impl Partition {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
-        if let Some(replaced) = replaced {
+        if replaced.is_some() {
             pair.skipped = pair.skipped.saturating_add(1);
-            step.push(progress_op(replaced.delivery, DeliveryStatus::Superseded, replaced.attempts));
         }
         step.push(Op::PutPair(Box::new(pair.clone())));
         drop(pair);
+        if let Some(Waiting { delivery, attempts }) = replaced {
+            self.delivery_ended(slot, delivery, (DeliveryStatus::Superseded, attempts), step);
+        }
         if let Some(failed) = failed {
             step.push(Op::DeleteJob(Pair::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
@@ -134,7 +136,19 @@ impl Partition {
         id
     }
 
-    fn next_job_id(&self) -> JobId {
+    /// A delivery has ended, after so many attempts.
+    pub(super) fn delivery_ended(
+        &mut self,
+        slot: DeviceSlot,
+        delivery: EntityId,
+        (status, attempts): (DeliveryStatus, u32),
+        step: &mut DeviceStep<'_>,
+    ) {
+        step.push(progress_op(delivery, status, attempts));
+        self.put_timeline(slot, Happening::Delivery(delivery, status), step);
+    }
+
+    pub(super) fn next_job_id(&self) -> JobId {
         let number = self.jobs.numbers().next_job;
         let mut bytes = [0; 16];
         let tag = hash::derived(self.lineage.0 ^ u64::from(self.id.0), &number.to_le_bytes());
@@ -143,13 +157,13 @@ impl Partition {
         JobId(bytes)
     }
 
-    fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
+    pub(super) fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
         EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
     }
 }
 
-/// A delivery that waits for nothing more.
+/// A delivery that waits for no time.
 pub(super) fn progress_op(delivery: EntityId, status: DeliveryStatus, attempts: u32) -> Op {
     Op::PutProgress(DeliveryKey::from(delivery), DeliveryProgress { status, attempts, next_attempt_at: None })
 }

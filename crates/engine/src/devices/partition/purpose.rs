@@ -5,21 +5,26 @@
 //! what its jobs are about. The compiler then leads to the two places here that tell of lines and
 //! jobs.
 
-use base::Incarnation;
-use records::{AliasKey, DeviceSlot, QueueKey};
+use base::{Incarnation, Timestamp};
+use records::{AliasKey, CommandKey, DeviceSlot, QueueKey};
 
 use super::{DeviceStep, Partition};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::job_purpose::{EndedJob, line_key, line_parts};
+use crate::outcomes::OutcomeLane;
 
 /// The code of notifications: the first purpose that there was.
 const NOTIFICATION: u8 = 0;
+/// The code of outcomes of commands.
+const OUTCOME: u8 = 1;
 
 /// A line of jobs, which are leased one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobLine {
     /// The notifications of a client.
     Notifications(Incarnation),
+    /// Some of the outcomes of commands.
+    Outcomes(OutcomeLane),
 }
 
 /// What a job is for.
@@ -27,6 +32,15 @@ pub(super) enum JobLine {
 pub(super) enum Purpose {
     /// To tell a client of a device.
     Notification(DeviceSlot, Incarnation),
+    /// To tell how a command ended.
+    Outcome {
+        /// Where it waits.
+        lane: OutcomeLane,
+        /// The command.
+        key: CommandKey,
+        /// Whether it tells of an answer after the end.
+        is_late: bool,
+    },
 }
 
 impl JobLine {
@@ -34,12 +48,14 @@ impl JobLine {
     pub(super) fn key(self) -> QueueKey {
         match self {
             Self::Notifications(client) => line_key(NOTIFICATION, client.0),
+            Self::Outcomes(lane) => line_key(OUTCOME, lane.0),
         }
     }
 
     fn of(key: QueueKey) -> Option<Self> {
         match line_parts(key) {
             (NOTIFICATION, client) => Some(Self::Notifications(Incarnation(client))),
+            (OUTCOME, lane) => Some(Self::Outcomes(OutcomeLane(lane))),
             _ => None,
         }
     }
@@ -49,6 +65,7 @@ impl Purpose {
     pub(super) fn line(self) -> JobLine {
         match self {
             Self::Notification(_, client) => JobLine::Notifications(client),
+            Self::Outcome { lane, .. } => JobLine::Outcomes(lane),
         }
     }
 
@@ -56,6 +73,9 @@ impl Purpose {
     pub(super) fn alias(self) -> AliasKey {
         match self {
             Self::Notification(slot, _) => AliasKey(u128::from(slot.0)),
+            Self::Outcome { key: CommandKey { at, number }, is_late, .. } => AliasKey(
+                u128::from(at.0.cast_unsigned()) << 64 | u128::from(number) << 1 | u128::from(is_late),
+            ),
         }
     }
 
@@ -64,6 +84,12 @@ impl Purpose {
         match JobLine::of(line)? {
             JobLine::Notifications(client) => {
                 Some(Self::Notification(DeviceSlot(u32::try_from(alias?.0).ok()?), client))
+            }
+            JobLine::Outcomes(lane) => {
+                let alias = alias?.0;
+                let at = Timestamp(((alias >> 64) as u64).cast_signed());
+                let key = CommandKey { at, number: (alias as u64 >> 1) as u32 };
+                Some(Self::Outcome { lane, key, is_late: alias & 1 == 1 })
             }
         }
     }
@@ -76,6 +102,7 @@ impl Partition {
             Some(Purpose::Notification(slot, client)) => {
                 self.notification_ended(slot, client, ended.end, step);
             }
+            Some(Purpose::Outcome { .. }) => Self::outcome_ended(ended.end),
             None => debug_assert!(false, "a job has a purpose: {ended:?}"),
         }
     }
@@ -85,9 +112,19 @@ impl Partition {
         if step.wakes.is_empty() {
             return;
         }
-        let client_of = |line: &QueueKey| JobLine::of(*line).map(|JobLine::Notifications(client)| client);
-        let clients = step.wakes.iter().filter_map(client_of).collect();
-        step.emit(DeviceEffect::LanesDue(self.id, clients));
+        let (mut clients, mut outcomes) = (Vec::new(), Vec::new());
+        for line in step.wakes.iter().filter_map(|line| JobLine::of(*line)) {
+            match line {
+                JobLine::Notifications(client) => clients.push(client),
+                JobLine::Outcomes(lane) => outcomes.push(lane),
+            }
+        }
+        if !clients.is_empty() {
+            step.emit(DeviceEffect::LanesDue(self.id, clients));
+        }
+        if !outcomes.is_empty() {
+            step.emit(DeviceEffect::OutcomesDue(self.id, outcomes));
+        }
     }
 }
 
@@ -103,8 +140,17 @@ mod tests {
     }
 
     #[test]
+    fn an_outcome_is_read_back() {
+        let key = CommandKey { at: Timestamp(1_795_000_000_000), number: u32::MAX };
+        for is_late in [false, true] {
+            let purpose = Purpose::Outcome { lane: OutcomeLane(7), key, is_late };
+            assert_eq!(Purpose::of(purpose.line().key(), Some(purpose.alias())), Some(purpose));
+        }
+    }
+
+    #[test]
     fn a_job_of_another_purpose_is_no_notification() {
-        assert_eq!(Purpose::of(line_key(1, 7), Some(AliasKey(3))), None);
+        assert_eq!(Purpose::of(line_key(2, 7), Some(AliasKey(3))), None);
         assert_eq!(Purpose::of(QueueKey(7), None), None);
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::{CheckedDevice, DevicePatch, Linked};
-use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Op, Pair};
+use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, Op, Pair};
 use store::StoreError;
 
-use super::notifications::progress_op;
 use super::purpose::Purpose;
 use super::{DeviceStep, Partition};
 use crate::devices::input::LinkedClient;
@@ -67,6 +66,7 @@ impl Partition {
             self.cancel_pair(slot, client, step);
         }
         self.watch.forget(slot);
+        self.forget_commands(slot);
         self.addresses.remove(&slot);
         step.push(Op::DeleteDevice(id.clone(), slot));
         self.pending.profiles.put(step.seq, id.clone(), None);
@@ -92,6 +92,8 @@ impl Partition {
         if !linked {
             self.cancel_pair(profile.slot, client.incarnation, step);
         }
+        let happening = Happening::Link { client: client.id.clone(), linked };
+        self.put_timeline(profile.slot, happening, step);
         if linked {
             self.clients.insert(client.incarnation, client.id);
         }
@@ -143,7 +145,7 @@ impl Partition {
             self.is_no_longer_stale(slot, client, step);
         }
         for (delivery, attempts) in pending.into_iter().chain(in_flight) {
-            step.push(progress_op(delivery, DeliveryStatus::Cancelled, attempts));
+            self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
         step.push(Op::DeletePair(slot, client));
     }
@@ -194,6 +196,7 @@ impl Partition {
     /// The device as a caller sees it.
     fn shown(&self, profile: DeviceProfile) -> Device {
         let (state, seen) = (self.state(profile.slot), self.watch.seen(profile.slot));
-        Device { profile, state, seen, connected: false }
+        let connected = self.is_connected(&profile.id);
+        Device { profile, state, seen, connected }
     }
 }

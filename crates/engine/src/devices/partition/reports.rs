@@ -3,8 +3,10 @@
 use base::{DeviceId, Kind, Problem, Timestamp, WayIn};
 use fleet::NewDevice;
 use records::{DeviceSlot, Metric, Op};
+use store::StoreError;
 use watch::SignOfLife;
 
+use super::commands::DeviceAnswer;
 use super::{DeviceStep, Partition};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::Addressed;
@@ -22,17 +24,22 @@ pub(super) struct Unfinished {
 
 impl Partition {
     /// Applies reports as long as the batch has room; what is left waits for the next step.
-    pub(super) fn reports(&mut self, mut unfinished: Unfinished, step: &mut DeviceStep<'_>) {
+    pub(super) fn reports(
+        &mut self,
+        mut unfinished: Unfinished,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
         while step.has_room() {
             let Some(Addressed { index, hash, report }) = unfinished.reports.next() else {
                 step.emit(DeviceEffect::Accepted(unfinished.part));
-                return;
+                return Ok(());
             };
-            if let Err((device, problem)) = self.report(unfinished.way, hash, report, step) {
+            if let Err((device, problem)) = self.report(unfinished.way, hash, report, step)? {
                 unfinished.part.reject(index, device, problem);
             }
         }
         self.backlog = Some(unfinished);
+        Ok(())
     }
 
     /// Applies a report, or says whose it is and why it is refused.
@@ -42,12 +49,12 @@ impl Partition {
         hash: u64,
         report: Report,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), (DeviceId, Problem)> {
+    ) -> Result<Result<(), (DeviceId, Problem)>, StoreError> {
         let slot = match self.devices.find_hashed(&report.device, hash) {
             Some(device) => device.slot,
             None => match self.unknown(&report, step) {
                 Ok(slot) => slot,
-                Err(problem) => return Err((report.device, problem)),
+                Err(problem) => return Ok(Err((report.device, problem))),
             },
         };
         let (sign, refusal) = match self.refusal(slot, &report) {
@@ -59,13 +66,24 @@ impl Partition {
                     (SignOfLife::Report { value, ts }, None)
                 }
                 Said::Alive => (SignOfLife::Alive, None),
-                Said::Answer { .. } | Said::Progress { .. } | Said::Confirmed { .. } => todo!(),
+                Said::Answer { command, ok, result } => {
+                    let answer = DeviceAnswer::Final { ok, result };
+                    (SignOfLife::Alive, self.command_answered(slot, command, answer, step)?.err())
+                }
+                Said::Progress { command, progress } => {
+                    let answer = DeviceAnswer::Progress(progress);
+                    (SignOfLife::Alive, self.command_answered(slot, command, answer, step)?.err())
+                }
+                Said::Confirmed { key, value } => {
+                    self.confirmed(slot, &key, value, step)?;
+                    (SignOfLife::Alive, None)
+                }
                 Said::Refused(problem) => (SignOfLife::Alive, Some(*problem)),
             },
         };
         self.watch.sign(step.now, slot, way, sign, &mut step.batch, &mut step.own.noticed);
         self.tell_noticed(step);
-        refusal.map_or(Ok(()), |problem| Err((report.device, problem)))
+        Ok(refusal.map_or(Ok(()), |problem| Err((report.device, problem))))
     }
 
     /// Whether one of the device's latest reports had this id.

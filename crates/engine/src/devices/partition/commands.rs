@@ -1,0 +1,403 @@
+//! Commands of a partition's devices: what callers ask of them, and who hears what became of them.
+//! The rules are those of the crate `commands`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{DeviceId, EntityId, Problem, Timestamp, hash};
+use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace, Refused};
+use records::{
+    Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DeviceSession, DeviceSlot,
+    Happening,
+};
+use smallvec::SmallVec;
+use store::StoreError;
+
+use super::{DeviceStep, Partition};
+use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
+use crate::devices::effect::DeviceEffect;
+use crate::devices::sessions::Sessions;
+use crate::kernel::hashed::{HashMap, HashSet};
+use crate::kernel::pending_writes::PendingWrites;
+use crate::kernel::reply::{Answered, Reply, Stop};
+use crate::refusals::unknown_device;
+
+mod polling;
+mod presence;
+mod stored;
+mod wishes;
+
+pub(super) use polling::Pollers;
+pub(super) use stored::PendingCommands;
+use stored::StoredCommands;
+pub(super) use wishes::PendingWishes;
+
+/// What distinguishes the ids of commands from those of events and deliveries.
+const CAUSE_COMMAND: u64 = 3;
+/// How long a device that is at work may go without saying so, unless its command says otherwise.
+const RUN_TIMEOUT: Duration = Duration::from_secs(600);
+/// Callers that wait for the ends of commands of a partition.
+const WAITERS_MAX: usize = 4_096;
+/// Commands that time moves on, between two looks at the weight.
+pub(super) const COMMANDS_AT_A_TIME: usize = 64;
+
+/// The commands of a partition, and those who wait for them.
+#[derive(Debug)]
+pub(super) struct DeviceCommands {
+    lanes: CommandLanes,
+    pub(super) pending: PendingCommands,
+    pub(super) wishes: PendingWishes,
+    pub(super) sessions: Sessions,
+    /// Devices whose lanes are open because of wildcards alone.
+    wide_open: HashSet<DeviceSlot>,
+    pending_sessions: PendingWrites<DeviceSlot, DeviceSession>,
+    pollers: Pollers,
+    /// Who waits for the end of a command.
+    waiters: HashMap<CommandKey, SmallVec<[Waiter; 1]>>,
+    waiting: usize,
+    /// What the rules moved and nobody was told of yet.
+    moved: Vec<Moved>,
+    /// Where the search for devices that a wildcard reaches goes on.
+    pub(super) sweep: Option<presence::Sweep>,
+}
+
+type Waiter = Reply<Answered<Box<TrackedCommand>>>;
+
+impl DeviceCommands {
+    /// With what the store has; nobody is reachable yet.
+    pub(super) fn load(keep: Duration, fetch: &dyn crate::kernel::fetch::Fetch) -> Result<Self, StoreError> {
+        let mut pending = PendingCommands::default();
+        let view = fetch.view()?;
+        let mut unanswered = Vec::new();
+        for open in view.unanswered_commands()? {
+            let (command, state) = (view.command(open.key)?, view.command_state(open.key)?);
+            unanswered.extend(command.map(Arc::new).zip(state));
+        }
+        let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
+        let store = StoredCommands { pending: &mut pending, fetch, batch: &mut batch, seq: 0 };
+        let lanes = CommandLanes::load(keep, unanswered, &store)?;
+        Ok(Self {
+            lanes,
+            pending,
+            wishes: PendingWishes::default(),
+            sessions: Sessions::default(),
+            wide_open: HashSet::default(),
+            pending_sessions: PendingWrites::default(),
+            pollers: Pollers::default(),
+            waiters: HashMap::default(),
+            waiting: 0,
+            moved: Vec::new(),
+            sweep: None,
+        })
+    }
+
+    /// All batches up to this one are durable.
+    pub(super) fn settle(&mut self, seq: u64) {
+        self.pending.settle(seq);
+        self.wishes.settle(seq);
+        self.pending_sessions.settle(seq);
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+        self.lanes.next_wakeup()
+    }
+}
+
+impl Partition {
+    /// Lets the rules act, then tells whom it concerns what moved.
+    fn with_lanes<T>(
+        &mut self,
+        step: &mut DeviceStep<'_>,
+        act: impl FnOnce(
+            &mut CommandLanes,
+            Timestamp,
+            &mut StoredCommands<'_>,
+            &mut Vec<Moved>,
+        ) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
+        let (fetch, seq) = (step.fetch, step.seq);
+        let mut store = StoredCommands { pending, fetch, batch: &mut step.batch, seq };
+        let done = act(lanes, step.now, &mut store, moved)?;
+        self.tell_moved(step)?;
+        Ok(done)
+    }
+
+    /// What the passing of time brings to commands. Whether there is more of it now.
+    pub(super) fn advance_commands(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
+        let swept = self.sweep_reach(step)?;
+        let progress = self.with_lanes(step, |lanes, now, store, moved| {
+            lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
+        })?;
+        Ok(swept || progress == commands::Progress::More)
+    }
+
+    pub(super) fn send_command(
+        &mut self,
+        device: &DeviceId,
+        new: NewCommand,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<TrackedCommand, Stop> {
+        let command = self.new_command(device, new, CommandCause::Call, step)?;
+        self.give(command, step)
+    }
+
+    /// Hands a new command to its lane, and answers how far it has come.
+    fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, Stop> {
+        let (key, command) = (command.id.into(), Arc::new(command));
+        self.open_if_reachable(command.slot, step)?;
+        let given = Arc::clone(&command);
+        self.with_lanes(step, |lanes, now, store, moved| lanes.send(now, given, store, moved))?;
+        self.close_if_wide(command.slot);
+        let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
+        Ok(TrackedCommand { command, state })
+    }
+
+    fn new_command(
+        &mut self,
+        device: &DeviceId,
+        new: NewCommand,
+        cause: CommandCause,
+        step: &DeviceStep<'_>,
+    ) -> Result<Command, Problem> {
+        let found = self.devices.find(device).ok_or_else(|| unknown_device(device))?;
+        let (slot, number) = (found.slot, self.head.next_command);
+        let id = self.entity_id(found, number, &[CAUSE_COMMAND]);
+        self.head.next_command = number.wrapping_add(1);
+        let defaults = &self.settings.commands;
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        // A time on the wall clock is so far away as that says now.
+        let not_before = new.not_before.map(|at| step.now.after(at.since(step.wall)));
+        Ok(Command {
+            id,
+            slot,
+            device: device.clone(),
+            payload: new.payload,
+            origin: new.origin.map(String::into_boxed_str),
+            key: new.key.map(String::into_boxed_str),
+            terms: CommandTerms {
+                priority: new.priority,
+                not_before: not_before.filter(|at| *at > step.now),
+                ttl_ms: new.ttl.map(ms),
+                ack_timeout_ms: ms(new.ack_timeout.unwrap_or(defaults.ack_timeout)),
+                run_timeout_ms: ms(new.run_timeout.unwrap_or(RUN_TIMEOUT)),
+                attempts_max: new.attempts_max.unwrap_or(defaults.attempts_max),
+            },
+            cause,
+            notify: new.notify.map(Box::new),
+        })
+    }
+
+    pub(super) fn stored_command(
+        &self,
+        key: CommandKey,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<Arc<Command>>, StoreError> {
+        match self.commands.pending.command(&key) {
+            Some(known) => Ok(known.cloned()),
+            None => Ok(step.fetch.view()?.command(key)?.map(Arc::new)),
+        }
+    }
+
+    /// A command that is looked for by its id; a foreign id with the same key finds none.
+    fn command_with(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Arc<Command>, Stop> {
+        let command = self.stored_command(CommandKey::from(id), step)?;
+        let known = command.filter(|command| command.id == id && self.devices.get(command.slot).is_some());
+        Ok(known.ok_or_else(|| unknown_command(id))?)
+    }
+
+    pub(super) fn command_state(
+        &self,
+        key: CommandKey,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<CommandState>, StoreError> {
+        match self.commands.pending.state(&key) {
+            Some(state) => Ok(state.cloned()),
+            None => step.fetch.view()?.command_state(key),
+        }
+    }
+
+    pub(super) fn cancel_command(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+        let key = self.command_with(id, step)?.id.into();
+        let outcome =
+            self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
+        outcome.map_err(|refused| match refused {
+            Refused::Unknown => unknown_command(id).into(),
+            Refused::Stands(status) => {
+                let detail = format!("the command has ended: it is {}", status.as_str());
+                Problem::conflict("finished", detail).into()
+            }
+        })
+    }
+
+    pub(super) fn retry_command(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+        let command = self.command_with(id, step)?;
+        let (key, slot) = (command.id.into(), command.slot);
+        self.open_if_reachable(slot, step)?;
+        let outcome =
+            self.with_lanes(step, |lanes, now, store, moved| lanes.retry(now, key, store, moved))?;
+        self.close_if_wide(slot);
+        outcome.map_err(|refused| match refused {
+            Refused::Unknown => unknown_command(id).into(),
+            Refused::Stands(status) => {
+                let code = if status.has_ended() { "not_retryable" } else { "not_finished" };
+                let detail = format!(
+                    "only a failed, expired or cancelled command is tried anew; this one is {}",
+                    status.as_str()
+                );
+                Problem::conflict(code, detail).into()
+            }
+        })
+    }
+
+    /// Answers when a command has ended.
+    pub(super) fn await_command(
+        &mut self,
+        id: EntityId,
+        reply: Waiter,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let command = match self.command_with(id, step) {
+            Ok(command) => command,
+            Err(Stop::Refused(problem)) => {
+                step.emit(DeviceEffect::Command(reply, Err(problem)));
+                return Ok(());
+            }
+            Err(Stop::Broken(error)) => return Err(error),
+        };
+        let key = CommandKey::from(id);
+        let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
+        if state.status.has_ended() {
+            step.emit(DeviceEffect::Command(reply, Ok(Box::new(TrackedCommand { command, state }))));
+            return Ok(());
+        }
+        if self.commands.waiting >= WAITERS_MAX {
+            self.commands.forget_gone_waiters();
+        }
+        if self.commands.waiting >= WAITERS_MAX {
+            let detail = "too many callers wait for the ends of commands; ask again without wait";
+            step.emit(DeviceEffect::Command(reply, Err(Problem::new(503, "too_many_waiting", detail))));
+            return Ok(());
+        }
+        self.commands.waiting += 1;
+        self.commands.waiters.entry(key).or_default().push(reply);
+        Ok(())
+    }
+
+    /// An answer of a device, or that it is at work.
+    pub(super) fn command_answered(
+        &mut self,
+        slot: DeviceSlot,
+        id: EntityId,
+        answer: DeviceAnswer,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Result<(), Problem>, StoreError> {
+        let key = CommandKey::from(id);
+        let routing =
+            self.devices.get(slot).map(|device| hash::routing_hash(hash::device_hash(device.id.as_str())));
+        if routing != Some(id.routing) {
+            return Ok(Err(unknown_command(id)));
+        }
+        let outcome = self.with_lanes(step, |lanes, now, store, moved| match answer {
+            DeviceAnswer::Final { ok, result } => lanes.answer(now, slot, key, ok, result, store, moved),
+            DeviceAnswer::Progress(progress) => lanes.progress(now, slot, key, progress, store, moved),
+        })?;
+        self.close_if_wide(slot);
+        Ok(match outcome {
+            AnswerOutcome::Moved | AnswerOutcome::Late | AnswerOutcome::Repeated => Ok(()),
+            AnswerOutcome::Unknown => Err(unknown_command(id)),
+        })
+    }
+
+    /// How commands go to a device.
+    fn pace(&self, slot: DeviceSlot) -> Pace {
+        let settings = &self.settings.commands;
+        let kind = self.devices.get(slot).map(|device| self.devices.kind(device));
+        let pace = kind.and_then(|kind| settings.by_kind.get(kind)).unwrap_or(&settings.pace);
+        Pace { in_flight: pace.in_flight, gap: pace.gap }
+    }
+
+    /// Tells of everything that the rules have moved.
+    fn tell_moved(&mut self, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let mut moved = std::mem::take(&mut self.commands.moved);
+        for one in moved.drain(..) {
+            match one.how {
+                How::Scheduled => self.note_command(&one, CommandStatus::Scheduled, step),
+                How::Published => {
+                    self.note_command(&one, CommandStatus::Published, step);
+                    self.publish_command(&one.command, step)?;
+                }
+                How::Progressed => {}
+                How::Ended => {
+                    self.note_command(&one, one.state.status, step);
+                    self.wish_ended(&one, step)?;
+                    self.queue_outcome(&one, false, step);
+                    self.close_if_wide(one.command.slot);
+                    self.command_ended(one, step);
+                }
+                How::Late => self.queue_outcome(&one, true, step),
+            }
+        }
+        self.commands.moved = moved;
+        Ok(())
+    }
+
+    fn note_command(&mut self, moved: &Moved, status: CommandStatus, step: &mut DeviceStep<'_>) {
+        let (id, tries) = (moved.command.id, moved.state.tries);
+        self.put_timeline(moved.command.slot, Happening::Command { id, status, tries }, step);
+    }
+
+    /// A command as its device is shown it; `None` for a device that is gone.
+    fn published(&self, command: &Command) -> Option<PublishedCommand> {
+        let device = self.devices.get(command.slot)?;
+        Some(PublishedCommand {
+            device: device.id.clone(),
+            kind: self.devices.kind(device).clone(),
+            id: command.id,
+            payload: Arc::clone(&command.payload),
+        })
+    }
+
+    fn publish_command(&mut self, command: &Command, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let Some(published) = self.published(command).map(Box::new) else { return Ok(()) };
+        if let Some(reply) = self.commands.pollers.take(command.slot) {
+            step.emit(DeviceEffect::Polled(reply, Ok(Some(published.clone()))));
+            self.close_if_unreachable(command.slot, step)?;
+        }
+        step.emit(DeviceEffect::CommandPublished(published));
+        Ok(())
+    }
+
+    fn command_ended(&mut self, moved: Moved, step: &mut DeviceStep<'_>) {
+        let Some(waiters) = self.commands.waiters.remove(&CommandKey::from(moved.command.id)) else { return };
+        self.commands.waiting -= waiters.len();
+        let tracked = TrackedCommand { command: moved.command, state: moved.state };
+        for waiter in waiters {
+            step.emit(DeviceEffect::Command(waiter, Ok(Box::new(tracked.clone()))));
+        }
+    }
+
+    /// A device is gone, and its commands with it.
+    pub(super) fn forget_commands(&mut self, slot: DeviceSlot) {
+        self.commands.lanes.forget(slot);
+        self.commands.pollers.forget(slot);
+    }
+}
+
+/// What a device says about a command.
+pub(super) enum DeviceAnswer {
+    /// Whether it did it, and what came of it.
+    Final { ok: bool, result: Option<Box<str>> },
+    /// It is at work.
+    Progress(Box<str>),
+}
+
+impl DeviceCommands {
+    fn forget_gone_waiters(&mut self) {
+        self.waiters.retain(|_, waiters| {
+            waiters.retain(|waiter| !waiter.is_closed());
+            !waiters.is_empty()
+        });
+        self.waiting = self.waiters.values().map(SmallVec::len).sum();
+    }
+}

@@ -1,0 +1,255 @@
+//! Sessions of devices come and go: the books of them, and the lanes of commands that open and close
+//! with them.
+
+use base::DeviceId;
+use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
+use store::StoreError;
+
+use super::super::{DeviceStep, Partition};
+use super::Pace;
+use crate::devices::effect::DeviceEffect;
+use crate::devices::sessions::{PresenceChange, Sessions};
+use crate::kernel::reply::Reply;
+
+/// Devices that a search looks at in a step.
+const SWEPT_PER_STEP: usize = 256;
+
+/// The search for devices with commands, after a session began to reach devices by wildcards.
+#[derive(Debug)]
+pub(in crate::devices::partition) struct Sweep {
+    /// Devices with commands that were not durable when it began.
+    pending: Vec<DeviceSlot>,
+    phase: CommandPhase,
+    after: Option<DeviceSlot>,
+}
+
+impl Sweep {
+    fn new(pending: Vec<DeviceSlot>) -> Self {
+        Self { pending, phase: CommandPhase::Unanswered, after: None }
+    }
+}
+
+impl Partition {
+    pub(in crate::devices::partition) fn presence_changed(
+        &mut self,
+        change: &PresenceChange,
+        reply: Reply<()>,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        match change {
+            PresenceChange::Connected(device, ..) => {
+                let was_connected = self.commands.sessions.own(device).next().is_some();
+                self.commands.sessions.apply(change);
+                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                    self.session_began(slot, was_connected, step)?;
+                }
+            }
+            PresenceChange::Disconnected(device, number, reason) => {
+                let ended = self.commands.sessions.own(device).find(|(session, _)| session.number == *number);
+                let ended = ended.cloned();
+                self.commands.sessions.apply(change);
+                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                    if let Some((session, since)) = ended {
+                        let (address, reason) = (session.address, *reason);
+                        self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
+                        self.book_session(slot, step);
+                    }
+                    self.close_if_unreachable(slot, step)?;
+                }
+            }
+            PresenceChange::Reaches(device, _, reaches) => {
+                self.commands.sessions.apply(change);
+                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                    if *reaches {
+                        self.open_lane(slot, step)?;
+                    } else {
+                        self.close_if_unreachable(slot, step)?;
+                    }
+                }
+            }
+            PresenceChange::ReachesWidely(..) => {
+                self.commands.sessions.apply(change);
+                for slot in std::mem::take(&mut self.commands.wide_open) {
+                    self.close_if_unreachable(slot, step)?;
+                }
+                if self.commands.sessions.has_wide() {
+                    let pending = self.commands.pending.slots().collect();
+                    self.commands.sweep = Some(Sweep::new(pending));
+                }
+            }
+        }
+        step.emit(DeviceEffect::Kept(reply));
+        Ok(())
+    }
+
+    /// Goes on with the sessions that lived before the partition was loaded again.
+    pub(crate) fn go_on_with_sessions(&mut self, sessions: Sessions) {
+        self.commands.sessions = sessions;
+        self.commands.sweep = Some(Sweep::new(Vec::new()));
+    }
+
+    /// Whether the device has a live session of its own.
+    pub(in crate::devices::partition) fn is_connected(&self, id: &DeviceId) -> bool {
+        self.commands.sessions.own(id).next().is_some()
+    }
+
+    /// A device that has sessions already is registered.
+    pub(in crate::devices::partition) fn registered_with_sessions(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let Some(device) = self.devices.get(slot) else { return };
+        if self.commands.sessions.own(&device.id).next().is_some() {
+            self.note_connected(slot, step);
+        }
+    }
+
+    fn session_began(
+        &mut self,
+        slot: DeviceSlot,
+        was_connected: bool,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        if !was_connected {
+            let stored = self
+                .commands
+                .pending_sessions
+                .get_or_read(&slot, || step.fetch.view()?.device_session(slot))?;
+            if let Some(DeviceSession { address, since, .. }) = stored {
+                // Its end was never told: the process died before.
+                let reason = DisconnectReason::ServerStopped;
+                self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
+            }
+        }
+        self.note_connected(slot, step);
+        Ok(())
+    }
+
+    fn note_connected(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
+        let newest = self.devices.get(slot).and_then(|device| self.commands.sessions.own(&device.id).last());
+        let address = newest.and_then(|(session, _)| session.address.clone());
+        self.put_timeline(slot, Happening::Connected { address }, step);
+        self.book_session(slot, step);
+    }
+
+    /// Brings the books up to the sessions that live: the newest of the device's own stands there.
+    fn book_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
+        let newest = self.devices.get(slot).and_then(|device| self.commands.sessions.own(&device.id).last());
+        let newest = newest.map(|(session, since)| DeviceSession {
+            slot,
+            number: session.number,
+            since: *since,
+            address: session.address.clone(),
+        });
+        step.emit(DeviceEffect::Connected(self.id, slot, newest.is_some()));
+        self.commands.pending_sessions.put(step.seq, slot, newest.clone());
+        step.push(match newest {
+            Some(session) => Op::PutDeviceSession(Box::new(session)),
+            None => Op::DeleteDeviceSession(slot),
+        });
+    }
+
+    /// Opens the lane of a device that can be reached, however that is.
+    pub(super) fn open_if_reachable(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        if self.commands.lanes.is_open(slot) {
+            return Ok(());
+        }
+        if self.is_named(slot) {
+            return self.open_lane(slot, step);
+        }
+        if self.is_reached_widely(slot, step)? {
+            self.commands.wide_open.insert(slot);
+            return self.open_lane(slot, step);
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_lane(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let pace = if self.is_polled_only(slot) {
+            Pace { in_flight: 1, ..self.pace(slot) }
+        } else {
+            self.pace(slot)
+        };
+        self.with_lanes(step, |lanes, now, store, moved| lanes.open(now, slot, pace, store, moved))
+    }
+
+    pub(super) fn close_if_unreachable(
+        &mut self,
+        slot: DeviceSlot,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        if self.is_named(slot) {
+            return Ok(());
+        }
+        if self.is_reached_widely(slot, step)? {
+            self.commands.wide_open.insert(slot);
+            self.close_if_wide(slot);
+        } else {
+            self.commands.lanes.close(slot);
+        }
+        Ok(())
+    }
+
+    /// The lane of a device that is reached by wildcards alone takes memory only while it has work.
+    pub(super) fn close_if_wide(&mut self, slot: DeviceSlot) {
+        if self.commands.wide_open.contains(&slot) && self.commands.lanes.forget_idle(slot) {
+            self.commands.wide_open.remove(&slot);
+        }
+    }
+
+    /// Whether a session names the device, or the device polls.
+    fn is_named(&self, slot: DeviceSlot) -> bool {
+        let Some(device) = self.devices.get(slot) else { return false };
+        self.commands.sessions.reaches(&device.id) || self.commands.pollers.has(slot)
+    }
+
+    fn is_polled_only(&self, slot: DeviceSlot) -> bool {
+        let Some(device) = self.devices.get(slot) else { return false };
+        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id)
+    }
+
+    fn is_reached_widely(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+        if !self.commands.sessions.has_wide() {
+            return Ok(false);
+        }
+        let Some(device) = self.devices.get(slot) else { return Ok(false) };
+        let profile = || self.stored_profile(&device.id, step);
+        self.commands.sessions.reaches_widely(&device.id, self.devices.kind(device), profile)
+    }
+
+    /// Goes on with the search for devices that a wildcard reaches. Whether there are more.
+    pub(super) fn sweep_reach(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
+        let Some(mut sweep) = self.commands.sweep.take() else { return Ok(false) };
+        let found = if sweep.pending.is_empty() {
+            let found = step.fetch.view()?.slots_with_commands(sweep.phase, sweep.after, SWEPT_PER_STEP)?;
+            sweep.after = found.last().copied();
+            found
+        } else {
+            sweep.pending.split_off(sweep.pending.len().saturating_sub(SWEPT_PER_STEP))
+        };
+        let is_phase_over = found.is_empty();
+        for slot in found {
+            self.open_if_reachable(slot, step)?;
+            self.close_if_wide(slot);
+        }
+        let phase_after = match sweep.phase {
+            CommandPhase::Unanswered => Some(CommandPhase::Waiting),
+            CommandPhase::Waiting | CommandPhase::Held => None,
+        };
+        self.commands.sweep = match (is_phase_over, phase_after) {
+            (false, _) => Some(sweep),
+            (true, Some(phase)) => Some(Sweep { phase, after: None, ..sweep }),
+            (true, None) => None,
+        };
+        Ok(self.commands.sweep.is_some())
+    }
+}

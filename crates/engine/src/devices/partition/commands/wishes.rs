@@ -1,0 +1,168 @@
+//! Desired entries: what an application wishes of a device, and what the device has confirmed.
+
+use std::sync::Arc;
+
+use base::limits::WISHES_PER_DEVICE_MAX;
+use base::{DeviceId, Problem, Timestamp};
+use commands::{How, Moved};
+use records::{CommandCause, CommandKey, CommandStatus, DeviceSlot, Op, Wish};
+use store::StoreError;
+
+use super::super::{DeviceStep, Partition};
+use crate::commands::NewCommand;
+use crate::kernel::pending_writes::PendingWrites;
+use crate::kernel::reply::Stop;
+use crate::refusals::unknown_device;
+
+/// Wishes that are not durable yet.
+pub(in crate::devices::partition) type PendingWishes = PendingWrites<(DeviceSlot, Box<str>), Wish>;
+
+impl Partition {
+    /// Wishes an entry of a device to be this, or not to be. A command brings the device there.
+    pub(in crate::devices::partition) fn wish(
+        &mut self,
+        id: &DeviceId,
+        key: &str,
+        value: Option<Box<str>>,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Wish, Stop> {
+        let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
+        let present = self.stored_wish(slot, key, step)?;
+        if present.is_none() {
+            self.check_room_for_wish(slot, step)?;
+        }
+        let (confirmed, confirmed_at) = match present {
+            Some(wish) => (wish.confirmed, wish.confirmed_at),
+            None => (None, None),
+        };
+        let cause = CommandCause::Wish { key: key.into(), value: value.clone() };
+        let command = self.new_command(id, wish_command(key, value.as_deref()), cause, step)?;
+        let wish = Wish {
+            slot,
+            key: key.into(),
+            desired: value,
+            desired_at: step.now,
+            confirmed,
+            confirmed_at,
+            command: Some(command.id.into()),
+        };
+        self.put_wish(wish.clone(), step);
+        self.give(command, step)?;
+        // The command may be over at once: a device may answer no sooner, but its time may be up.
+        Ok(self.stored_wish(slot, key, step)?.unwrap_or(wish))
+    }
+
+    fn check_room_for_wish(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<(), Stop> {
+        let durable = step.fetch.view().and_then(|view| view.wishes(slot))?.len();
+        let pending = self.commands.wishes.present().filter(|wish| wish.slot == slot).count();
+        if durable + pending < WISHES_PER_DEVICE_MAX {
+            return Ok(());
+        }
+        let detail = format!("a device has at most {WISHES_PER_DEVICE_MAX} desired entries; delete some");
+        Err(Problem::conflict("too_many_entries", detail).into())
+    }
+
+    /// An entry was changed at the device. A wish that says otherwise is older, and gives way.
+    pub(in crate::devices::partition) fn confirmed(
+        &mut self,
+        slot: DeviceSlot,
+        key: &str,
+        value: Option<Box<str>>,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let present = self.stored_wish(slot, key, step)?;
+        let known = present.is_some();
+        let mut wish = present.unwrap_or_else(|| Wish {
+            slot,
+            key: key.into(),
+            desired: None,
+            desired_at: step.now,
+            confirmed: None,
+            confirmed_at: None,
+            command: None,
+        });
+        if !known && value.is_none() {
+            return Ok(());
+        }
+        // What was known already is no change: an older command may have brought it.
+        let changed = wish.confirmed != value;
+        wish.confirmed_at = Some(step.now);
+        if changed {
+            wish.confirmed.clone_from(&value);
+            let fulfilled = wish.desired == value;
+            if !fulfilled {
+                wish.desired = None;
+            }
+            let command = wish.command.take();
+            self.put_wish(wish, step);
+            if let Some(command) = command {
+                // One that has ended meanwhile has nothing to call off.
+                let _ended = self
+                    .with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, command, store, moved))?;
+            }
+        } else {
+            self.put_wish(wish, step);
+        }
+        Ok(())
+    }
+
+    /// The command of a wish has ended.
+    pub(super) fn wish_ended(&mut self, moved: &Moved, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
+        let CommandCause::Wish { key, value } = &moved.command.cause else { return Ok(()) };
+        debug_assert_eq!(moved.how, How::Ended);
+        let Some(mut wish) = self.stored_wish(moved.command.slot, key, step)? else { return Ok(()) };
+        let is_latest = wish.command == Some(CommandKey::from(moved.command.id));
+        if is_latest {
+            wish.command = None;
+        }
+        if moved.state.status == CommandStatus::Acknowledged {
+            wish.confirmed.clone_from(value);
+            wish.confirmed_at = Some(step.now);
+        } else if !is_latest {
+            return Ok(());
+        }
+        self.put_wish(wish, step);
+        Ok(())
+    }
+
+    pub(super) fn stored_wish(
+        &self,
+        slot: DeviceSlot,
+        key: &str,
+        step: &DeviceStep<'_>,
+    ) -> Result<Option<Wish>, StoreError> {
+        let place = (slot, Box::from(key));
+        self.commands.wishes.get_or_read(&place, || step.fetch.view()?.wish(slot, key))
+    }
+
+    /// Puts a wish; one that says nothing any more is deleted.
+    fn put_wish(&mut self, wish: Wish, step: &mut DeviceStep<'_>) {
+        let place = (wish.slot, wish.key.clone());
+        let says_something = wish.desired.is_some() || wish.confirmed.is_some() || wish.command.is_some();
+        self.commands.wishes.put(step.seq, place, says_something.then(|| wish.clone()));
+        step.push(match says_something {
+            true => Op::PutWish(Box::new(wish)),
+            false => Op::DeleteWish(wish.slot, wish.key),
+        });
+    }
+}
+
+/// The command that brings a device to a wish. A key has nothing that JSON writes otherwise.
+fn wish_command(key: &str, value: Option<&str>) -> NewCommand {
+    let payload = match value {
+        Some(value) => format!(r#"{{"op":"set","key":"{key}","value":{value}}}"#),
+        None => format!(r#"{{"op":"delete","key":"{key}"}}"#),
+    };
+    NewCommand {
+        payload: Arc::from(payload.into_bytes()),
+        ttl: None,
+        not_before: None::<Timestamp>,
+        ack_timeout: None,
+        run_timeout: None,
+        attempts_max: None,
+        origin: None,
+        key: Some(format!("desired/{key}")),
+        priority: 0,
+        notify: None,
+    }
+}

@@ -1,0 +1,108 @@
+//! Outcomes of commands: jobs that tell those who gave the commands.
+
+use base::hash;
+use commands::Moved;
+use jobs::{NewJob, NoCalendar, OnConflict, Released};
+use records::{CommandKey, Holder, JobId, Reservation, Terms};
+use store::StoreError;
+
+use super::attempt_ends::delay_after;
+use super::attempts::LEASE_MARGIN;
+use super::purpose::{JobLine, Purpose};
+use super::{DeviceStep, Partition};
+use crate::kernel::job_purpose::JobEnd;
+use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
+
+impl Partition {
+    /// Tells the receiver of a command that it has ended, or was answered after the end.
+    pub(super) fn queue_outcome(&mut self, moved: &Moved, is_late: bool, step: &mut DeviceStep<'_>) {
+        let Some(receiver) = &moved.command.notify else { return };
+        let key = CommandKey::from(moved.command.id);
+        let purpose = Purpose::Outcome { lane: OutcomeLane::of(receiver), key, is_late };
+        let job = NewJob {
+            id: self.next_job_id(),
+            queue: purpose.line().key(),
+            run_at: step.now,
+            tries: self.settings.retry.attempts_max,
+            terms: Terms::default(),
+            alias: Some(purpose.alias()),
+            on_conflict: OnConflict::Replace,
+        };
+        self.jobs.publish(step.now, job, &mut step.batch, &mut step.wakes);
+    }
+
+    pub(super) fn lease_outcomes(
+        &mut self,
+        lane: OutcomeLane,
+        max: usize,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Vec<OutcomeDue>, StoreError> {
+        let (mut due, line) = (Vec::new(), JobLine::Outcomes(lane).key());
+        while due.len() < max {
+            if !step.has_room() {
+                step.wakes.push(line);
+                break;
+            }
+            let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
+            let holder = Holder::Own(self.process);
+            let Some(leased) = self.jobs.lease(step.now, line, holder, ttr, &mut step.batch) else { break };
+            due.extend(self.outcome_due(leased.reservation, step)?);
+        }
+        Ok(due)
+    }
+
+    /// What a leased job tells. One whose command is gone, or is tried anew, has nothing to tell.
+    fn outcome_due(
+        &mut self,
+        reservation: Reservation,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<Option<OutcomeDue>, StoreError> {
+        let job = reservation.job;
+        let purpose = self.jobs.get(job).and_then(|head| Purpose::of(head.queue, head.alias));
+        if let Some(Purpose::Outcome { key, is_late, .. }) = purpose
+            && let Some(command) = self.stored_command(key, step)?
+            && let Some(state) = self.command_state(key, step)?.filter(|state| state.status.has_ended())
+        {
+            let partition = self.id;
+            return Ok(Some(OutcomeDue { partition, reservation, command, state, is_late }));
+        }
+        self.jobs.cancel(step.now, job, &mut step.batch, &mut step.wakes);
+        Ok(None)
+    }
+
+    pub(super) fn outcome_told(&mut self, reservation: Reservation, told: Told, step: &mut DeviceStep<'_>) {
+        let (now, calendar) = (step.now, &mut NoCalendar);
+        match told {
+            Told::Yes => {
+                // A stale reservation: it was told, and another attempt will tell it again.
+                let _stale = self.jobs.ack(now, reservation, calendar, &mut step.batch, &mut step.wakes);
+            }
+            Told::No(patience) => {
+                let counted = self.jobs.get(reservation.job).map_or(1, |head| head.attempt);
+                let chance = chance_of(reservation.job, counted);
+                let delay = delay_after(&self.settings.retry, counted, patience, chance);
+                let retry = jobs::Retry::counted(delay);
+                let released =
+                    self.jobs.release(now, reservation, retry, calendar, &mut step.batch, &mut step.wakes);
+                if matches!(released, Ok(Released::Dead)) {
+                    log_given_up(counted);
+                }
+            }
+        }
+    }
+
+    /// The job of an outcome ended without a word of its sender.
+    pub(super) fn outcome_ended(end: JobEnd) {
+        if let JobEnd::Lapsed(Released::Dead) | JobEnd::Cut(Released::Dead) | JobEnd::Expired(_) = end {
+            log_given_up(0);
+        }
+    }
+}
+
+fn chance_of(job: JobId, attempt: u32) -> u64 {
+    hash::derived(u64::from(attempt), &job.0)
+}
+
+fn log_given_up(attempts: u32) {
+    tracing::warn!(attempts, "the outcome of a command could not be told, and is given up");
+}

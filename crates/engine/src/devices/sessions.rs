@@ -1,0 +1,157 @@
+//! The live sessions of devices, and whom they reach.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base::{DeviceId, PartitionId, Timestamp};
+use records::{DeviceProfile, DisconnectReason};
+use smallvec::SmallVec;
+
+use crate::kernel::hashed::HashMap;
+use crate::presence::{Reach, Session, Who};
+
+/// What an edge tells of its sessions.
+#[derive(Clone, Debug)]
+pub enum PresenceChange {
+    /// A session of a device began then.
+    Connected(DeviceId, Session, Timestamp),
+    /// A session of a device ended.
+    Disconnected(DeviceId, u64, DisconnectReason),
+    /// A session names the topic of a device's commands, or no longer.
+    Reaches(DeviceId, u64, bool),
+    /// All that a session reaches by wildcards.
+    ReachesWidely(u64, Arc<[Reach]>),
+}
+
+/// A session as one device sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Present {
+    pub(super) session: u64,
+    /// Where it is and since when, if the session is the device's own; what only reaches the device may
+    /// be another's.
+    pub(super) own: Option<(Session, Timestamp)>,
+    pub(super) reaches: bool,
+}
+
+/// The live sessions that concern devices of a partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sessions {
+    by_device: HashMap<DeviceId, SmallVec<[Present; 1]>>,
+    wide: Vec<(u64, Arc<[Reach]>)>,
+}
+
+impl Sessions {
+    pub(super) fn apply(&mut self, change: &PresenceChange) {
+        match change {
+            PresenceChange::Connected(device, session, since) => {
+                self.present(device, session.number).own = Some((session.clone(), *since));
+            }
+            PresenceChange::Disconnected(device, session, _) => {
+                self.change(device, |present| present.retain(|one| one.session != *session));
+            }
+            PresenceChange::Reaches(device, session, true) => self.present(device, *session).reaches = true,
+            PresenceChange::Reaches(device, session, false) => self.change(device, |present| {
+                present.retain(|one| {
+                    one.reaches &= one.session != *session;
+                    one.reaches || one.own.is_some()
+                });
+            }),
+            PresenceChange::ReachesWidely(session, reach) => {
+                self.wide.retain(|(of, _)| of != session);
+                if !reach.is_empty() {
+                    self.wide.push((*session, Arc::clone(reach)));
+                }
+            }
+        }
+    }
+
+    fn present(&mut self, device: &DeviceId, session: u64) -> &mut Present {
+        let present = self.by_device.entry(device.clone()).or_default();
+        let at = present.iter().position(|one| one.session == session).unwrap_or_else(|| {
+            present.push(Present { session, own: None, reaches: false });
+            present.len() - 1
+        });
+        &mut present[at]
+    }
+
+    fn change(&mut self, device: &DeviceId, change: impl FnOnce(&mut SmallVec<[Present; 1]>)) {
+        let Some(present) = self.by_device.get_mut(device) else { return };
+        change(present);
+        if present.is_empty() {
+            self.by_device.remove(device);
+        }
+    }
+
+    /// The device's own sessions, oldest first.
+    pub(super) fn own(&self, device: &DeviceId) -> impl Iterator<Item = &(Session, Timestamp)> {
+        self.by_device.get(device).into_iter().flatten().filter_map(|one| one.own.as_ref())
+    }
+
+    /// Whether a session names the topic of the device's commands.
+    pub(super) fn reaches(&self, device: &DeviceId) -> bool {
+        self.by_device.get(device).is_some_and(|present| present.iter().any(|one| one.reaches))
+    }
+
+    /// Whether a session reaches the device by a wildcard. `profile` is asked for only where labels
+    /// decide.
+    pub(super) fn reaches_widely<E>(
+        &self,
+        device: &DeviceId,
+        kind: &base::Kind,
+        profile: impl Fn() -> Result<Option<Arc<DeviceProfile>>, E>,
+    ) -> Result<bool, E> {
+        let mut labels = None;
+        for reach in self.wide.iter().flat_map(|(_, reach)| reach.iter()) {
+            if reach.kind.as_ref().is_some_and(|wanted| wanted != kind) {
+                continue;
+            }
+            let covers = match &reach.who {
+                Who::Everybody => true,
+                Who::Device(one) => one == device,
+                Who::Prefix(prefix) => device.as_str().starts_with(&**prefix),
+                Who::Label(key, value) => {
+                    if labels.is_none() {
+                        labels = Some(profile()?);
+                    }
+                    let profile = labels.as_ref().and_then(Option::as_ref);
+                    profile.is_some_and(|profile| {
+                        profile.labels.iter().any(|(k, v)| **k == **key && **v == **value)
+                    })
+                }
+            };
+            if covers {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether any session reaches devices by wildcards.
+    pub(super) fn has_wide(&self) -> bool {
+        !self.wide.is_empty()
+    }
+}
+
+/// The sessions of every partition as the edges last told them: a partition that is loaded again
+/// begins with these.
+#[derive(Debug)]
+pub(crate) struct SessionBook {
+    partitions: Box<[Mutex<Sessions>]>,
+}
+
+impl SessionBook {
+    pub(crate) fn new(partitions: u16) -> Self {
+        Self { partitions: (0..partitions).map(|_| Mutex::default()).collect() }
+    }
+
+    pub(crate) fn note(&self, partition: PartitionId, change: &PresenceChange) {
+        self.of(partition).apply(change);
+    }
+
+    pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {
+        self.of(partition).clone()
+    }
+
+    fn of(&self, partition: PartitionId) -> MutexGuard<'_, Sessions> {
+        self.partitions[usize::from(partition.0)].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,99 @@
+//! Outcomes of commands on their way to those who gave the commands.
+//!
+//! An outcome is a job of its device's partition, made in the commit that ends the command: it
+//! survives whatever the command survives. A partition only says which of its lanes have outcomes
+//! due; who sends them leases some, sends them, and says what came of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::{PartitionId, hash};
+use records::{AnswerKey, Command, CommandState, OutcomeReceiver, Reservation};
+
+use crate::Engine;
+use crate::devices::input::Input;
+use crate::kernel::idempotency::IdempotencyKey;
+use crate::kernel::partition_handle::NotAccepting;
+
+/// Lanes of outcomes to URLs in a partition: a receiver that hangs holds up those of its own lane
+/// only. Outcomes to queues have a lane besides.
+const URL_LANES: u64 = 32;
+
+/// A lane of outcomes in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OutcomeLane(pub(crate) u64);
+
+impl OutcomeLane {
+    const QUEUES: Self = Self(0);
+
+    /// The lane of a receiver.
+    pub(crate) fn of(receiver: &OutcomeReceiver) -> Self {
+        match receiver {
+            OutcomeReceiver::Queue { .. } => Self::QUEUES,
+            OutcomeReceiver::Url { url, .. } => Self(1 + hash::derived(0, url.as_bytes()) % URL_LANES),
+        }
+    }
+}
+
+/// An outcome to be told now. The lease is durable.
+#[derive(Clone, Debug)]
+pub struct OutcomeDue {
+    /// Where it is kept.
+    pub partition: PartitionId,
+    /// Shown again with what came of it.
+    pub reservation: Reservation,
+    /// The command; it says who is told.
+    pub command: Arc<Command>,
+    /// How it ended.
+    pub state: CommandState,
+    /// Whether this tells of an answer after the end.
+    pub is_late: bool,
+}
+
+impl OutcomeDue {
+    /// The mark under which its job is published, so that telling it again publishes none.
+    #[must_use]
+    pub fn idempotency_key(&self) -> IdempotencyKey {
+        let id = self.command.id.to_bytes();
+        let half = |seed: u64| u128::from(hash::derived(seed | u64::from(self.is_late), &id));
+        IdempotencyKey { key: AnswerKey(half(2) << 64 | half(4)), body: half(6) }
+    }
+}
+
+/// What came of telling an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It got through.
+    Yes,
+    /// It did not; its receiver asks for so much patience.
+    No(Option<Duration>),
+}
+
+impl Engine {
+    /// Leases up to `max` outcomes of a lane; fewer have emptied it, until it is named again.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub async fn lease_outcomes(
+        &self,
+        (partition, lane): (PartitionId, OutcomeLane),
+        max: usize,
+    ) -> Result<Vec<OutcomeDue>, NotAccepting> {
+        let handle = self.device_partition(partition)?;
+        handle.ask(|reply| Input::LeaseOutcomes { lane, max, reply }).await
+    }
+
+    /// Records what came of telling an outcome; a stale reservation changes nothing.
+    ///
+    /// # Errors
+    /// When the server is not accepting.
+    pub async fn outcome_told(
+        &self,
+        partition: PartitionId,
+        reservation: Reservation,
+        told: Told,
+    ) -> Result<(), NotAccepting> {
+        let handle = self.device_partition(partition)?;
+        handle.ask(|reply| Input::OutcomeTold { reservation, told, reply }).await
+    }
+}

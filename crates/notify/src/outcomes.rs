@@ -1,0 +1,130 @@
+//! Tells those who gave commands how these ended: as a job of a queue, or as a signed post.
+//!
+//! Each lane of outcomes that has some due gets a task, which leases a few at a time and tells them
+//! until the lane is empty. There are few lanes, so that bounds the tasks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use base::{Incarnation, PartitionId, Timestamp, hash};
+use engine::outcomes::{OutcomeDue, OutcomeLane, Told};
+use engine::queues::{NewJob, Payload, QueueName};
+use engine::records::{Client, OutcomeReceiver};
+use engine::{Answer, Engine};
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{self, JoinSet};
+
+use crate::body;
+use crate::sender::Sender;
+
+/// Outcomes of a lane that are told at a time.
+const OF_A_LANE_MAX: usize = 16;
+/// Outcomes that are posted at a time.
+const POSTS_MAX: usize = 256;
+/// Incarnations of clients count registrations and never come near this bit: it marks receivers of
+/// outcomes among what the sender keeps prepared.
+const RECEIVER_BIT: u64 = 1 << 63;
+
+type Lane = (PartitionId, OutcomeLane);
+
+struct Outcomes {
+    engine: Engine,
+    sender: Arc<Sender>,
+    posts: Semaphore,
+}
+
+/// Tells outcomes until `shutdown` says so or its sender is gone. What is under way then is told
+/// again after the next start.
+pub(crate) async fn run(engine: Engine, sender: Arc<Sender>, mut shutdown: watch::Receiver<bool>) {
+    let outcomes = Arc::new(Outcomes { engine, sender, posts: Semaphore::new(POSTS_MAX) });
+    let mut tasks = JoinSet::new();
+    let mut busy: HashMap<task::Id, Lane> = HashMap::new();
+    // Lanes that were named again while their task was about to end.
+    let mut named_again: HashSet<Lane> = HashSet::new();
+    loop {
+        let named = tokio::select! {
+            _ = shutdown.wait_for(|stop| *stop) => return,
+            named = outcomes.engine.due_outcomes().take() => named,
+            Some(emptied) = tasks.join_next_with_id() => {
+                let task = match emptied {
+                    Ok((task, ())) => task,
+                    Err(error) => {
+                        tracing::error!(%error, "a task that tells outcomes failed; its leases run out");
+                        error.id()
+                    }
+                };
+                let lane = busy.remove(&task);
+                lane.and_then(|lane| named_again.take(&lane)).into_iter().collect()
+            }
+        };
+        for lane in named {
+            if busy.values().any(|other| *other == lane) {
+                named_again.insert(lane);
+            } else {
+                busy.insert(tasks.spawn(empty(Arc::clone(&outcomes), lane)).id(), lane);
+            }
+        }
+    }
+}
+
+/// Tells what a lane has due.
+async fn empty(outcomes: Arc<Outcomes>, lane: Lane) {
+    // Without an answer the server is stopping, or the partition names the lane again.
+    while let Ok(due) = outcomes.engine.lease_outcomes(lane, OF_A_LANE_MAX).await {
+        let is_last = due.len() < OF_A_LANE_MAX;
+        join_all(due.into_iter().map(|due| outcomes.tell(due))).await;
+        if is_last {
+            break;
+        }
+    }
+}
+
+impl Outcomes {
+    async fn tell(&self, due: OutcomeDue) {
+        let told = match due.command.notify.as_deref() {
+            Some(OutcomeReceiver::Queue { namespace, queue }) => self.publish(&due, namespace, queue).await,
+            Some(OutcomeReceiver::Url { url, secret }) => self.post(&due, url, secret).await,
+            None => Told::Yes,
+        };
+        if self.engine.outcome_told(due.partition, due.reservation, told).await.is_err() {
+            tracing::debug!("not accepting; an outcome that was told is told again");
+        }
+    }
+
+    async fn publish(&self, due: &OutcomeDue, namespace: &str, queue: &str) -> Told {
+        let name = QueueName::unchecked(namespace, queue);
+        let job = NewJob::new(Payload::Json(body::outcome(due).into()));
+        match self.engine.queues().publish(&name, vec![job], Some(due.idempotency_key())).await {
+            Ok(_) => Told::Yes,
+            Err(problem) => {
+                tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");
+                Told::No(None)
+            }
+        }
+    }
+
+    async fn post(&self, due: &OutcomeDue, url: &str, secret: &[u8]) -> Told {
+        let Ok(_place) = self.posts.acquire().await else { return Told::No(None) };
+        let mut id = due.command.id;
+        // A late answer is another message.
+        id.tag ^= u64::from(due.is_late);
+        let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
+        let receiver = Client {
+            id: base::ClientId::new("command").expect("letters may be in a client id"),
+            incarnation: Incarnation(marked),
+            name: String::new(),
+            url: url.to_owned(),
+            secret: secret.to_vec(),
+            previous_secret: None,
+            enabled: true,
+            created_at: Timestamp(0),
+        };
+        let body = Arc::from(body::outcome(due).into_bytes());
+        match self.sender.attempt(&Arc::new(receiver), id, body).await.answer {
+            Answer::Status { code: 200..=299, .. } => Told::Yes,
+            Answer::Status { retry_after, .. } => Told::No(retry_after),
+            Answer::Error(_) | Answer::Withheld => Told::No(None),
+        }
+    }
+}
