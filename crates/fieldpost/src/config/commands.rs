@@ -39,8 +39,12 @@ fn kinds(from: &mut Reader, pace: CommandPace) -> BTreeMap<Kind, CommandPace> {
         let of_kind = kind_pace(from, &mut section, pace);
         match Kind::new(&name) {
             Some(kind) => drop(kinds.insert(kind, of_kind)),
-            None => section.refuse_name(from, "is not a kind", "write a name such as [kinds.face]: a letter, \
-                then up to 31 of a-z, 0-9, _ and -"),
+            None => section.refuse_name(
+                from,
+                "is not a kind",
+                "write a name such as [kinds.face]: a letter, \
+                then up to 31 of a-z, 0-9, _ and -",
+            ),
         }
         section.finish(from);
     }

@@ -366,7 +366,10 @@ fn commands_are_paced_as_a_whole_and_by_kind() {
         settings.commands.ack_timeout = 250 * MS;
         settings.commands.attempts_max = 3;
         settings.commands.pace = pace;
-        settings.commands.by_kind.insert(kind("face"), engine::settings::CommandPace { in_flight: 4, ..pace });
+        settings
+            .commands
+            .by_kind
+            .insert(kind("face"), engine::settings::CommandPace { in_flight: 4, ..pace });
         settings.commands.by_kind.insert(kind("gate-2"), pace);
     });
     check_refused(
