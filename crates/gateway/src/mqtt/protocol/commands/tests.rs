@@ -32,6 +32,12 @@ fn packet_ids_in_use_are_not_given_out_again() {
     assert_eq!(window.packet_ids.capacity(), 0);
 }
 
+#[test]
+fn a_device_that_waits_for_commands_holds_little() {
+    let of_commands = size_of::<Commands>() + size_of::<Watcher<CommandCopy>>() + 2 * size_of::<usize>();
+    assert!(of_commands <= 192, "{of_commands} bytes of 1.5 KiB, beside those of its connection");
+}
+
 /// A listener without a socket, whose routes carry what the test hands them.
 struct Bench {
     shared: Arc<Shared>,
