@@ -209,7 +209,7 @@ async fn open_edges(
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
-    let reports = gateway::http::routes(engine, &memory, &mut metrics);
+    let reports = gateway::http::routes(engine, &Arc::default(), &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
     let access = Arc::new(access::access(settings));
     let edge = EdgeContext {

@@ -121,11 +121,9 @@ impl Server {
         };
         engine.create_client(client).await.expect("a new client");
         let metrics = Arc::new(Mutex::new(Registry::default()));
-        let reports = gateway::http::routes(&engine, &MemoryBudget::default(), &mut Registry::default());
-        let router = router_with(
-            &ApiState::new(engine.clone(), Access::Open, &MemoryBudget::default(), metrics),
-            reports,
-        );
+        let memory = MemoryBudget::default();
+        let reports = gateway::http::routes(&engine, &Arc::default(), &memory, &mut Registry::default());
+        let router = router_with(&ApiState::new(engine.clone(), Access::Open, &memory, metrics), reports);
         Self { engine, router }
     }
 

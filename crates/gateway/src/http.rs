@@ -26,6 +26,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use self::refusals::{Refusals, Sender};
+use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 use crate::metrics::ReportMetrics;
 
@@ -40,15 +41,21 @@ mod replay;
 /// The content type whose bodies are many reports.
 const NDJSON: &str = "application/x-ndjson";
 
-/// The routes, for the router that serves the API. Bodies take their memory of `memory`. Its
-/// figures go into `registry`.
-pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -> Router {
+/// The routes, for the router that serves the API. A replay reads the topics of these kinds as the
+/// MQTT listener does. Bodies take their memory of `memory`. Its figures go into `registry`.
+pub fn routes(
+    engine: &Engine,
+    kinds: &Arc<KindForms>,
+    memory: &MemoryBudget,
+    registry: &mut Registry,
+) -> Router {
     let metrics = Metrics::default();
     metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
     let [memory, memory_of_lines] = [Purpose::Bodies, Purpose::Lines].map(|purpose| memory.part(purpose));
-    let shared = Shared { engine: engine.clone(), intake, metrics, refusals, memory, memory_of_lines };
+    let (engine, kinds) = (engine.clone(), Arc::clone(kinds));
+    let shared = Shared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines };
     Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/devices/{id}/ack", post(ack::ack).fallback(wrong_method))
@@ -60,6 +67,7 @@ pub fn routes(engine: &Engine, memory: &MemoryBudget, registry: &mut Registry) -
 #[derive(Debug)]
 struct Shared {
     engine: Engine,
+    kinds: Arc<KindForms>,
     intake: Intake,
     metrics: Metrics,
     refusals: Refusals,

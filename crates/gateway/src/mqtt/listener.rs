@@ -62,8 +62,8 @@ impl MqttListener {
 
     /// Knows the topics and messages of these kinds.
     #[must_use]
-    pub fn with_kinds(mut self, kinds: KindForms) -> Self {
-        self.shared.kinds = Arc::new(kinds);
+    pub fn with_kinds(mut self, kinds: Arc<KindForms>) -> Self {
+        self.shared.kinds = kinds;
         self
     }
 

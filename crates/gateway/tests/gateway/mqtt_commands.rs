@@ -277,6 +277,42 @@ async fn a_session_whose_client_is_away_is_not_live_and_counts_again_when_it_is_
     }
 }
 
+#[tokio::test]
+async fn a_crowd_that_reconnects_at_once_loses_no_session_and_no_command() {
+    const DEVICES: usize = 200;
+    let rig = Rig::start().await;
+    let ids: Vec<String> = (0..DEVICES).map(|number| format!("d{number}")).collect();
+    for id in &ids {
+        let device = engine::NewDevice { id: id.clone(), ..engine::NewDevice::default() };
+        rig.engine.create_device(device).await.expect("a new device");
+    }
+    let connect = |id| Connect { client_id: id, ..Connect::lasting(V5) };
+    let mut older = Vec::new();
+    for id in &ids {
+        older.push(subscriber(&rig, connect(id), &format!("dev/lock/{id}")).await);
+    }
+    let mut sent = Vec::new();
+    for id in &ids {
+        sent.push(send(&rig, id, command("1")).await);
+    }
+    let answered = ids.iter().zip(&sent).map(async |(id, sent)| {
+        let (mut client, session_present) = RawClient::connect_to_session(rig.mqtt, connect(id)).await;
+        assert!(session_present, "{id}");
+        client.expect(&published(V5, id, *sent, "1", 1)).await;
+        client.send(&answer(V5, id, *sent, r#""ok":true"#)).await;
+        client.expect(&puback(9)).await;
+        client
+    });
+    let newer = futures_util::future::join_all(answered).await;
+    for (id, sent) in ids.iter().zip(&sent) {
+        assert_eq!(ended(&rig, *sent).await.state.status, CommandStatus::Acknowledged, "{id}");
+        assert!(is_connected(&rig, id), "{id}");
+        sessions_become(&rig, id, &[None, Some(DisconnectReason::TakenOver), None]).await;
+    }
+    rig.figure_becomes("fieldpost_mqtt_connections", newer.len() as u64).await;
+    assert_eq!(rig.figure("fieldpost_mqtt_commands_waiting_bytes"), 0);
+}
+
 fn logins() -> Logins {
     let mut logins = Logins::new();
     for (username, login) in [
@@ -403,7 +439,7 @@ async fn devices_with_a_form_of_their_own_are_spoken_to_in_it() {
         logins.add(username, Sha256::digest("secret").into(), login).expect("a new name");
     }
     let rig =
-        Rig::listening(Limits::default(), |listener| listener.with_logins(logins).with_kinds(terminals()));
+        Rig::listening(Limits::default(), |listener| listener.with_logins(logins).with_kinds(terminals().into()));
     let rig = rig.await;
     let login = |username| Connect { credentials: Some((username, "secret")), ..named(V311, username) };
     let mut other = RawClient::connect(rig.mqtt, login("0xA")).await;

@@ -57,7 +57,7 @@ impl Rig {
         let partition = |id| hash::device_partition(&DeviceId::new(id).expect("an id"), store.partitions());
         assert_eq!(LOCKS.map(partition), [3, 0, 1].map(PartitionId));
         let mut registry = Registry::default();
-        let http = gateway::http::routes(&engine, &MemoryBudget::default(), &mut registry);
+        let http = gateway::http::routes(&engine, &Arc::default(), &MemoryBudget::default(), &mut registry);
         let listener = MqttListener::bind(([127, 0, 0, 1], 0).into(), engine.clone(), limits);
         let listener = arrange(listener.await.expect("a free port"));
         listener.register_metrics(&mut registry);
