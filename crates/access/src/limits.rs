@@ -137,15 +137,12 @@ mod tests {
     use governor::clock::FakeRelativeClock;
 
     use super::*;
-    use crate::Digest;
 
     fn token(per_second: u32, in_flight: u32) -> Token {
         Token {
-            name: "t".to_owned(),
-            digest: Digest::of(b"secret"),
-            scopes: Vec::new(),
             requests_per_second: NonZeroU32::new(per_second),
             requests_in_flight: NonZeroU32::new(in_flight),
+            ..Token::for_tests("t", &[])
         }
     }
 

@@ -8,10 +8,9 @@ use base::{
     ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
-use engine::settings::{Retry, Settings, UnknownDevice};
 use engine::{
     Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
-    Pending, Report, Said,
+    Pending, Report, Said, Settings,
 };
 use records::{Connection, DeliveryStatus};
 use store::{MemoryStore, Planned};
@@ -20,19 +19,10 @@ const PARTITIONS: u16 = 4;
 
 fn settings() -> Settings {
     Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
         ways_configured: [true, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
-        jobs_resident_max: 65_536,
         allow_private: true,
         render: Arc::new(|picture| picture.sequence.to_string().into_bytes()),
+        ..Settings::for_tests()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::MachineContext;
 use crate::kernel::machine::{Machine, Moment};
 use crate::kernel::reply::Reply;
-use crate::settings::{Keep, Picture, Retry, Settings, UnknownDevice};
+use crate::settings::{Keep, Picture, Retry, Settings};
 use crate::{DeviceStats, Directory, OnlyIf};
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -403,20 +403,12 @@ fn everything<K>() -> Page<K> {
 }
 
 fn settings() -> Settings {
+    let usual = Settings::for_tests();
     Settings {
-        device_ids: base::DeviceIdForm::DEFAULT,
-        unknown: UnknownDevice::Reject,
-        report_interval: Duration::from_secs(3_600),
-        loss_grace: Duration::ZERO,
-        restart_grace: Duration::ZERO,
-        ways_configured: [false, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 3 },
-        attempt_timeout: Duration::from_secs(10),
-        stale_probe: Duration::from_secs(3_600),
-        keep: Keep { quarantine_bytes_max: 1_000_000, ..Keep::default() },
-        jobs_resident_max: 65_536,
-        allow_private: false,
+        retry: Retry { attempts_max: 3, ..usual.retry },
+        keep: Keep { quarantine_bytes_max: 1_000_000, ..usual.keep },
         render: Arc::new(render),
+        ..usual
     }
 }
 
