@@ -119,8 +119,8 @@
 //!
 //! # Parts
 //! [`Jobs`] composes parts that keep their fields to themselves, and can be read alone. None of
-//! them knows [`Jobs`], the batch or the wake-ups; those are in the `StepContext` that `jobs/`
-//! hands on.
+//! them knows [`Jobs`], the batch or the wake-ups; those are in the [`JobsStep`] that `jobs/` hands
+//! on.
 //!
 //! | part | owns |
 //! |---|---|
@@ -182,3 +182,4 @@ pub use jobs::{Counts, Jobs, Numbers, Unmoved};
 pub use parked::horizon::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;
+pub use step::JobsStep;

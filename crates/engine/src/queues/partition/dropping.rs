@@ -189,7 +189,7 @@ impl QueuePartition {
             if !moment.had_ready(&head) {
                 return Ok(true);
             }
-            self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+            self.jobs.cancel(head.id, &mut step.jobs());
             step.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
@@ -219,7 +219,7 @@ impl QueuePartition {
             self.read_in_job(head.id, step)?;
             // It may have been leased, moved or done since the view's moment.
             if self.jobs.get(head.id).is_some_and(|head| head.queue == queue && moment.had_ready(&head)) {
-                self.jobs.cancel(step.now, head.id, &mut step.batch, &mut step.wakes);
+                self.jobs.cancel(head.id, &mut step.jobs());
                 step.own.counted.cancelled += 1;
                 at_work.dropped += 1;
             }
