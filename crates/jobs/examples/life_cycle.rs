@@ -42,7 +42,7 @@ fn main() {
     bench.jobs.set_resident_max(RESIDENT_MAX);
     let (publish, bytes) = bench.fill(PARKED);
     let worst = bench.worst.as_micros();
-    println!("{publish} ns a job (median), {worst} us the longest step of shrinking, {bytes} bytes a job");
+    println!("{publish} ns a job (median), {worst} us the longest step of eviction, {bytes} bytes a job");
 }
 
 /// Times of rounds; the median is what a round takes when the machine does nothing else meanwhile.
@@ -95,7 +95,7 @@ impl Bench {
                 self.publish(Timestamp(self.now.0 + 1_000_000 + delay), alias);
             }
             let full = Instant::now();
-            self.call(|jobs, step| black_box(jobs.shrink(step)));
+            self.call(|jobs, step| black_box(jobs.evict(step)));
             self.worst = self.worst.max(full.elapsed());
             rounds.note(begun);
             self.forget();

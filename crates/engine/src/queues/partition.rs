@@ -364,7 +364,7 @@ impl QueuePartition {
         more |= self.sweep(step)?;
         more |= self.go_on_dropping(step)?;
         self.let_empty_go(step);
-        more |= self.jobs.shrink(&mut step.jobs());
+        more |= self.jobs.evict(&mut step.jobs());
         // Where nothing more can leave, reading goes on without room.
         more |= self.jobs.wanted(step.now).is_some();
         Ok(more)

@@ -28,7 +28,7 @@ impl Jobs {
     /// of these is left. Of those that come due in more than a minute, no more than an eighth
     /// stays: consumers have no use of them yet. First those leave whose time comes last, then the
     /// ends of lines. Some stay at the front of each line. Whether there is more to park at once.
-    pub fn shrink(&mut self, step: &mut JobsStep<'_>) -> bool {
+    pub fn evict(&mut self, step: &mut JobsStep<'_>) -> bool {
         let was_stuck = self.eviction.is_stuck();
         if !self.eviction.is_under_way() && !self.plan(step.now) {
             // Reading waited for this, and goes on without room.

@@ -168,14 +168,14 @@ impl Rig {
     }
 
     /// Parks as many jobs as can be, one at most being resident by right.
-    pub(crate) fn shrink(&mut self) {
-        self.shrink_to(1);
+    pub(crate) fn evict(&mut self) {
+        self.evict_to(1);
     }
 
     /// Parks what need not be resident where so many jobs may be.
-    pub(crate) fn shrink_to(&mut self, resident_max: usize) {
+    pub(crate) fn evict_to(&mut self, resident_max: usize) {
         self.jobs.set_resident_max(resident_max);
-        while self.call(|jobs, step| jobs.shrink(step)) {}
+        while self.call(|jobs, step| jobs.evict(step)) {}
     }
 
     /// Reads in all that is wanted, whatever is parked of it, in pages of one.

@@ -241,10 +241,10 @@ impl World {
     fn settle_down(&mut self) {
         // What is due within a second is read before that: there is time to make room for it, step
         // by step.
-        while self.read_what_is_wanted() | self.call(|jobs, step| jobs.shrink(step)) {}
+        while self.read_what_is_wanted() | self.call(|jobs, step| jobs.evict(step)) {}
         self.advance(usize::MAX);
         self.read_what_is_wanted();
-        while self.call(|jobs, step| jobs.shrink(step)) {}
+        while self.call(|jobs, step| jobs.evict(step)) {}
         self.stored.check_groups();
     }
 
