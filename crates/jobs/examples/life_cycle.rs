@@ -1,9 +1,9 @@
 //! What a job costs: time for a life cycle, time and memory for waiting ones, beside a growing
 //! crowd of waiting jobs.
 //!
-//! `cargo run --release -p jobs --example life_cycle`. The figures in the crate's documentation are
+//! `cargo run --release -p jobs --example life_cycle`. The numbers in the crate's documentation are
 //! from here.
-#![allow(clippy::print_stdout, reason = "printing the figures is what it is for")]
+#![allow(clippy::print_stdout, reason = "printing the numbers is what it is for")]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

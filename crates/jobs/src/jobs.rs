@@ -150,7 +150,7 @@ impl Jobs {
 
     /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn figures(&self, queue: QueueKey) -> Counts {
+    pub fn counts_of(&self, queue: QueueKey) -> Counts {
         self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
@@ -348,7 +348,7 @@ impl Jobs {
 }
 
 impl std::fmt::Debug for Jobs {
-    /// Figures only: there may be millions of jobs.
+    /// Counts only: there may be millions of jobs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Jobs")
             .field("process", &self.process)

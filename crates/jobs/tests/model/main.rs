@@ -3,7 +3,7 @@
 //!
 //! The model shares only ids and input types with the engine, and parks nothing. Every answer is
 //! compared; after every operation so are all jobs in memory and in the store, the bodies that a
-//! caller keeps, the figures, and the promise that a consumer which was given nothing is told of
+//! caller keeps, the counts, and the promise that a consumer which was given nothing is told of
 //! the next job.
 
 mod allowed;

@@ -332,18 +332,18 @@ impl World {
         let bodies: BTreeSet<_> = self.stored.bodies.difference(&self.stored.dead).copied().collect();
         assert_eq!(bodies, ids, "bodies live as long as their jobs, and their dead letters");
         for queue in (0..QUEUES).map(QueueKey) {
-            self.check_figures(queue);
+            self.check_counts_of(queue);
         }
     }
 
-    fn check_figures(&self, queue: QueueKey) {
-        let figures = self.engine.figures(queue);
+    fn check_counts_of(&self, queue: QueueKey) {
+        let counts = self.engine.counts_of(queue);
         let heads = self.stored.heads.values().filter(|head| head.queue == queue);
         let reserved = heads.clone().filter(|head| head.state != JobState::Waiting).count();
-        assert_eq!(figures.reserved, reserved);
-        assert_eq!(figures.scheduled + figures.ready + figures.reserved, heads.count());
+        assert_eq!(counts.reserved, reserved);
+        assert_eq!(counts.scheduled + counts.ready + counts.reserved, heads.count());
         if self.resident_max.is_none() && !self.model.has_expired_unnoticed() {
-            assert_eq!(figures.ready, self.model.ready(queue));
+            assert_eq!(counts.ready, self.model.ready(queue));
         }
     }
 

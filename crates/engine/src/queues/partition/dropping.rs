@@ -142,7 +142,7 @@ impl QueuePartition {
     /// How many jobs of a queue are ready, resident or not.
     fn ready_in(&self, key: QueueKey) -> u64 {
         let (_, parked_ready) = self.jobs.parked(key);
-        self.jobs.figures(key).ready as u64 + parked_ready
+        self.jobs.counts_of(key).ready as u64 + parked_ready
     }
 
     /// Takes a step of what is to be dropped. Whether there is more to do at once.

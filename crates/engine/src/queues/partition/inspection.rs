@@ -177,7 +177,7 @@ impl QueuePartition {
                 settings: QueueSettings::default(),
             };
         };
-        let jobs = self.jobs.figures(key);
+        let jobs = self.jobs.counts_of(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         // Nobody waited for a job before it was published, whatever time it was given.
         let since = |job, at: Timestamp| at.max(id::published_at(job));

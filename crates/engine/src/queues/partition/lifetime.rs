@@ -125,7 +125,7 @@ impl QueuePartition {
 
     /// Jobs of a queue, dead letters not counted.
     pub(super) fn jobs_in(&self, key: QueueKey) -> u64 {
-        let jobs = self.jobs.figures(key);
+        let jobs = self.jobs.counts_of(key);
         let (parked_scheduled, parked_ready) = self.jobs.parked(key);
         (jobs.scheduled + jobs.ready + jobs.reserved) as u64 + parked_scheduled + parked_ready
     }

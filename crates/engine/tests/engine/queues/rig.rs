@@ -96,7 +96,7 @@ impl Rig {
         self.until_shown(&[&format!("fieldpost_engine_waiting_consumers {count}")]).await;
     }
 
-    /// Waits until figures have these lines, all at a time.
+    /// Waits until metrics have these lines, all at a time.
     pub(crate) async fn until_shown(&self, lines: &[&str]) {
         let mut registry = Registry::default();
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).register_metrics(&mut registry);
@@ -115,8 +115,8 @@ impl Rig {
 
     /// Scheduled, ready, reserved, dead.
     pub(crate) async fn counts(&self) -> [u64; 4] {
-        let figures = self.queues().stats(&orders()).await.expect("asked");
-        [figures.scheduled, figures.ready, figures.reserved, figures.dead]
+        let stats = self.queues().stats(&orders()).await.expect("asked");
+        [stats.scheduled, stats.ready, stats.reserved, stats.dead]
     }
 }
 

@@ -385,7 +385,7 @@ impl Rig {
         self.view().state(profile.slot).expect("readable").connection
     }
 
-    /// Devices never seen, online and lost, and pending deliveries, as figures show them.
+    /// Devices never seen, online and lost, and pending deliveries, as metrics show them.
     pub(super) fn shown(&self) -> [u64; 4] {
         let DeviceStats { never_seen, online, lost, pending } = self.context.devices.stats.sum();
         [never_seen, online, lost, pending]

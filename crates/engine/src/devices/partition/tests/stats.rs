@@ -1,4 +1,4 @@
-//! What figures show of a partition's devices and notifications.
+//! What metrics show of a partition's devices and notifications.
 
 use super::*;
 
