@@ -86,7 +86,7 @@ pub struct Counts {
 
 /// Why a job could not be rescheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unmoved {
+pub enum RescheduleError {
     /// There is no such job.
     #[error("there is no such job")]
     Unknown,
@@ -284,9 +284,9 @@ impl Jobs {
         clock: JobClock,
         run_at: Timestamp,
         step: &mut JobsStep<'_>,
-    ) -> Result<(), Unmoved> {
+    ) -> Result<(), RescheduleError> {
         let on_engine = self.clocks.on_engine(clock, run_at);
-        match self.table.find(id).ok_or(Unmoved::Unknown)? {
+        match self.table.find(id).ok_or(RescheduleError::Unknown)? {
             Found::SuccessorOf(job) => {
                 if let Some(successor) = self.table.successor_mut(job) {
                     successor.run_at = run_at;
@@ -297,7 +297,7 @@ impl Jobs {
                 }
                 self.put(job, step.batch);
             }
-            Found::Job(job) if self.table[job].lease.is_some() => return Err(Unmoved::Reserved),
+            Found::Job(job) if self.table[job].lease.is_some() => return Err(RescheduleError::Reserved),
             Found::Job(job) => self.update(job, step, |table| {
                 let entry = &mut table[job];
                 if entry.attempt > 0 {

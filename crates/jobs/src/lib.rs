@@ -178,7 +178,7 @@ pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
 pub use jobs::lease::{Acked, Charge, Leased, Loaded, Released, Retry, Stale};
 pub use jobs::paging::Want;
 pub use jobs::publish::{NewJob, OnConflict, Published};
-pub use jobs::{Counts, Jobs, Numbers, Unmoved};
+pub use jobs::{Counts, Jobs, Numbers, RescheduleError};
 pub use parked::horizon::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;

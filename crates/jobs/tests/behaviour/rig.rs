@@ -9,7 +9,7 @@ use jobs::{
     Acked, Calendar, Horizon, Jobs, JobsStep, Lapsed, Leased, Loaded, NewJob, Numbers, OnConflict, Passed,
     Progress, Published, QueueRules, Want,
 };
-use jobs::{Released, Retry, Stale, Unmoved};
+use jobs::{Released, RescheduleError, Retry, Stale};
 use records::{
     AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, ParkedJob, Parking, Process, QueueKey,
     Reservation, Terms,
@@ -131,7 +131,7 @@ impl Rig {
         self.call(|jobs, step| jobs.cancel(id, step))
     }
 
-    pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), Unmoved> {
+    pub(crate) fn reschedule(&mut self, id: JobId, run_at: i64) -> Result<(), RescheduleError> {
         self.call(|jobs, step| jobs.reschedule(id, JobClock::Engine, Timestamp(run_at), step))
     }
 
