@@ -131,16 +131,16 @@ where
 {
     const REJECTED_MAX: usize = 64;
 
-    async fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>)
+    async fn serve<S>(&self, stream: S, pooled: Arc<PooledConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, pace) = (address::sender(guest.peer().ip()), &AnswerPace::default());
+        let (sender, pace) = (address::sender(pooled.peer().ip()), &AnswerPace::default());
         let service = service_fn(|request: hyper::Request<Incoming>| {
-            guest.begins();
-            let paused = Paused(Arc::clone(&guest));
+            pooled.begins();
+            let paused = Paused(Arc::clone(&pooled));
             let asked = Asked { sender, is_safe: request.method().is_safe(), pace };
-            let answering = self.answered(self.app.clone(), with_peer(request, Some(guest.peer())));
+            let answering = self.answered(self.app.clone(), with_peer(request, Some(pooled.peer())));
             answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, asked, paused)))
         });
         let connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
@@ -148,7 +148,7 @@ where
             () = self.see_out(connection) => {}
             () = pace.is_lost() => {
                 self.answers.gives_up();
-                debug!(peer = %guest.peer(), "an answer was taken too slowly while others waited");
+                debug!(peer = %pooled.peer(), "an answer was taken too slowly while others waited");
             }
         }
     }

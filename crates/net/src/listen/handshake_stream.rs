@@ -1,5 +1,5 @@
-//! A stream whose guest is told what it moves, so that it is seen to make progress while it
-//! introduces itself.
+//! A stream that notes what it moves during the handshake, so that a connection that makes
+//! progress is not closed.
 
 use std::io;
 use std::pin::Pin;

@@ -45,9 +45,10 @@ pub trait Protocol: Send + Sync + 'static {
     /// without a word.
     const REJECTED_MAX: usize = 0;
 
-    /// Speaks on a connection until it ends. Whoever speaks knows by itself when the server stops,
-    /// and tells the guest when what it asked for begins and ends: until then it is silent.
-    fn serve<S>(&self, stream: S, guest: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
+    /// Speaks on a connection until it ends, or until the server stops, which the protocol knows by
+    /// itself. It notes in `pooled` when a request begins and ends: between them the connection is
+    /// silent.
+    fn serve<S>(&self, stream: S, pooled: Arc<PooledConnection>) -> impl Future<Output = ()> + Send
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
@@ -222,9 +223,9 @@ enum Seated {
 }
 
 impl Seated {
-    fn guest(&self) -> Option<&PooledConnection> {
+    fn pooled(&self) -> Option<&PooledConnection> {
         match self {
-            Self::Served(guest) => Some(guest),
+            Self::Served(pooled) => Some(pooled),
             Self::Rejected(_) => None,
         }
     }
@@ -264,7 +265,7 @@ impl AdmissionControl {
     /// `None` where even saying that there is no room would take room that is not there.
     async fn seat(&self, peer: SocketAddr) -> Option<Seated> {
         match self.served.enter(peer).await {
-            Some(guest) => Some(Seated::Served(guest)),
+            Some(pooled) => Some(Seated::Served(pooled)),
             None => self.rejected.take().map(Seated::Rejected),
         }
     }
@@ -288,8 +289,8 @@ impl<P: Protocol> Accepted<P> {
         mut stop: watch::Receiver<bool>,
     ) {
         // How long this may take is for its turn to say.
-        if let Some(guest) = self.seat.guest() {
-            guest.begins();
+        if let Some(pooled) = self.seat.pooled() {
+            pooled.begins();
         }
         let agreed = tokio::select! {
             // In a box that is gone when it is spoken.
@@ -298,8 +299,8 @@ impl<P: Protocol> Accepted<P> {
             () = stopped(&mut stop) => return,
         };
         drop((turn, stop));
-        if let Some(guest) = self.seat.guest() {
-            guest.pauses();
+        if let Some(pooled) = self.seat.pooled() {
+            pooled.pauses();
         }
         if let Some(stream) = agreed {
             self.serve(stream).await;
@@ -331,12 +332,12 @@ impl<P: Protocol> Accepted<P> {
             let _counted = Counted::new(&metrics.connections);
             match seat {
                 Seated::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
-                Seated::Served(guest) => {
-                    let guest = Arc::new(guest);
-                    let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&guest)));
+                Seated::Served(pooled) => {
+                    let pooled = Arc::new(pooled);
+                    let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&pooled)));
                     tokio::select! {
-                        () = speaker.serve(stream, Arc::clone(&guest)) => {}
-                        () = guest.evicted() => {
+                        () = speaker.serve(stream, Arc::clone(&pooled)) => {}
+                        () = pooled.evicted() => {
                             metrics.shown_out.inc();
                             debug!("a slow connection makes room for another");
                         }
@@ -359,11 +360,11 @@ mod tests {
     struct Echo(watch::Receiver<bool>);
 
     impl Protocol for Echo {
-        async fn serve<S>(&self, mut stream: S, guest: Arc<PooledConnection>)
+        async fn serve<S>(&self, mut stream: S, pooled: Arc<PooledConnection>)
         where
             S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         {
-            guest.begins();
+            pooled.begins();
             let mut stop = self.0.clone();
             let mut byte = [0];
             loop {

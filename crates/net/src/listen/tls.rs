@@ -63,9 +63,9 @@ impl Handshakes {
         &self,
         stream: TcpStream,
         config: Arc<ServerConfig>,
-        guest: &PooledConnection,
+        pooled: &PooledConnection,
     ) -> Result<TlsStream, Disagreed> {
-        let accept = TlsAcceptor::from(config).accept(guest.watch(stream));
+        let accept = TlsAcceptor::from(config).accept(pooled.watch(stream));
         let agreeing = Agreeing { accept, computing: Arc::clone(&self.computing), turn: None };
         let mut stream = agreeing.await.map_err(|error| {
             tracing::debug!(%error, "a client and the server did not agree on TLS");

@@ -117,11 +117,11 @@ async fn a_newcomer_takes_the_place_of_who_says_nothing() {
 async fn who_speaks_up_in_time_stays() {
     pause();
     let pool = pool(1);
-    let guest = pool.enter(peer(1)).await.expect("room");
+    let pooled = pool.enter(peer(1)).await.expect("room");
     advance(Duration::from_secs(60)).await;
     assert_eq!(pool.evict(peer(2), Instant::now()), 1);
-    guest.begins();
-    let left = timeout(Duration::ZERO, guest.evicted()).await;
+    pooled.begins();
+    let left = timeout(Duration::ZERO, pooled.evicted()).await;
     assert!(left.is_err());
 }
 
@@ -129,7 +129,7 @@ async fn who_speaks_up_in_time_stays() {
 async fn whose_turn_it_is_enters_when_somebody_leaves() {
     pause();
     let pool = pool(1);
-    let guest = pool.enter(peer(1)).await.expect("room");
+    let pooled = pool.enter(peer(1)).await.expect("room");
     let next = tokio::spawn({
         let pool = Arc::clone(&pool);
         async move { pool.enter_in_turn(peer(2)).await.is_some() }
@@ -137,7 +137,7 @@ async fn whose_turn_it_is_enters_when_somebody_leaves() {
     tokio::task::yield_now().await;
     assert!(!next.is_finished());
     assert!(pool.enter_in_turn(peer(1)).await.is_none(), "its address has its share");
-    drop(guest);
+    drop(pooled);
     assert!(next.await.expect("no panic"));
     pool.all_left().await;
     let table = pool.table();
@@ -150,15 +150,15 @@ async fn one_address_gives_way_to_another() {
     let pool = pool(16);
     let mut of_one = Vec::new();
     for _ in 0..16 {
-        let guest = pool.enter(peer(1)).await.expect("room");
-        guest.begins();
-        of_one.push(guest);
+        let pooled = pool.enter(peer(1)).await.expect("room");
+        pooled.begins();
+        of_one.push(pooled);
     }
     advance(UNDER_WAY_MIN).await;
-    of_one.iter().for_each(|guest| guest.moved(1_000_000));
+    of_one.iter().for_each(|pooled| pooled.moved(1_000_000));
     assert!(pool.enter(peer(1)).await.is_none(), "everybody makes progress");
     let leaving: Vec<_> =
-        of_one.into_iter().map(|guest| tokio::spawn(async move { guest.evicted().await })).collect();
+        of_one.into_iter().map(|pooled| tokio::spawn(async move { pooled.evicted().await })).collect();
     assert!(pool.enter(peer(2)).await.is_some(), "its address has less than its share");
     assert_eq!(leaving.iter().filter(|leaving| leaving.is_finished()).count(), 1);
     leaving.iter().for_each(tokio::task::JoinHandle::abort);
@@ -174,12 +174,12 @@ async fn idle_strangers_go_before_a_fleet_behind_one_address() {
         strangers.push(pool.enter(peer(host)).await.expect("room"));
     }
     advance(GREETING_MIN).await;
-    fleet.iter().for_each(|guest| guest.moved(10_000));
+    fleet.iter().for_each(|pooled| pooled.moved(10_000));
     assert_eq!(pool.evict(peer(99), Instant::now()), 1);
     let mut leave = [0, 0];
-    for (leave, guests) in leave.iter_mut().zip([&fleet, &strangers]) {
-        for guest in guests {
-            *leave += usize::from(timeout(Duration::ZERO, guest.evicted()).await.is_ok());
+    for (leave, connections) in leave.iter_mut().zip([&fleet, &strangers]) {
+        for pooled in connections {
+            *leave += usize::from(timeout(Duration::ZERO, pooled.evicted()).await.is_ok());
         }
     }
     assert_eq!(leave, [0, 1]);
@@ -222,7 +222,7 @@ fn listen(places: usize, timeout_after: Duration) -> Backlog {
         let mut greetings = JoinSet::new();
         while let Some((peer, does)) = waiting.recv().await {
             match pool.enter_in_turn(peer).await {
-                Some(guest) => drop(greetings.spawn(timeout(timeout_after, greet(guest, does)))),
+                Some(pooled) => drop(greetings.spawn(timeout(timeout_after, greet(pooled, does)))),
                 None => does.again(peer),
             }
             while greetings.try_join_next().is_some() {}
@@ -231,34 +231,34 @@ fn listen(places: usize, timeout_after: Duration) -> Backlog {
     backlog
 }
 
-async fn greet(guest: PooledConnection, does: Does) {
+async fn greet(pooled: PooledConnection, does: Does) {
     match does {
-        Does::Nothing => guest.evicted().await,
+        Does::Nothing => pooled.evicted().await,
         Does::Drips => {
             let drips = async {
                 loop {
-                    guest.moved(65);
+                    pooled.moved(65);
                     sleep(Duration::from_secs(1)).await;
                 }
             };
             tokio::select! {
                 () = drips => {}
-                () = guest.evicted() => {}
+                () = pooled.evicted() => {}
             }
         }
         Does::Connects { flight, backlog, done } => {
             let connects = async {
                 for bytes in [2_000, 150] {
-                    guest.moved(150);
+                    pooled.moved(150);
                     sleep(flight).await;
-                    guest.moved(bytes);
+                    pooled.moved(bytes);
                 }
             };
             tokio::select! {
-                () = connects => done.send(guest.peer()).expect("somebody counts"),
-                () = guest.evicted() => {
+                () = connects => done.send(pooled.peer()).expect("somebody counts"),
+                () = pooled.evicted() => {
                     let again = Does::Connects { flight, backlog: backlog.clone(), done };
-                    backlog.send((guest.peer(), again)).expect("it listens");
+                    backlog.send((pooled.peer(), again)).expect("it listens");
                 }
             }
         }
