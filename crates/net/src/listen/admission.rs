@@ -20,9 +20,9 @@ use super::handshake_stream::HandshakeStream;
 
 /// How long a connection may take for its handshake (TLS, then CONNECT or the like) before it can
 /// be closed: longer than a slow link takes for one answer.
-const GREETING_MIN: Duration = Duration::from_secs(5);
+const HANDSHAKE_MIN: Duration = Duration::from_secs(5);
 /// The same for connections of an address that has more than its share.
-const GREETING_OF_MANY_MIN: Duration = Duration::from_secs(2);
+const HANDSHAKE_OF_MANY_MIN: Duration = Duration::from_secs(2);
 /// How long a connection may be silent before it can be closed: an honest caller speaks at once.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 /// A request that is under way is left in peace for this long.
@@ -47,7 +47,7 @@ const ASKED_TO_LEAVE_MAX: Duration = Duration::from_secs(1);
 const STANDSTILL_MAX: Duration = Duration::from_millis(2_500);
 /// Once in this time: a host that keeps coming holds up the others for a tenth of it.
 const STANDSTILL_EVERY: Duration = Duration::from_secs(25);
-const _: () = assert!(STANDSTILL_MAX.as_millis() > GREETING_OF_MANY_MIN.as_millis());
+const _: () = assert!(STANDSTILL_MAX.as_millis() > HANDSHAKE_OF_MANY_MIN.as_millis());
 /// How often it is looked for one newcomer.
 const LOOKS_MAX: usize = 5;
 
@@ -79,8 +79,8 @@ struct Source(IpAddr);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// It introduces itself.
-    Greeting,
+    /// It agrees on TLS, or says who it is.
+    Handshake,
     /// It asks nothing.
     Silent,
     /// It has not shown yet that it may ask anything; whatever it moves until then is no progress.
@@ -148,7 +148,7 @@ impl ConnectionPool {
     /// Connections that introduce themselves and then leave.
     #[must_use]
     pub fn of_handshakes(capacity: Capacity) -> Self {
-        Self::entered_as(Phase::Greeting, capacity)
+        Self::entered_as(Phase::Handshake, capacity)
     }
 
     fn entered_as(enters_as: Phase, capacity: Capacity) -> Self {
@@ -303,10 +303,10 @@ impl ConnectionState {
         let admitted = self.admitted.load(Ordering::Relaxed);
         let moves = pace >= PACE_MIN;
         let (peace, makes_progress) = match self.phase() {
-            Phase::Greeting if of_many && !moves => (GREETING_OF_MANY_MIN, false),
-            Phase::Greeting => (GREETING_MIN, moves),
-            Phase::Unadmitted if of_many => (GREETING_OF_MANY_MIN, false),
-            Phase::Unadmitted => (GREETING_MIN, false),
+            Phase::Handshake if of_many && !moves => (HANDSHAKE_OF_MANY_MIN, false),
+            Phase::Handshake => (HANDSHAKE_MIN, moves),
+            Phase::Unadmitted if of_many => (HANDSHAKE_OF_MANY_MIN, false),
+            Phase::Unadmitted => (HANDSHAKE_MIN, false),
             Phase::Silent => (SILENT_MIN, false),
             Phase::UnderWay => (UNDER_WAY_MIN, moves),
         };
@@ -341,7 +341,7 @@ impl ConnectionState {
 
     fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
-            phase if phase == Phase::Greeting as u8 => Phase::Greeting,
+            phase if phase == Phase::Handshake as u8 => Phase::Handshake,
             phase if phase == Phase::Silent as u8 => Phase::Silent,
             phase if phase == Phase::Unadmitted as u8 => Phase::Unadmitted,
             _ => Phase::UnderWay,

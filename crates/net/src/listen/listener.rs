@@ -179,7 +179,13 @@ impl Listener {
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
                     let handshakes = admission.agreeing.clone();
-                    connections.spawn(connection.greet(stream, tls.config(), handshakes, turn, stop.clone()))
+                    connections.spawn(connection.handshake(
+                        stream,
+                        tls.config(),
+                        handshakes,
+                        turn,
+                        stop.clone(),
+                    ))
                 }
                 _ => connections.spawn(connection.serve(stream)),
             };
@@ -280,7 +286,7 @@ struct Accepted<P> {
 
 impl<P: Protocol> Accepted<P> {
     /// Agrees on TLS first.
-    async fn greet(
+    async fn handshake(
         self,
         stream: TcpStream,
         config: Arc<ServerConfig>,

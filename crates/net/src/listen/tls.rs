@@ -71,7 +71,7 @@ impl Handshakes {
             tracing::debug!(%error, "a client and the server did not agree on TLS");
             Disagreed
         })?;
-        stream.get_mut().0.is_greeted();
+        stream.get_mut().0.end_handshake();
         Ok(stream)
     }
 }

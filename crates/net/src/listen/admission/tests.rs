@@ -27,7 +27,7 @@ fn state(since_ms: u64, moved: u64, phase: Phase) -> ConnectionState {
 
 #[test]
 fn who_moves_least_goes_first_and_who_makes_progress_stays() {
-    use Phase::{Greeting, Silent, Unadmitted, UnderWay};
+    use Phase::{Handshake, Silent, Unadmitted, UnderWay};
     for (since_ms, moved, phase, expect) in [
         (59_500, 0, Silent, None),
         (59_000, 0, Silent, Some((0, 59_000))),
@@ -37,11 +37,11 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
         (30_000, 30 * 63, UnderWay, Some((63, 30_000))),
         (30_000, 30 * 64, UnderWay, None),
         (1_000, 30 * 64, UnderWay, None),
-        (56_000, 0, Greeting, None),
-        (55_000, 0, Greeting, Some((0, 55_000))),
-        (55_000, 300, Greeting, Some((60, 55_000))),
-        (55_000, 320, Greeting, None),
-        (50_000, 3_000, Greeting, None),
+        (56_000, 0, Handshake, None),
+        (55_000, 0, Handshake, Some((0, 55_000))),
+        (55_000, 300, Handshake, Some((60, 55_000))),
+        (55_000, 320, Handshake, None),
+        (50_000, 3_000, Handshake, None),
         (56_000, 9_000, Unadmitted, None),
         (55_000, 9_000, Unadmitted, Some((1_800, 55_000))),
     ] {
@@ -54,14 +54,14 @@ fn who_moves_least_goes_first_and_who_makes_progress_stays() {
 
 #[test]
 fn who_has_more_than_a_share_goes_first_for_who_has_less() {
-    use Phase::{Greeting, UnderWay};
+    use Phase::{Handshake, UnderWay};
     for (since_ms, moved, phase, of_many, for_few, expect) in [
-        (58_000, 0, Greeting, true, false, true),
-        (58_000, 0, Greeting, false, true, false),
-        (58_000, 9_000, Greeting, true, false, false),
-        (58_000, 9_000, Greeting, true, true, false),
-        (55_000, 9_000, Greeting, true, true, true),
-        (59_000, 9_000, Greeting, true, true, false),
+        (58_000, 0, Handshake, true, false, true),
+        (58_000, 0, Handshake, false, true, false),
+        (58_000, 9_000, Handshake, true, false, false),
+        (58_000, 9_000, Handshake, true, true, false),
+        (55_000, 9_000, Handshake, true, true, true),
+        (59_000, 9_000, Handshake, true, true, false),
         (30_000, 9_000, UnderWay, true, true, true),
         (30_000, 9_000, UnderWay, true, false, false),
         (31_000, 9_000, UnderWay, true, true, false),
@@ -173,7 +173,7 @@ async fn idle_strangers_go_before_a_fleet_behind_one_address() {
         fleet.push(pool.enter(peer(1)).await.expect("room"));
         strangers.push(pool.enter(peer(host)).await.expect("room"));
     }
-    advance(GREETING_MIN).await;
+    advance(HANDSHAKE_MIN).await;
     fleet.iter().for_each(|pooled| pooled.moved(10_000));
     assert_eq!(pool.evict(peer(99), Instant::now()), 1);
     let mut leave = [0, 0];
@@ -214,24 +214,24 @@ impl Does {
     }
 }
 
-/// Has connections greeted as a listener does, each for at most so long.
+/// Has connections make their handshakes as a listener does, each for at most so long.
 fn listen(places: usize, timeout_after: Duration) -> Backlog {
     let (backlog, mut waiting) = mpsc::unbounded_channel::<(SocketAddr, Does)>();
     let pool = Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)));
     tokio::spawn(async move {
-        let mut greetings = JoinSet::new();
+        let mut handshakes = JoinSet::new();
         while let Some((peer, does)) = waiting.recv().await {
             match pool.enter_in_turn(peer).await {
-                Some(pooled) => drop(greetings.spawn(timeout(timeout_after, greet(pooled, does)))),
+                Some(pooled) => drop(handshakes.spawn(timeout(timeout_after, handshake(pooled, does)))),
                 None => does.again(peer),
             }
-            while greetings.try_join_next().is_some() {}
+            while handshakes.try_join_next().is_some() {}
         }
     });
     backlog
 }
 
-async fn greet(pooled: PooledConnection, does: Does) {
+async fn handshake(pooled: PooledConnection, does: Does) {
     match does {
         Does::Nothing => pooled.evicted().await,
         Does::Drips => {
