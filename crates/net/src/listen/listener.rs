@@ -29,7 +29,7 @@ use super::admission::{ConnectionPool, PooledConnection};
 use super::capacity::{Capacity, CapacityPermit, OpenFiles};
 use super::shutdown::stopped;
 use super::stall_guard::StallGuard;
-use super::tls::{Disagreed, HANDSHAKES_MAX, Handshakes, TlsSource, TlsStream};
+use super::tls::{HANDSHAKES_MAX, HandshakeFailed, Handshakes, TlsSource, TlsStream};
 use crate::metrics::{ByWord, Counted};
 
 /// How long a caller may take nothing of what it is sent.
@@ -178,7 +178,7 @@ impl Listener {
             }
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
-                    let handshakes = admission.agreeing.clone();
+                    let handshakes = admission.handshake_turns.clone();
                     connections.spawn(connection.handshake(
                         stream,
                         tls.config(),
@@ -219,7 +219,7 @@ struct AdmissionControl {
     rejected: Arc<Capacity>,
     /// For those who agree on TLS.
     handshakes: Option<Arc<ConnectionPool>>,
-    agreeing: Handshakes,
+    handshake_turns: Handshakes,
 }
 
 /// A connection's seat, held as long as it lives.
@@ -255,7 +255,7 @@ impl AdmissionControl {
                 let places = arrivals.connections_max.min(HANDSHAKES_MAX);
                 Arc::new(ConnectionPool::of_handshakes(Capacity::new(places)))
             }),
-            agreeing: Handshakes::new(),
+            handshake_turns: Handshakes::new(),
         }
     }
 
@@ -300,7 +300,7 @@ impl<P: Protocol> Accepted<P> {
         }
         let agreed = tokio::select! {
             // In a box that is gone when it is spoken.
-            agreed = Box::pin(self.agree(handshakes.agree(stream, config, &turn))) => agreed,
+            agreed = Box::pin(self.finish_handshake(handshakes.agree(stream, config, &turn))) => agreed,
             () = turn.evicted() => return self.metrics.handshakes.count("too_slow"),
             () = stopped(&mut stop) => return,
         };
@@ -314,13 +314,13 @@ impl<P: Protocol> Accepted<P> {
     }
 
     /// Agrees on TLS with a caller, if that takes no longer than it may.
-    async fn agree(
+    async fn finish_handshake(
         &self,
-        agreeing: impl Future<Output = Result<TlsStream, Disagreed>>,
+        agreeing: impl Future<Output = Result<TlsStream, HandshakeFailed>>,
     ) -> Option<Box<TlsStream>> {
         let (result, stream) = match timeout(HANDSHAKE_MAX, agreeing).await {
             Ok(Ok(stream)) => ("agreed", Some(Box::new(stream))),
-            Ok(Err(Disagreed)) => ("failed", None),
+            Ok(Err(HandshakeFailed)) => ("failed", None),
             Err(_) => ("too_slow", None),
         };
         self.metrics.handshakes.count(result);
