@@ -34,10 +34,10 @@ const PACE_MIN: u64 = 64;
 const PACE_WINDOW_MS: u64 = 30_000;
 /// The share of one address: one place in this many.
 const SHARE_PART: usize = 8;
-/// So large a part of the crowd is shown out at a time: finding out who moves least means to look
-/// at all of them.
+/// So large a part of the connections is closed at a time: finding out which move least means to
+/// look at all of them.
 const PART: usize = 32;
-/// How long somebody who is shown out may take to leave; then it is looked again.
+/// How long a connection that is to close may take; then the pool is looked at again.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
 /// How long a newcomer of an address that has its share waits for connections that were asked to
 /// leave: on a busy machine that takes a while.
@@ -92,9 +92,9 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     peer: SocketAddr,
-    /// The crowd's start.
+    /// The pool's start.
     start: Instant,
-    /// Milliseconds from the crowd's start to when it began what it does.
+    /// Milliseconds from the pool's start to when it began what it does.
     since_ms: AtomicU64,
     /// The number of the window that runs, and bytes that it moved in it and in the one before, as
     /// far as that was since then.
@@ -109,7 +109,7 @@ pub(crate) struct ConnectionState {
     leaves_for_few: AtomicBool,
 }
 
-/// A connection's seat; free again when this is dropped.
+/// A connection's place; free again when this is dropped.
 #[derive(Debug)]
 pub struct PooledConnection {
     pool: Arc<ConnectionPool>,
@@ -125,7 +125,7 @@ struct AddressShares {
     for_few: bool,
 }
 
-/// In which order connections are shown out: the least goes first.
+/// In which order connections are closed: the least goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct EvictionRank {
     /// Who makes progress goes only where nobody else can.
@@ -162,7 +162,7 @@ impl ConnectionPool {
         }
     }
 
-    /// A seat. Somebody may be shown out for it; `None` if everybody makes progress.
+    /// A place. A connection may be closed for it; `None` if all of them make progress.
     pub(crate) async fn enter(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         for _ in 0..LOOKS_MAX {
             let leaving = self.capacity.somebody_leaves();
@@ -178,7 +178,7 @@ impl ConnectionPool {
         None
     }
 
-    /// A seat, however long that takes for a newcomer whose address has less than its share. For
+    /// A place, however long that takes for a newcomer whose address has less than its share. For
     /// another one only as long as [`ConnectionPool::wait_max`] says; then `None`.
     pub async fn enter_in_turn(self: &Arc<Self>, peer: SocketAddr) -> Option<PooledConnection> {
         let mut waits_until = None;
@@ -263,7 +263,7 @@ impl ConnectionPool {
 }
 
 impl Table {
-    /// How many seats the address of this peer has.
+    /// How many places the address of this peer has.
     fn has(&self, peer: SocketAddr) -> usize {
         self.by_source.get(&Source::of(peer)).copied().unwrap_or(0)
     }
@@ -296,7 +296,7 @@ impl ConnectionState {
         }
     }
 
-    /// When it would be shown out. `None` if it is left in peace.
+    /// When it would be closed. `None` if it may stay.
     fn rank(&self, now_ms: u64, AddressShares { of_many, for_few }: AddressShares) -> Option<EvictionRank> {
         let since_ms = self.since_ms.load(Ordering::Relaxed);
         let pace = self.pace(now_ms, since_ms);
@@ -312,7 +312,7 @@ impl ConnectionState {
         };
         let gives_way = match (makes_progress, admitted) {
             (true, _) => of_many && for_few,
-            // Whoever crowds in from one address does not have an idle caller with a token closed.
+            // Many connections of one address do not have an idle caller with a token closed.
             (false, true) => of_many || for_few,
             (false, false) => true,
         };

@@ -145,11 +145,11 @@ impl Listener {
     /// Has `speaker` speak until `stop` is true, or its sender is gone; then waits for it some
     /// time, and cuts what is left.
     pub async fn run<P: Protocol>(self, speaker: P, mut stop: watch::Receiver<bool>) {
-        let (mut admission, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
+        let (mut control, speaker) = (AdmissionControl::of::<P>(&self), Arc::new(speaker));
         let mut connections = JoinSet::new();
         loop {
             let taken = tokio::select! {
-                taken = admission.backoff.accept(&self.listener) => taken,
+                taken = control.backoff.accept(&self.listener) => taken,
                 Some(_) = connections.join_next() => continue,
                 () = stopped(&mut stop) => break,
             };
@@ -158,27 +158,27 @@ impl Listener {
                 continue;
             };
             let turn = tokio::select! {
-                turn = admission.turn(peer) => turn,
+                turn = control.turn(peer) => turn,
                 () = stopped(&mut stop) => break,
             };
             let Ok(turn) = turn else {
                 self.metrics.connects.count("crowded");
                 continue;
             };
-            let Some(seat) = admission.seat(peer).await else {
+            let Some(admission) = control.admit(peer).await else {
                 self.metrics.connects.count("dropped");
                 continue;
             };
-            self.metrics.connects.count(seat.label());
+            self.metrics.connects.count(admission.label());
             let (speaker, metrics) = (Arc::clone(&speaker), Arc::clone(&self.metrics));
-            let connection = Accepted { seat, speaker, metrics };
+            let connection = Accepted { admission, speaker, metrics };
             if let Err(error) = stream.set_nodelay(true) {
                 debug!(%error, "a connection broke before it began");
                 continue;
             }
             match (&self.tls, turn) {
                 (Some(tls), Some(turn)) => {
-                    let handshakes = admission.handshake_turns.clone();
+                    let handshakes = control.handshake_turns.clone();
                     connections.spawn(connection.handshake(
                         stream,
                         tls.config(),
@@ -210,7 +210,7 @@ impl Tls {
 }
 
 /// The address has its share of handshakes, and there is no room for more.
-struct Crowded;
+struct ShareExhausted;
 
 /// Where connections come in.
 struct AdmissionControl {
@@ -222,13 +222,13 @@ struct AdmissionControl {
     handshake_turns: Handshakes,
 }
 
-/// A connection's seat, held as long as it lives.
-enum Seated {
+/// A connection's place, held as long as it lives.
+enum Admission {
     Served(PooledConnection),
     Rejected(CapacityPermit),
 }
 
-impl Seated {
+impl Admission {
     fn pooled(&self) -> Option<&PooledConnection> {
         match self {
             Self::Served(pooled) => Some(pooled),
@@ -261,25 +261,25 @@ impl AdmissionControl {
 
     /// The turn of a connection to agree on TLS, where that is spoken; others wait to be accepted
     /// meanwhile.
-    async fn turn(&self, peer: SocketAddr) -> Result<Option<PooledConnection>, Crowded> {
+    async fn turn(&self, peer: SocketAddr) -> Result<Option<PooledConnection>, ShareExhausted> {
         match &self.handshakes {
-            Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(Crowded),
+            Some(handshakes) => handshakes.enter_in_turn(peer).await.map(Some).ok_or(ShareExhausted),
             None => Ok(None),
         }
     }
 
     /// `None` where even saying that there is no room would take room that is not there.
-    async fn seat(&self, peer: SocketAddr) -> Option<Seated> {
+    async fn admit(&self, peer: SocketAddr) -> Option<Admission> {
         match self.served.enter(peer).await {
-            Some(pooled) => Some(Seated::Served(pooled)),
-            None => self.rejected.take().map(Seated::Rejected),
+            Some(pooled) => Some(Admission::Served(pooled)),
+            None => self.rejected.take().map(Admission::Rejected),
         }
     }
 }
 
-/// A connection with its seat.
+/// A connection with its place.
 struct Accepted<P> {
-    seat: Seated,
+    admission: Admission,
     speaker: Arc<P>,
     metrics: Arc<Metrics>,
 }
@@ -295,7 +295,7 @@ impl<P: Protocol> Accepted<P> {
         mut stop: watch::Receiver<bool>,
     ) {
         // How long this may take is for its turn to say.
-        if let Some(pooled) = self.seat.pooled() {
+        if let Some(pooled) = self.admission.pooled() {
             pooled.begins();
         }
         let agreed = tokio::select! {
@@ -305,7 +305,7 @@ impl<P: Protocol> Accepted<P> {
             () = stopped(&mut stop) => return,
         };
         drop((turn, stop));
-        if let Some(pooled) = self.seat.pooled() {
+        if let Some(pooled) = self.admission.pooled() {
             pooled.pauses();
         }
         if let Some(stream) = agreed {
@@ -333,12 +333,12 @@ impl<P: Protocol> Accepted<P> {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { seat, speaker, metrics } = self;
+        let Self { admission, speaker, metrics } = self;
         async move {
             let _counted = Counted::new(&metrics.connections);
-            match seat {
-                Seated::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
-                Seated::Served(pooled) => {
+            match admission {
+                Admission::Rejected(_place) => speaker.reject(StallGuard::new(stream, STALL_MAX, None)).await,
+                Admission::Served(pooled) => {
                     let pooled = Arc::new(pooled);
                     let stream = StallGuard::new(stream, STALL_MAX, Some(Arc::clone(&pooled)));
                     tokio::select! {

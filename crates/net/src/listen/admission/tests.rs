@@ -79,7 +79,7 @@ fn progress_of_long_ago_counts_no_more() {
 }
 
 #[test]
-fn who_is_admitted_goes_last_of_the_idle_and_for_no_crowd() {
+fn who_is_admitted_goes_last_of_the_idle_and_for_no_address_above_its_share() {
     let (idle, stranger) = (state(1_000, 0, Phase::UnderWay), state(55_000, 9_000, Phase::Unadmitted));
     idle.admitted.store(true, Ordering::Relaxed);
     let rank =
@@ -109,7 +109,7 @@ async fn a_newcomer_takes_the_place_of_who_says_nothing() {
     let leaves = tokio::spawn(async move { silent.evicted().await });
     let newcomer = pool.enter(peer(1)).await;
     assert!(newcomer.is_some());
-    leaves.await.expect("shown out");
+    leaves.await.expect("evicted");
     assert!(pool.enter(peer(1)).await.is_none(), "everybody is quick");
 }
 
