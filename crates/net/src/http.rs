@@ -6,5 +6,5 @@ mod sending;
 mod web;
 
 pub use listener::HttpListener;
-pub use sending::Answers;
+pub use sending::LargeAnswers;
 pub use web::WebAccess;

@@ -33,7 +33,7 @@ use tower_service::Service;
 use tracing::debug;
 
 use super::answer_pace::AnswerPace;
-use super::sending::{Answers, Asked};
+use super::sending::{Asked, LargeAnswers};
 use super::web::WebAccess;
 use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
@@ -53,7 +53,7 @@ pub struct HttpListener<A> {
     app: A,
     busy: Router,
     web: WebAccess,
-    answers: Answers,
+    answers: LargeAnswers,
 }
 
 impl<A> HttpListener<A>
@@ -73,7 +73,7 @@ where
             app,
             busy,
             web,
-            answers: Answers::default(),
+            answers: LargeAnswers::default(),
         }
     }
 
@@ -91,7 +91,7 @@ where
 
     /// Counts its answers among these.
     #[must_use]
-    pub fn with_answers(self, answers: Answers) -> Self {
+    pub fn with_answers(self, answers: LargeAnswers) -> Self {
         Self { answers, ..self }
     }
 
@@ -116,7 +116,7 @@ struct Http<A> {
     app: A,
     busy: Router,
     web: WebAccess,
-    answers: Answers,
+    answers: LargeAnswers,
     http: http1::Builder,
     stop: watch::Receiver<bool>,
 }

@@ -32,7 +32,7 @@ use crate::shares::SenderKey;
 pub(super) const PIECE_BYTES: usize = 64 * 1_024;
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug)]
-pub struct Answers(Arc<Shared>);
+pub struct LargeAnswers(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -54,13 +54,13 @@ pub(super) struct Asked<'a> {
     pub(super) pace: &'a AnswerPace,
 }
 
-impl Default for Answers {
+impl Default for LargeAnswers {
     fn default() -> Self {
         Self::new(&MemoryBudget::default())
     }
 }
 
-impl Answers {
+impl LargeAnswers {
     /// Large answers take their memory of this budget.
     #[must_use]
     pub fn new(memory: &MemoryBudget) -> Self {
@@ -175,7 +175,7 @@ struct Pieces<T> {
     whole: Option<Arc<Share>>,
     /// Of the frame, where the size of the whole is not known.
     share: Option<Arc<Share>>,
-    answers: Answers,
+    answers: LargeAnswers,
     sender: SenderKey,
     /// Of an answer whose size is known.
     going: Option<Arc<Going>>,
@@ -263,7 +263,7 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-    impl Answers {
+    impl LargeAnswers {
         fn sent(&self, response: Response, sender: IpAddr, is_safe: bool) -> Response {
             self.send(response, Asked { sender, is_safe, pace: &AnswerPace::default() }, ())
         }
@@ -275,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_counted_until_its_last_piece_is_sent() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let all = 10 * PIECE_BYTES + 1;
         let mut body = answers.sent(Response::new(Body::from(vec![b'x'; all])), ONE, true).into_body();
         assert_eq!((body.size_hint().exact(), answers.0.held.get()), (Some(all as u64), all as i64));
@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_counted_as_far_as_it_was_made() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let frames = [vec![b'x'; 3 * PIECE_BYTES], vec![b'y'; 7]].map(Ok::<_, Infallible>);
         let stream = Body::from_stream(stream::iter(frames));
         let mut body = answers.sent(Response::new(stream), ONE, true).into_body();
@@ -311,7 +311,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_takes_its_memory_once_and_until_it_is_sent() {
         let budget = MemoryBudget::default();
-        let (memory, answers) = (budget.part(Purpose::Pages), Answers::new(&budget));
+        let (memory, answers) = (budget.part(Purpose::Pages), LargeAnswers::new(&budget));
         let page = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
         let response = page.until_sent(Response::new(Body::from(vec![b'x'; 2 * PIECE_BYTES])));
         let mut body = answers.sent(response, ONE, true).into_body();
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_told_to_come_back() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let own: Vec<_> = (0..3).map(|_| answers.sent(large(), ONE, true)).collect();
         assert_eq!(own.iter().map(|answer| answer.status().as_u16()).collect::<Vec<_>>(), [200, 200, 503]);
         assert_eq!(own[2].headers()["retry-after"], "1");
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn what_was_carried_out_is_told_and_what_can_be_asked_for_again_is_refused() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let _held: Vec<_> = [ONE, ONE, OTHER, OTHER].map(|sender| answers.sent(large(), sender, true)).into();
         let with_hand_over = || {
             let mut response = large();
