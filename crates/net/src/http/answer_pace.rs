@@ -15,7 +15,7 @@ use base::answers::TakenFrom;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::sending::PIECE_BYTES;
+use super::large_answers::PIECE_BYTES;
 use crate::pace::{Pace, PaceWatch};
 
 /// What has to be taken of an answer while others wait.

@@ -33,7 +33,7 @@ use tower_service::Service;
 use tracing::debug;
 
 use super::answer_pace::AnswerPace;
-use super::sending::{Asked, LargeAnswers};
+use super::large_answers::{Asked, LargeAnswers};
 use super::web::WebAccess;
 use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
