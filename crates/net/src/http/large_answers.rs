@@ -43,9 +43,9 @@ struct Shared {
     last_refused: Refused,
 }
 
-/// Whose answer it is, and to what.
+/// The request that an answer is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AnsweredRequest<'a> {
     /// What stands for the caller's address.
     pub(super) sender: IpAddr,
     /// The request changed nothing.
@@ -92,7 +92,7 @@ impl LargeAnswers {
     pub(super) fn send<T: Send + Unpin + 'static>(
         &self,
         mut response: Response,
-        asked: Asked<'_>,
+        request: AnsweredRequest<'_>,
         until_sent: T,
     ) -> Response {
         let (size, page) = (response.body().size_hint(), response.extensions_mut().remove::<UntilSent>());
@@ -100,9 +100,9 @@ impl LargeAnswers {
         if is_small && page.is_none() {
             return response;
         }
-        let may_refuse = asked.is_safe || response.extensions().get::<HandsOver>().is_some();
+        let may_refuse = request.is_safe || response.extensions().get::<HandsOver>().is_some();
         let bytes = size.exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (memory, sender) = (&self.0.memory, SenderKey::Address(asked.sender));
+        let (memory, sender) = (&self.0.memory, SenderKey::Address(request.sender));
         let whole = match (page, bytes) {
             (Some(UntilSent(page)), bytes) => Some((page, bytes.filter(|_| !is_small).unwrap_or(0))),
             (None, None) => None,
@@ -116,7 +116,7 @@ impl LargeAnswers {
         let whole = whole.map(|(reservation, bytes)| Share::new(&self.0.held, reservation, bytes));
         let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
-        let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, from));
+        let going = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
             Body::new(Pieces {
                 body,
@@ -265,7 +265,7 @@ mod tests {
 
     impl LargeAnswers {
         fn sent(&self, response: Response, sender: IpAddr, is_safe: bool) -> Response {
-            self.send(response, Asked { sender, is_safe, pace: &AnswerPace::default() }, ())
+            self.send(response, AnsweredRequest { sender, is_safe, pace: &AnswerPace::default() }, ())
         }
 
         fn is_empty(&self) -> bool {

@@ -33,7 +33,7 @@ use tower_service::Service;
 use tracing::debug;
 
 use super::answer_pace::AnswerPace;
-use super::large_answers::{Asked, LargeAnswers};
+use super::large_answers::{AnsweredRequest, LargeAnswers};
 use super::web::WebAccess;
 use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
@@ -139,9 +139,10 @@ where
         let service = service_fn(|request: hyper::Request<Incoming>| {
             pooled.begins();
             let paused = Paused(Arc::clone(&pooled));
-            let asked = Asked { sender, is_safe: request.method().is_safe(), pace };
+            let answered = AnsweredRequest { sender, is_safe: request.method().is_safe(), pace };
             let answering = self.answered(self.app.clone(), with_peer(request, Some(pooled.peer())));
-            answering.map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, asked, paused)))
+            answering
+                .map(move |Ok(response)| Ok::<_, Infallible>(self.answers.send(response, answered, paused)))
         });
         let connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
