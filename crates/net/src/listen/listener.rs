@@ -30,7 +30,7 @@ use super::capacity::{Capacity, CapacityPermit, OpenFiles};
 use super::shutdown::stopped;
 use super::stall_guard::StallGuard;
 use super::tls::{HANDSHAKES_MAX, HandshakeFailed, Handshakes, TlsSource, TlsStream};
-use crate::metrics::{ByWord, Counted};
+use crate::metrics::{Counted, LabelCounter};
 
 /// How long a caller may take nothing of what it is sent.
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -82,10 +82,10 @@ struct Tls {
 #[derive(Debug)]
 struct Metrics {
     connections: Gauge,
-    connects: ByWord,
+    connects: LabelCounter,
     accept_errors: Counter,
     shown_out: Counter,
-    handshakes: ByWord,
+    handshakes: LabelCounter,
 }
 
 impl Listener {
@@ -94,10 +94,10 @@ impl Listener {
     pub fn new(listener: TcpListener, name: &'static str, connections_max: usize) -> Self {
         let metrics = Metrics {
             connections: Gauge::default(),
-            connects: ByWord::new("result"),
+            connects: LabelCounter::new("result"),
             accept_errors: Counter::default(),
             shown_out: Counter::default(),
-            handshakes: ByWord::new("result"),
+            handshakes: LabelCounter::new("result"),
         };
         Self {
             listener,
