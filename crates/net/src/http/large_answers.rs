@@ -22,7 +22,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::answer_pace::{AnswerPace, Going, Refused};
+use super::answer_pace::{AnswerInFlight, AnswerPace, LastRefusal};
 use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, UntilSent};
 use crate::problem;
 use crate::shares::SenderKey;
@@ -40,7 +40,7 @@ struct Shared {
     held: Gauge,
     refused: Counter,
     given_up: Counter,
-    last_refused: Refused,
+    last_refused: LastRefusal,
 }
 
 /// The request that an answer is for.
@@ -69,7 +69,7 @@ impl LargeAnswers {
             held: Gauge::default(),
             refused: Counter::default(),
             given_up: Counter::default(),
-            last_refused: Refused::default(),
+            last_refused: LastRefusal::default(),
         }))
     }
 
@@ -116,7 +116,7 @@ impl LargeAnswers {
         let whole = whole.map(|(reservation, bytes)| Share::new(&self.0.held, reservation, bytes));
         let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
-        let going = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
+        let in_flight = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
             Body::new(Pieces {
                 body,
@@ -125,7 +125,7 @@ impl LargeAnswers {
                 share: None,
                 answers,
                 sender,
-                going,
+                in_flight,
                 _until_sent: until_sent,
             })
         })
@@ -178,7 +178,7 @@ struct Pieces<T> {
     answers: LargeAnswers,
     sender: SenderKey,
     /// Of an answer whose size is known.
-    going: Option<Arc<Going>>,
+    in_flight: Option<Arc<AnswerInFlight>>,
     _until_sent: T,
 }
 
@@ -207,8 +207,8 @@ impl<T: Unpin> HttpBody for Pieces<T> {
             }
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
-        let (share, going) = (self.share.clone(), self.going.clone());
-        let piece = Piece { bytes: self.rest.split_to(bytes), going, _share: share };
+        let (share, in_flight) = (self.share.clone(), self.in_flight.clone());
+        let piece = Piece { bytes: self.rest.split_to(bytes), in_flight, _share: share };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -231,14 +231,14 @@ impl<T: Unpin> HttpBody for Pieces<T> {
 /// A piece that a connection has; its memory is counted until the connection has sent it.
 struct Piece {
     bytes: Bytes,
-    going: Option<Arc<Going>>,
+    in_flight: Option<Arc<AnswerInFlight>>,
     _share: Option<Arc<Share>>,
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Some(going) = &self.going {
-            going.takes(self.bytes.len());
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.takes(self.bytes.len());
         }
     }
 }
