@@ -18,15 +18,15 @@ const PIECE_BYTES: usize = 64 * 1_024;
 
 /// A body that calls `taken` when its last byte is taken, and drops it otherwise.
 pub fn body<F: FnOnce() + Send + Unpin + 'static>(bytes: Bytes, taken: F) -> Body {
-    Body::new(Watched { rest: bytes, taken: Some(taken) })
+    Body::new(HandOverBody { rest: bytes, taken: Some(taken) })
 }
 
-struct Watched<F> {
+struct HandOverBody<F> {
     rest: Bytes,
     taken: Option<F>,
 }
 
-impl<F: FnOnce() + Unpin> HttpBody for Watched<F> {
+impl<F: FnOnce() + Unpin> HttpBody for HandOverBody<F> {
     type Data = Bytes;
     type Error = Infallible;
 
