@@ -34,7 +34,7 @@ pub struct NotAdmitted {
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum Action<'a> {
     /// To send reports.
     Reports,
     /// To look at the queues of a namespace.
@@ -73,12 +73,12 @@ impl Admitted {
     ///
     /// # Errors
     /// 403.
-    pub fn may(&self, asked: Asked<'_>) -> Result<(), Problem> {
+    pub fn may(&self, action: Action<'_>) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
         let Known { caller, metrics, .. } = &**known;
-        let suffices = |scope: &Scope| match (scope, asked) {
-            (Scope::Admin, _) | (Scope::Report, Asked::Reports) | (Scope::Read, Asked::Look { .. }) => true,
-            (Scope::Jobs(own), Asked::Look { namespace } | Asked::Work { namespace }) => {
+        let suffices = |scope: &Scope| match (scope, action) {
+            (Scope::Admin, _) | (Scope::Report, Action::Reports) | (Scope::Read, Action::Look { .. }) => true,
+            (Scope::Jobs(own), Action::Look { namespace } | Action::Work { namespace }) => {
                 own.as_str() == namespace
             }
             _ => false,
@@ -88,7 +88,7 @@ impl Admitted {
             return Ok(());
         }
         metrics.judged(caller.name(), "forbidden");
-        let takes = if asked == Asked::Reports {
+        let takes = if action == Action::Reports {
             "admin or report"
         } else {
             "admin, or jobs:NAMESPACE of this namespace"
