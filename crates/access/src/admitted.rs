@@ -59,8 +59,8 @@ impl Access {
         let holder = guard.recognise(headers).await;
         let holder = holder.map_err(|why| NotAdmitted { problem: why.problem(), login: None })?;
         let caller = holder.caller().clone();
-        let under_way = holder.take().map_err(|beyond| NotAdmitted {
-            problem: holder.limited(&beyond),
+        let under_way = holder.take().map_err(|reached| NotAdmitted {
+            problem: holder.limited(&reached),
             login: Some(caller.called()),
         })?;
         let known = Known { caller, metrics: guard.metrics().clone(), _under_way: under_way };
