@@ -72,7 +72,7 @@ pub enum Why {
 
 /// What may be sent to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
+pub(crate) enum BreakerState {
     /// As much as the limits allow.
     Closed,
     /// One notification while none is in flight, from then on.
@@ -110,12 +110,12 @@ impl Breakers {
     }
 
     /// What may be sent to the client as it is now.
-    pub(crate) fn gate(&self, client: &Arc<Client>) -> Gate {
+    pub(crate) fn state(&self, client: &Arc<Client>) -> BreakerState {
         match self.of.get(&client.incarnation) {
             Some(breaker) if breaker.is_open && Arc::ptr_eq(&breaker.client, client) => {
-                Gate::Open { next_at: breaker.latest.after(self.pause) }
+                BreakerState::Open { next_at: breaker.latest.after(self.pause) }
             }
-            _ => Gate::Closed,
+            _ => BreakerState::Closed,
         }
     }
 

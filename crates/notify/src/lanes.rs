@@ -15,7 +15,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use engine::lanes::Lane;
 use engine::records::Client;
 
-use crate::breaker::{Breakers, Gate, Tried, Turned, Why};
+use crate::breaker::{BreakerState, Breakers, Tried, Turned, Why};
 
 #[cfg(test)]
 mod tests;
@@ -283,15 +283,15 @@ impl Lanes {
     /// away.
     fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<Lease> {
         let client = known.incarnation;
-        let share = match self.breakers.gate(known) {
-            Gate::Closed => self.share(),
+        let share = match self.breakers.state(known) {
+            BreakerState::Closed => self.share(),
             // With one in flight it rests until that has ended.
-            Gate::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
+            BreakerState::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
                 self.at(client).place = Place::Held;
                 self.held.insert((next_at, client));
                 return None;
             }
-            Gate::Open { .. } => 1,
+            BreakerState::Open { .. } => 1,
         };
         let known = self.at(client);
         let room = share.saturating_sub(known.in_flight);

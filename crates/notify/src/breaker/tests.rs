@@ -40,7 +40,7 @@ fn opens_after(attempts: u32, notifications: u32, answer: Answer) -> bool {
     for attempt in 0..attempts {
         tried(&mut breakers, &client, attempt % notifications, 0, answer);
     }
-    assert_eq!(breakers.open(), usize::from(breakers.gate(&client) != Gate::Closed));
+    assert_eq!(breakers.open(), usize::from(breakers.state(&client) != BreakerState::Closed));
     breakers.open() == 1
 }
 
@@ -108,9 +108,9 @@ fn a_410_among_failures_neither_counts_nor_begins_anew() {
 fn while_it_is_open_each_attempt_waits_for_the_latest_one() {
     let client = client(1);
     let mut breakers = opened(&client, 1_000);
-    let next_at = |breakers: &Breakers| match breakers.gate(&client) {
-        Gate::Open { next_at } => next_at.0,
-        Gate::Closed => panic!("it is open"),
+    let next_at = |breakers: &Breakers| match breakers.state(&client) {
+        BreakerState::Open { next_at } => next_at.0,
+        BreakerState::Closed => panic!("it is open"),
     };
     assert_eq!(next_at(&breakers), 1_000 + PAUSE_MS);
     assert!(tried(&mut breakers, &client, 0, 40_000, status(500)).is_none(), "it is told once");
@@ -125,7 +125,10 @@ fn a_success_closes_it_and_nothing_is_kept() {
     let mut breakers = opened(&client, 0);
     let turned = tried(&mut breakers, &client, 77, 0, status(200));
     assert!(matches!(turned, Some(Turned::Closed { why: Why::Delivered, .. })), "{turned:?}");
-    assert_eq!((breakers.gate(&client), breakers.open(), breakers.clients()), (Gate::Closed, 0, vec![]));
+    assert_eq!(
+        (breakers.state(&client), breakers.open(), breakers.clients()),
+        (BreakerState::Closed, 0, vec![])
+    );
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn another_version_of_the_client_begins_anew() {
     let mut breakers = opened(&old, 0);
     assert!(breakers.know(&old).is_none());
     let new = client(1);
-    assert_eq!(breakers.gate(&new), Gate::Closed);
+    assert_eq!(breakers.state(&new), BreakerState::Closed);
     assert!(matches!(breakers.know(&new), Some(Turned::Closed { why: Why::Changed, .. })));
     assert_eq!(breakers.open(), 0);
 }
@@ -146,7 +149,7 @@ fn one_client_does_not_open_the_breaker_of_another() {
     for number in 0..FAILED_IN_A_ROW - 1 {
         tried(&mut breakers, &other, number, 0, status(500));
     }
-    assert_eq!((breakers.gate(&other), breakers.open()), (Gate::Closed, 1));
+    assert_eq!((breakers.state(&other), breakers.open()), (BreakerState::Closed, 1));
 }
 
 #[test]
