@@ -29,7 +29,7 @@ pub const FAILED_NOTIFICATIONS: usize = 5;
 
 /// An attempt that was made, as far as it tells of the receiver.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct AttemptReport {
     /// The client as it was when the attempt began: the very record of the directory.
     pub to: Arc<Client>,
     /// At which notification.
@@ -120,13 +120,13 @@ impl Breakers {
     }
 
     /// Whether an attempt may change anything. While every receiver is well, none does.
-    pub(crate) fn may_turn(&self, tried: &Tried) -> bool {
+    pub(crate) fn may_turn(&self, tried: &AttemptReport) -> bool {
         let is_success = matches!(tried.answer, Answer::Status { code: 200..=299, .. });
         !is_success || !self.of.is_empty()
     }
 
     /// An attempt at a client that is still as it was then.
-    pub(crate) fn tried(&mut self, tried: Tried) -> Option<Turned> {
+    pub(crate) fn report(&mut self, report: AttemptReport) -> Option<Turned> {
         match tried.answer {
             Answer::Status { code: 200..=299, .. } => self.close(tried.to.incarnation, Why::Delivered),
             // The receiver wants nothing more, and the client is disabled: that is no failure.
@@ -135,7 +135,7 @@ impl Breakers {
         }
     }
 
-    fn failed(&mut self, Tried { to, delivery, at, answer }: Tried) -> Option<Turned> {
+    fn failed(&mut self, AttemptReport { to, delivery, at, answer }: AttemptReport) -> Option<Turned> {
         let breaker = self.of.entry(to.incarnation).or_insert_with(|| Breaker::new(&to, at));
         breaker.failed = breaker.failed.saturating_add(1);
         breaker.latest = breaker.latest.max(at);

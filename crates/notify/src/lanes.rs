@@ -15,7 +15,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use engine::lanes::Lane;
 use engine::records::Client;
 
-use crate::breaker::{BreakerState, Breakers, Tried, Turned, Why};
+use crate::breaker::{AttemptReport, BreakerState, Breakers, Turned, Why};
 
 #[cfg(test)]
 mod tests;
@@ -212,14 +212,14 @@ impl Lanes {
     pub fn finished(
         &mut self,
         client: Incarnation,
-        tried: Option<Tried>,
+        tried: Option<AttemptReport>,
         standing: impl FnOnce(Incarnation) -> Standing,
     ) {
         if let Some(tried) = tried.filter(|tried| self.breakers.may_turn(tried))
             && let Standing::Enabled(known) = self.know(client, standing(client))
             && Arc::ptr_eq(&known, &tried.to)
         {
-            let turned = self.breakers.tried(tried);
+            let turned = self.breakers.report(tried);
             self.turned.extend(turned);
         }
         self.at(client).in_flight -= 1;

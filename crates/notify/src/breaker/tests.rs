@@ -31,7 +31,7 @@ fn status(code: u16) -> Answer {
 /// Makes an attempt at notification `number`.
 fn tried(breakers: &mut Breakers, to: &Arc<Client>, number: u32, at: i64, answer: Answer) -> Option<Turned> {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
-    breakers.tried(Tried { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
+    breakers.report(AttemptReport { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
 }
 
 /// Lets attempts fail, at each of so many notifications in turn; whether the breaker is open then.

@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
-use crate::breaker::Tried;
+use crate::breaker::AttemptReport;
 use crate::lanes::Standing;
 use crate::sender::Sender;
 
@@ -30,7 +30,7 @@ pub(super) struct Finished {
     /// What is to be recorded; `None` if it counts as interrupted.
     pub(super) ended: Option<(Reservation, AttemptEnd)>,
     /// The attempt, if one was made.
-    pub(super) tried: Option<Tried>,
+    pub(super) tried: Option<AttemptReport>,
 }
 
 /// Sends what is due, side by side, and tells what ended together in one message.
@@ -72,7 +72,7 @@ impl Shared {
             tracing::debug!(%partition, "the end of an attempt is not recorded; it will count as interrupted");
         }
         let ended = noted.is_ok().then_some((reservation, end));
-        Finished { client, partition, ended, tried: Some(Tried { to, delivery, at, answer }) }
+        Finished { client, partition, ended, tried: Some(AttemptReport { to, delivery, at, answer }) }
     }
 }
 

@@ -54,9 +54,9 @@ fn record(client: Incarnation) -> Arc<Client> {
 }
 
 /// An attempt at a notification that is told by `number` from all others.
-fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> Tried {
+fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> AttemptReport {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
-    Tried { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
+    AttemptReport { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
 }
 
 impl World {
