@@ -120,18 +120,18 @@ impl Breakers {
     }
 
     /// Whether an attempt may change anything. While every receiver is well, none does.
-    pub(crate) fn may_turn(&self, tried: &AttemptReport) -> bool {
-        let is_success = matches!(tried.answer, Answer::Status { code: 200..=299, .. });
+    pub(crate) fn may_turn(&self, report: &AttemptReport) -> bool {
+        let is_success = matches!(report.answer, Answer::Status { code: 200..=299, .. });
         !is_success || !self.of.is_empty()
     }
 
     /// An attempt at a client that is still as it was then.
     pub(crate) fn report(&mut self, report: AttemptReport) -> Option<Turned> {
-        match tried.answer {
-            Answer::Status { code: 200..=299, .. } => self.close(tried.to.incarnation, Why::Delivered),
+        match report.answer {
+            Answer::Status { code: 200..=299, .. } => self.close(report.to.incarnation, Why::Delivered),
             // The receiver wants nothing more, and the client is disabled: that is no failure.
             Answer::Status { code: 410, .. } | Answer::Withheld => None,
-            Answer::Status { .. } | Answer::Error(_) => self.failed(tried),
+            Answer::Status { .. } | Answer::Error(_) => self.failed(report),
         }
     }
 
