@@ -42,7 +42,7 @@ pub struct AttemptReport {
 
 /// What a breaker did, for whoever watches.
 #[derive(Clone, Debug)]
-pub enum Turned {
+pub enum BreakerEvent {
     /// It opened: notifications wait.
     Opened {
         /// The client.
@@ -57,13 +57,13 @@ pub enum Turned {
         /// The client, as it was while the breaker was open.
         client: Arc<Client>,
         /// Why.
-        why: Why,
+        why: CloseReason,
     },
 }
 
 /// Why a breaker closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum CloseReason {
     /// A notification got through.
     Delivered,
     /// The client was changed, disabled or deleted.
@@ -120,22 +120,24 @@ impl Breakers {
     }
 
     /// Whether an attempt may change anything. While every receiver is well, none does.
-    pub(crate) fn may_turn(&self, report: &AttemptReport) -> bool {
+    pub(crate) fn may_change(&self, report: &AttemptReport) -> bool {
         let is_success = matches!(report.answer, Answer::Status { code: 200..=299, .. });
         !is_success || !self.of.is_empty()
     }
 
     /// An attempt at a client that is still as it was then.
-    pub(crate) fn report(&mut self, report: AttemptReport) -> Option<Turned> {
+    pub(crate) fn report(&mut self, report: AttemptReport) -> Option<BreakerEvent> {
         match report.answer {
-            Answer::Status { code: 200..=299, .. } => self.close(report.to.incarnation, Why::Delivered),
+            Answer::Status { code: 200..=299, .. } => {
+                self.close(report.to.incarnation, CloseReason::Delivered)
+            }
             // The receiver wants nothing more, and the client is disabled: that is no failure.
             Answer::Status { code: 410, .. } | Answer::Withheld => None,
             Answer::Status { .. } | Answer::Error(_) => self.failed(report),
         }
     }
 
-    fn failed(&mut self, AttemptReport { to, delivery, at, answer }: AttemptReport) -> Option<Turned> {
+    fn failed(&mut self, AttemptReport { to, delivery, at, answer }: AttemptReport) -> Option<BreakerEvent> {
         let breaker = self.of.entry(to.incarnation).or_insert_with(|| Breaker::new(&to, at));
         breaker.failed = breaker.failed.saturating_add(1);
         breaker.latest = breaker.latest.max(at);
@@ -149,23 +151,23 @@ impl Breakers {
         }
         breaker.is_open = true;
         self.open += 1;
-        Some(Turned::Opened { client: to, failed: breaker.failed, last: answer })
+        Some(BreakerEvent::Opened { client: to, failed: breaker.failed, last: answer })
     }
 
     /// Forgets what is known of a client.
-    pub(crate) fn close(&mut self, client: Incarnation, why: Why) -> Option<Turned> {
+    pub(crate) fn close(&mut self, client: Incarnation, why: CloseReason) -> Option<BreakerEvent> {
         let breaker = self.of.remove(&client)?;
         self.open -= usize::from(breaker.is_open);
-        breaker.is_open.then_some(Turned::Closed { client: breaker.client, why })
+        breaker.is_open.then_some(BreakerEvent::Closed { client: breaker.client, why })
     }
 
     /// The client is now this: what is known of another version of it is forgotten.
-    pub(crate) fn know(&mut self, client: &Arc<Client>) -> Option<Turned> {
+    pub(crate) fn know(&mut self, client: &Arc<Client>) -> Option<BreakerEvent> {
         let known = self.of.get(&client.incarnation)?;
         if Arc::ptr_eq(&known.client, client) {
             return None;
         }
-        self.close(client.incarnation, Why::Changed)
+        self.close(client.incarnation, CloseReason::Changed)
     }
 
     /// The clients of which something is known.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::breaker::{Turned, Why};
+use crate::breaker::{BreakerEvent, CloseReason};
 use crate::connector::Connector;
 use crate::guard::Guard;
 use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
@@ -168,9 +168,9 @@ impl Driver {
         while let Some(lease) = self.lanes.next(now, |client| shared.standing(client)) {
             self.exchanges.lease(lease);
         }
-        for turned in self.lanes.take_turned() {
-            log_turn(&turned);
-            self.metrics.breakers_opened.inc_by(u64::from(matches!(turned, Turned::Opened { .. })));
+        for events in self.lanes.take_breaker_events() {
+            log_breaker(&events);
+            self.metrics.breakers_opened.inc_by(u64::from(matches!(events, BreakerEvent::Opened { .. })));
         }
         self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);
         self.metrics.in_flight.set(self.lanes.in_flight() as i64);
@@ -229,18 +229,18 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// Rare by itself: it takes many failed attempts each time.
-fn log_turn(turned: &Turned) {
-    match turned {
-        Turned::Opened { client, failed, last } => tracing::warn!(
+fn log_breaker(events: &BreakerEvent) {
+    match events {
+        BreakerEvent::Opened { client, failed, last } => tracing::warn!(
             client = %client.id,
             failed,
             last = AttemptResult::from(*last).as_str(),
             "a receiver keeps failing; its notifications wait, and one at a time is tried until one gets through"
         ),
-        Turned::Closed { client, why: Why::Delivered } => {
+        BreakerEvent::Closed { client, why: CloseReason::Delivered } => {
             tracing::info!(client = %client.id, "a receiver that kept failing takes notifications again");
         }
-        Turned::Closed { client, why: Why::Changed } => {
+        BreakerEvent::Closed { client, why: CloseReason::Changed } => {
             tracing::info!(client = %client.id, "a client whose receiver kept failing was changed; it begins anew");
         }
     }

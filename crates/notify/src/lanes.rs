@@ -15,7 +15,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use engine::lanes::Lane;
 use engine::records::Client;
 
-use crate::breaker::{AttemptReport, BreakerState, Breakers, Turned, Why};
+use crate::breaker::{AttemptReport, BreakerEvent, BreakerState, Breakers, CloseReason};
 
 #[cfg(test)]
 mod tests;
@@ -71,7 +71,7 @@ pub struct Lanes {
     held: BTreeSet<(Timestamp, Incarnation)>,
     breakers: Breakers,
     /// What the breakers did and nobody took in yet; at most one for each attempt, change or sweep.
-    turned: Vec<Turned>,
+    events: Vec<BreakerEvent>,
     in_flight: usize,
     ready: usize,
 }
@@ -121,7 +121,7 @@ impl Lanes {
             aside: Vec::new(),
             held: BTreeSet::new(),
             breakers: Breakers::new(limits.breaker_pause),
-            turned: Vec::new(),
+            events: Vec::new(),
             in_flight: 0,
             ready: 0,
         }
@@ -215,12 +215,12 @@ impl Lanes {
         tried: Option<AttemptReport>,
         standing: impl FnOnce(Incarnation) -> Standing,
     ) {
-        if let Some(tried) = tried.filter(|tried| self.breakers.may_turn(tried))
+        if let Some(tried) = tried.filter(|tried| self.breakers.may_change(tried))
             && let Standing::Enabled(known) = self.know(client, standing(client))
             && Arc::ptr_eq(&known, &tried.to)
         {
-            let turned = self.breakers.report(tried);
-            self.turned.extend(turned);
+            let events = self.breakers.report(tried);
+            self.events.extend(events);
         }
         self.at(client).in_flight -= 1;
         self.in_flight -= 1;
@@ -236,8 +236,8 @@ impl Lanes {
     }
 
     /// What breakers did since this was last asked.
-    pub fn take_turned(&mut self) -> impl Iterator<Item = Turned> {
-        self.turned.drain(..)
+    pub fn take_breaker_events(&mut self) -> impl Iterator<Item = BreakerEvent> {
+        self.events.drain(..)
     }
 
     /// Breakers that are open.
@@ -270,11 +270,11 @@ impl Lanes {
 
     /// A client stands so: its breaker is one of that version of it, or none.
     fn know(&mut self, client: Incarnation, standing: Standing) -> Standing {
-        let turned = match &standing {
+        let events = match &standing {
             Standing::Enabled(known) => self.breakers.know(known),
-            Standing::Disabled | Standing::Gone => self.breakers.close(client, Why::Changed),
+            Standing::Disabled | Standing::Gone => self.breakers.close(client, CloseReason::Changed),
         };
-        self.turned.extend(turned);
+        self.events.extend(events);
         standing
     }
 

@@ -29,7 +29,13 @@ fn status(code: u16) -> Answer {
 }
 
 /// Makes an attempt at notification `number`.
-fn tried(breakers: &mut Breakers, to: &Arc<Client>, number: u32, at: i64, answer: Answer) -> Option<Turned> {
+fn tried(
+    breakers: &mut Breakers,
+    to: &Arc<Client>,
+    number: u32,
+    at: i64,
+    answer: Answer,
+) -> Option<BreakerEvent> {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
     breakers.report(AttemptReport { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
 }
@@ -47,10 +53,10 @@ fn opens_after(attempts: u32, notifications: u32, answer: Answer) -> bool {
 /// A breaker that is open, its latest attempt begun at `at`.
 fn opened(client: &Arc<Client>, at: i64) -> Breakers {
     let mut breakers = breakers();
-    let turned: Vec<Turned> = (0..FAILED_IN_A_ROW)
+    let events: Vec<BreakerEvent> = (0..FAILED_IN_A_ROW)
         .filter_map(|number| tried(&mut breakers, client, number, at, status(500)))
         .collect();
-    assert!(matches!(turned[..], [Turned::Opened { failed: FAILED_IN_A_ROW, .. }]), "{turned:?}");
+    assert!(matches!(events[..], [BreakerEvent::Opened { failed: FAILED_IN_A_ROW, .. }]), "{events:?}");
     breakers
 }
 
@@ -123,8 +129,8 @@ fn while_it_is_open_each_attempt_waits_for_the_latest_one() {
 fn a_success_closes_it_and_nothing_is_kept() {
     let client = client(1);
     let mut breakers = opened(&client, 0);
-    let turned = tried(&mut breakers, &client, 77, 0, status(200));
-    assert!(matches!(turned, Some(Turned::Closed { why: Why::Delivered, .. })), "{turned:?}");
+    let events = tried(&mut breakers, &client, 77, 0, status(200));
+    assert!(matches!(events, Some(BreakerEvent::Closed { why: CloseReason::Delivered, .. })), "{events:?}");
     assert_eq!(
         (breakers.state(&client), breakers.open(), breakers.clients()),
         (BreakerState::Closed, 0, vec![])
@@ -138,7 +144,7 @@ fn another_version_of_the_client_begins_anew() {
     assert!(breakers.know(&old).is_none());
     let new = client(1);
     assert_eq!(breakers.state(&new), BreakerState::Closed);
-    assert!(matches!(breakers.know(&new), Some(Turned::Closed { why: Why::Changed, .. })));
+    assert!(matches!(breakers.know(&new), Some(BreakerEvent::Closed { why: CloseReason::Changed, .. })));
     assert_eq!(breakers.open(), 0);
 }
 

@@ -141,8 +141,8 @@ impl World {
             None => {}
         }
         self.lanes.finished(client, tried, |_| standing);
-        let turned: Vec<Turned> = self.lanes.take_turned().collect();
-        self.opened += turned.iter().filter(|turned| matches!(turned, Turned::Opened { .. })).count();
+        let events: Vec<BreakerEvent> = self.lanes.take_breaker_events().collect();
+        self.opened += events.iter().filter(|events| matches!(events, BreakerEvent::Opened { .. })).count();
         self.check();
     }
 
@@ -380,7 +380,7 @@ fn an_attempt_at_a_client_as_it_was_says_nothing_of_it_as_it_is() {
         world.lanes.finished(A, Some(attempt(&before, number, Timestamp(0), 503)), |_| standing);
     }
     assert_eq!(world.lanes.breakers_open(), 0);
-    assert_eq!(world.lanes.take_turned().count(), 0);
+    assert_eq!(world.lanes.take_breaker_events().count(), 0);
 }
 
 #[test]
@@ -395,6 +395,6 @@ fn breakers_of_clients_that_are_gone_are_swept() {
     assert_eq!((world.lanes.clients(), world.lanes.breakers_open()), (0, 1), "nothing is due");
     world.lanes.sweep(|_| Standing::Gone);
     assert_eq!(world.lanes.breakers_open(), 0);
-    let turned: Vec<Turned> = world.lanes.take_turned().collect();
-    assert!(matches!(turned[..], [Turned::Closed { why: Why::Changed, .. }]), "{turned:?}");
+    let events: Vec<BreakerEvent> = world.lanes.take_breaker_events().collect();
+    assert!(matches!(events[..], [BreakerEvent::Closed { why: CloseReason::Changed, .. }]), "{events:?}");
 }
