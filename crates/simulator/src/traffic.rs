@@ -9,7 +9,7 @@
 //! Every report carries a `ts` that grows per device; that of floods and locks grows strictly, so
 //! that each report can be found again in the history.
 
-mod crowd;
+mod paced_traffic;
 mod timetable;
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::random::Random;
 use crate::wire_time::WallClock;
 
-pub use crowd::{Crowd, Habits};
+pub use paced_traffic::{Crowd, Habits};
 pub use timetable::{End, Timetable};
 
 /// The kind of devices that are not said to be of another.

@@ -17,9 +17,9 @@ use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
 use super::mqtt_window::{Settled, Window};
 use super::mqtt_wire;
 use super::{MqttDialect, Qos};
+use crate::client_stream::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::traffic::Traffic;
-use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Read at once, at most; and the least that is held ready for reading.
 const READ_BYTES_MAX: usize = 16 * 1024;

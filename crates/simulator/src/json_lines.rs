@@ -14,8 +14,8 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::access::Secret;
+use crate::client_stream::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 use crate::endpoint::Endpoint;
-use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Of an answer that is not the one expected, so much is told.
 const EXCERPT_BYTES: usize = 120;
