@@ -12,7 +12,7 @@ use engine::kernel::reply::Reply;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
-use notify::breaker::Tried;
+use notify::breaker::AttemptReport;
 use notify::lanes::{Lease, Standing};
 use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
@@ -56,9 +56,9 @@ impl Ended {
     }
 
     /// What the lanes are told of it.
-    pub(super) fn tried(&self) -> Option<Tried> {
+    pub(super) fn tried(&self) -> Option<AttemptReport> {
         let to = Arc::clone(self.to.as_ref()?);
-        Some(Tried { to, delivery: self.what.delivery, at: self.end.at, answer: self.end.answer })
+        Some(AttemptReport { to, delivery: self.what.delivery, at: self.end.at, answer: self.end.answer })
     }
 }
 
@@ -418,7 +418,7 @@ impl World {
 
     /// The lanes are told that a place is free, and what was tried; so is the model of the
     /// breakers.
-    pub(super) fn finished(&mut self, client: Incarnation, tried: Option<Tried>) {
+    pub(super) fn finished(&mut self, client: Incarnation, tried: Option<AttemptReport>) {
         let now = self.now();
         let Some(server) = &mut self.server else { return };
         let present = server.context.directory().get(client);
@@ -431,7 +431,7 @@ impl World {
         }
         let told = tried.filter(|_| self.machine.plan.sabotage != Some(Sabotage::BreakerIgnored));
         server.lanes.finished(client, told, |_| standing_of(present));
-        server.lanes.take_turned().for_each(drop);
+        server.lanes.take_breaker_events().for_each(drop);
     }
 
     /// Attempts that are over by now.
