@@ -107,7 +107,7 @@ async fn play(order: &Order) -> Result<Account, Failure> {
         order.devices.count(),
         order.address,
         order.connections,
-        order.habits.seed
+        order.profile.seed
     ))?;
     run.watch(order, &mut screen, &mut signals).await?;
     screen.clear()?;

@@ -12,7 +12,7 @@ use simulator::address::{Address, Protocol};
 use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
 use simulator::random::Probability;
 use simulator::registration::Registration;
-use simulator::traffic::{DeviceIds, End, Habits};
+use simulator::traffic::{DeviceIds, End, TrafficProfile};
 
 /// Where a server listens that was started without any setting.
 const HTTP_URL: &str = "http://127.0.0.1:8080";
@@ -210,7 +210,7 @@ pub(crate) struct Order {
     /// Where and how devices are registered, if they are.
     pub(super) registering: Option<(Address, Registration)>,
     pub(super) payload: Payload,
-    pub(super) habits: Habits,
+    pub(super) profile: TrafficProfile,
     pub(super) reports_per_second: f64,
     pub(super) end: End,
     pub(super) patience: Duration,
@@ -240,7 +240,7 @@ impl Flags {
             access: connection.access(),
             registering,
             payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
-            habits: behaviour.habits(),
+            profile: behaviour.profile(),
             reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
             end: End { reports: pace.reports, after: until },
             patience: pace.patience,
@@ -268,8 +268,8 @@ impl Flags {
 }
 
 impl BehaviourFlags {
-    fn habits(&self) -> Habits {
-        Habits {
+    fn profile(&self) -> TrafficProfile {
+        TrafficProfile {
             seed: self.seed.unwrap_or_else(now_ms),
             change: self.change_probability,
             silence: self.silence_probability,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use simulator::fleet::{Fleet, Keep, Plan, Progress};
 use simulator::registration::Imported;
-use simulator::traffic::{Crowd, Timetable};
+use simulator::traffic::{PacedTraffic, Timetable};
 use tokio::time::MissedTickBehavior;
 
 use super::account::Account;
@@ -36,7 +36,8 @@ impl Run {
         let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;
         let lanes = order.connections;
         let timetable = Arc::new(Timetable::new(order.reports_per_second, order.end, lanes));
-        let crowd = |lane| Crowd::new(&order.devices, order.habits, Arc::clone(&timetable), lane, lanes);
+        let traffic =
+            |lane| PacedTraffic::new(&order.devices, order.profile, Arc::clone(&timetable), lane, lanes);
         let plan = Plan {
             way: order.way,
             endpoint,
@@ -44,7 +45,7 @@ impl Run {
             payload: order.payload,
             keep: Keep::Counts,
         };
-        let fleet = Fleet::start(plan, (0..lanes).map(crowd).collect());
+        let fleet = Fleet::start(plan, (0..lanes).map(traffic).collect());
         let progress = fleet.progress();
         Ok(Self { fleet, progress, timetable, begun: Instant::now(), behind: Duration::ZERO, stop_by: None })
     }
@@ -120,7 +121,7 @@ impl Run {
         let outcome = self.fleet.finish(Duration::ZERO).await;
         Account {
             way: order.way,
-            seed: order.habits.seed,
+            seed: order.profile.seed,
             devices: order.devices.count(),
             connections: order.connections,
             elapsed,

@@ -17,7 +17,7 @@ use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
 use super::mqtt_window::{Settled, Window};
 use super::mqtt_wire;
 use super::{MqttDialect, Qos};
-use crate::client_stream::{CONNECT_TIMEOUT, Wire, permit_to_connect};
+use crate::client_stream::{CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::traffic::Traffic;
 
@@ -63,7 +63,7 @@ pub(super) async fn session<T: Traffic>(
 #[derive(Debug)]
 struct Connection {
     dialect: MqttDialect,
-    wire: Wire,
+    wire: ClientStream,
     output: Vec<u8>,
     input: Vec<u8>,
     payload: Vec<u8>,
@@ -91,7 +91,7 @@ impl Connection {
         keep_alive: Duration,
     ) -> io::Result<Self> {
         let _permit = permit_to_connect().await;
-        let wire = Wire::open(endpoint).await?;
+        let wire = ClientStream::open(endpoint).await?;
         let wanted = usize::from(dialect.in_flight.max(1));
         let ready = (wanted * ACKNOWLEDGEMENT_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
         let mut connection = Self {

@@ -1,4 +1,4 @@
-//! When a crowd's reports are due, whatever the server does.
+//! When the reports of a fleet are due, whatever the server does.
 //!
 //! Time is divided into turns at an even rate, and turn `n` belongs to device `n` modulo the number
 //! of devices. A turn's time depends on nothing but the common start, so a server that answers late
