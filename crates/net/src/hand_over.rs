@@ -3,8 +3,8 @@
 //!
 //! An answer that is dropped before that - the consumer hung up, the connection broke - gives its
 //! jobs back uncounted. A large one goes out in pieces, and the connection asks for the next one
-//! when the sockets took those before, so that a consumer that stops reading does not get what it
-//! never read. A small one is as good as sent when it is asked for: the sockets take it.
+//! when the sockets took those before. So a consumer that stops reading keeps no jobs
+//! that it never read. A small one is as good as sent when it is asked for: the sockets take it.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -64,8 +64,8 @@ impl Jobs {
         }
     }
 
-    /// The queues whose counts have changed since this was last asked, each with how many of its
-    /// jobs are parked that wait for their time, and that wait for a worker.
+    /// The queues whose counts have changed since this was last asked. Each is given with how many
+    /// of its parked jobs wait for their time, and how many for a worker.
     pub fn take_changed_counts(&mut self, changed: &mut Vec<(QueueKey, u64, u64)>) {
         for queue in self.parked.take_changed() {
             let record = &mut self.queues[queue];

@@ -200,8 +200,8 @@ impl ConnectionPool {
     }
 
     /// How long a newcomer of an address that has its share may wait. Others wait behind it, so it
-    /// waits for connections that were asked to leave, and now and then for those of its own
-    /// address that say nothing to become old enough for that.
+    /// waits for connections that were asked to leave. Now and then it also waits until silent ones
+    /// of its own address are old enough to be asked.
     fn wait_max(&self, somebody_leaves: bool, now: Instant) -> Duration {
         if somebody_leaves {
             return ASKED_TO_LEAVE_MAX;

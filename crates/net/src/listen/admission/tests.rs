@@ -265,8 +265,8 @@ async fn handshake(pooled: PooledConnection, does: Does) {
     }
 }
 
-/// How long it takes until so many devices have connected, each of the host that `host` says, while
-/// other hosts open so many connections a second that never say who they are.
+/// How long it takes until so many devices have connected, each from the host that `host` says.
+/// Meanwhile other hosts open so many connections a second that never say who they are.
 async fn fleet_connects(
     places: usize,
     host: impl Fn(u32) -> u32,
