@@ -165,12 +165,12 @@ impl Driver {
     fn choose_leases(&mut self) {
         let shared = &self.shared;
         let now = shared.engine.clock().now();
-        while let Some(lease) = self.lanes.next(now, |client| shared.standing(client)) {
+        while let Some(lease) = self.lanes.next(now, |client| shared.status_of(client)) {
             self.exchanges.lease(lease);
         }
-        for events in self.lanes.take_breaker_events() {
-            log_breaker(&events);
-            self.metrics.breakers_opened.inc_by(u64::from(matches!(events, BreakerEvent::Opened { .. })));
+        for event in self.lanes.take_breaker_events() {
+            log_breaker(&event);
+            self.metrics.breakers_opened.inc_by(u64::from(matches!(event, BreakerEvent::Opened { .. })));
         }
         self.metrics.breakers_open.set(self.lanes.breakers_open() as i64);
         self.metrics.in_flight.set(self.lanes.in_flight() as i64);
@@ -197,7 +197,7 @@ impl Driver {
             if let Some(ended) = ended {
                 self.exchanges.ended(partition, ended);
             }
-            self.lanes.finished(client, tried, |client| shared.standing(client));
+            self.lanes.finished(client, tried, |client| shared.status_of(client));
         }
     }
 
@@ -205,7 +205,7 @@ impl Driver {
     fn sweep(&mut self) {
         let shared = &self.shared;
         shared.sender.sweep();
-        self.lanes.sweep(|client| shared.standing(client));
+        self.lanes.sweep(|client| shared.status_of(client));
     }
 
     /// Lets what is under way end, and hands in how it ended. Nothing more is leased.
@@ -229,8 +229,8 @@ fn log_panic(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// Rare by itself: it takes many failed attempts each time.
-fn log_breaker(events: &BreakerEvent) {
-    match events {
+fn log_breaker(event: &BreakerEvent) {
+    match event {
         BreakerEvent::Opened { client, failed, last } => tracing::warn!(
             client = %client.id,
             failed,

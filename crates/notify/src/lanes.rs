@@ -36,7 +36,7 @@ pub struct Limits {
 
 /// How a client stands at this moment.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum ClientStatus {
     /// It may be sent to, as this record of the directory says.
     Enabled(Arc<Client>),
     /// Its notifications wait; nothing is leased until [`Lanes::clients_changed`].
@@ -152,11 +152,11 @@ impl Lanes {
     }
 
     /// The next lease, or `None` until something changes, or [`Lanes::next_wakeup`]. Asks
-    /// `standing` of each client just before it is chosen.
+    /// `status_of` of each client just before it is chosen.
     pub fn next(
         &mut self,
         now: Timestamp,
-        mut standing: impl FnMut(Incarnation) -> Standing,
+        mut status_of: impl FnMut(Incarnation) -> ClientStatus,
     ) -> Option<Lease> {
         while let Some((_, client)) = self.held.first().copied().filter(|(at, _)| *at <= now) {
             self.held.pop_first();
@@ -165,17 +165,17 @@ impl Lanes {
         while self.in_flight < self.limits.total {
             let client = self.round.pop_front()?;
             self.at(client).place = Place::Resting;
-            match self.know(client, standing(client)) {
-                Standing::Enabled(known) => {
+            match self.know(client, status_of(client)) {
+                ClientStatus::Enabled(known) => {
                     if let Some(lease) = self.lease_of(now, &known) {
                         return Some(lease);
                     }
                 }
-                Standing::Disabled => {
+                ClientStatus::Disabled => {
                     self.at(client).place = Place::Aside;
                     self.aside.push(client);
                 }
-                Standing::Gone => self.forget_ready(client),
+                ClientStatus::Gone => self.forget_ready(client),
             }
         }
         None
@@ -213,14 +213,14 @@ impl Lanes {
         &mut self,
         client: Incarnation,
         tried: Option<AttemptReport>,
-        standing: impl FnOnce(Incarnation) -> Standing,
+        status_of: impl FnOnce(Incarnation) -> ClientStatus,
     ) {
         if let Some(tried) = tried.filter(|tried| self.breakers.may_change(tried))
-            && let Standing::Enabled(known) = self.know(client, standing(client))
+            && let ClientStatus::Enabled(known) = self.know(client, status_of(client))
             && Arc::ptr_eq(&known, &tried.to)
         {
-            let events = self.breakers.report(tried);
-            self.events.extend(events);
+            let event = self.breakers.report(tried);
+            self.events.extend(event);
         }
         self.at(client).in_flight -= 1;
         self.in_flight -= 1;
@@ -229,9 +229,9 @@ impl Lanes {
 
     /// Forgets the breakers of clients that have changed, whether anything is due for them or not.
     /// For now and then.
-    pub fn sweep(&mut self, mut standing: impl FnMut(Incarnation) -> Standing) {
+    pub fn sweep(&mut self, mut status_of: impl FnMut(Incarnation) -> ClientStatus) {
         for client in self.breakers.clients() {
-            self.know(client, standing(client));
+            self.know(client, status_of(client));
         }
     }
 
@@ -269,13 +269,13 @@ impl Lanes {
     }
 
     /// A client stands so: its breaker is one of that version of it, or none.
-    fn know(&mut self, client: Incarnation, standing: Standing) -> Standing {
-        let events = match &standing {
-            Standing::Enabled(known) => self.breakers.know(known),
-            Standing::Disabled | Standing::Gone => self.breakers.close(client, CloseReason::Changed),
+    fn know(&mut self, client: Incarnation, status: ClientStatus) -> ClientStatus {
+        let event = match &status {
+            ClientStatus::Enabled(known) => self.breakers.know(known),
+            ClientStatus::Disabled | ClientStatus::Gone => self.breakers.close(client, CloseReason::Changed),
         };
-        self.events.extend(events);
-        standing
+        self.events.extend(event);
+        status
     }
 
     /// A lease of the client's first lane, if the client may have more in flight. What it may have

@@ -129,8 +129,8 @@ fn while_it_is_open_each_attempt_waits_for_the_latest_one() {
 fn a_success_closes_it_and_nothing_is_kept() {
     let client = client(1);
     let mut breakers = opened(&client, 0);
-    let events = tried(&mut breakers, &client, 77, 0, status(200));
-    assert!(matches!(events, Some(BreakerEvent::Closed { why: CloseReason::Delivered, .. })), "{events:?}");
+    let event = tried(&mut breakers, &client, 77, 0, status(200));
+    assert!(matches!(event, Some(BreakerEvent::Closed { why: CloseReason::Delivered, .. })), "{event:?}");
     assert_eq!(
         (breakers.state(&client), breakers.open(), breakers.clients()),
         (BreakerState::Closed, 0, vec![])

@@ -12,7 +12,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
 use crate::breaker::AttemptReport;
-use crate::lanes::Standing;
+use crate::lanes::ClientStatus;
 use crate::sender::Sender;
 
 /// What every task needs.
@@ -46,11 +46,11 @@ pub(super) async fn see_through(shared: Arc<Shared>, due: Vec<AttemptDue>) {
 }
 
 impl Shared {
-    pub(super) fn standing(&self, client: Incarnation) -> Standing {
+    pub(super) fn status_of(&self, client: Incarnation) -> ClientStatus {
         match self.engine.directory().get(client) {
-            None => Standing::Gone,
-            Some(client) if !client.enabled => Standing::Disabled,
-            Some(client) => Standing::Enabled(client),
+            None => ClientStatus::Gone,
+            Some(client) if !client.enabled => ClientStatus::Disabled,
+            Some(client) => ClientStatus::Enabled(client),
         }
     }
 

@@ -13,7 +13,7 @@ use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::breaker::AttemptReport;
-use notify::lanes::{Lease, Standing};
+use notify::lanes::{ClientStatus, Lease};
 use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
@@ -188,7 +188,7 @@ impl World {
         server.lanes.mark_due(named);
         if self.machine.random.chance(1, 20) {
             let directory = server.context.directory();
-            server.lanes.sweep(|client| standing_of(directory.get(client)));
+            server.lanes.sweep(|client| status_of(directory.get(client)));
         }
         let now = self.now();
         loop {
@@ -196,8 +196,8 @@ impl World {
             let (directory, breakers) = (server.context.directory(), &self.breakers);
             let drops = self.machine.plan.sabotage == Some(Sabotage::BreakerDrops);
             let standing = |client| match directory.get(client) {
-                Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
-                present => standing_of(present),
+                Some(client) if drops && breakers.is_open(&client) => ClientStatus::Gone,
+                present => status_of(present),
             };
             let Some(lease) = server.lanes.next(now, standing) else { return Ok(()) };
             self.check_breaker(&lease)?;
@@ -430,7 +430,7 @@ impl World {
             self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
         let told = tried.filter(|_| self.machine.plan.sabotage != Some(Sabotage::BreakerIgnored));
-        server.lanes.finished(client, told, |_| standing_of(present));
+        server.lanes.finished(client, told, |_| status_of(present));
         server.lanes.take_breaker_events().for_each(drop);
     }
 
@@ -449,10 +449,10 @@ impl World {
 }
 
 /// How a client stands that the directory shows so.
-fn standing_of(present: Option<Arc<Client>>) -> Standing {
+fn status_of(present: Option<Arc<Client>>) -> ClientStatus {
     match present {
-        None => Standing::Gone,
-        Some(client) if !client.enabled => Standing::Disabled,
-        Some(client) => Standing::Enabled(client),
+        None => ClientStatus::Gone,
+        Some(client) if !client.enabled => ClientStatus::Disabled,
+        Some(client) => ClientStatus::Enabled(client),
     }
 }
