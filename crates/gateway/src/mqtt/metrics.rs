@@ -40,6 +40,19 @@ impl Default for CommandMetrics {
     }
 }
 
+impl CommandMetrics {
+    fn register(&self, registry: &mut Registry) {
+        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed, no_place";
+        self.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
+        let help = "Commands sent, counted for each connection";
+        registry.register("fieldpost_mqtt_commands_sent", help, self.sent.clone());
+        let help = "Memory of commands that connections have not taken, counted for each connection";
+        registry.register("fieldpost_mqtt_commands_waiting_bytes", help, self.waiting_bytes.clone());
+        let help = "Commands of QoS 1 that wait for PUBACK";
+        registry.register("fieldpost_mqtt_commands_unacknowledged", help, self.unacknowledged.clone());
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Metrics {
     pub(super) mirror: MirrorMetrics,
@@ -109,19 +122,8 @@ impl Metrics {
         self.wills.register(registry, "fieldpost_mqtt_wills", "Wills that were applied, by result");
         let help = "Copies of reports that were not sent, by reason: slow, behind";
         self.mirror.dropped.register(registry, "fieldpost_mqtt_mirror_dropped", help);
-        let help = "Commands that were not sent, by reason: nobody, slow, too_large, not_allowed";
-        self.commands.dropped.register(registry, "fieldpost_mqtt_commands_dropped", help);
+        self.commands.register(registry);
         for (name, help, gauge) in [
-            (
-                "fieldpost_mqtt_commands_waiting_bytes",
-                "Memory of commands that connections have not taken, counted for each connection",
-                &self.commands.waiting_bytes,
-            ),
-            (
-                "fieldpost_mqtt_commands_unacknowledged",
-                "Commands of QoS 1 that wait for PUBACK",
-                &self.commands.unacknowledged,
-            ),
             (
                 "fieldpost_mqtt_mirror_watched",
                 "Devices that connections subscribe to, by connection; all devices count as one",

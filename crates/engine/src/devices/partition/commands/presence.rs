@@ -58,10 +58,10 @@ impl Partition {
                     self.close_if_unreachable(slot, step)?;
                 }
             }
-            PresenceChange::Reaches(device, _, reaches) => {
+            PresenceChange::Reaches(device, ..) => {
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
-                    if *reaches {
+                    if self.is_named(slot) {
                         self.open_lane(slot, step)?;
                     } else {
                         self.close_if_unreachable(slot, step)?;
@@ -206,12 +206,14 @@ impl Partition {
     /// Whether a session names the device, or the device polls.
     fn is_named(&self, slot: DeviceSlot) -> bool {
         let Some(device) = self.devices.get(slot) else { return false };
-        self.commands.sessions.reaches(&device.id) || self.commands.pollers.has(slot)
+        let kind = self.devices.kind(device);
+        self.commands.sessions.reaches(&device.id, kind) || self.commands.pollers.has(slot)
     }
 
     fn is_polled_only(&self, slot: DeviceSlot) -> bool {
         let Some(device) = self.devices.get(slot) else { return false };
-        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id)
+        let kind = self.devices.kind(device);
+        self.commands.pollers.has(slot) && !self.commands.sessions.reaches(&device.id, kind)
     }
 
     fn is_reached_widely(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<bool, StoreError> {

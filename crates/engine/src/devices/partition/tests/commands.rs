@@ -13,7 +13,7 @@ use crate::devices::input::Input;
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::outcomes::{OutcomeDue, Told};
-use crate::presence::{Reach, Session, Who};
+use crate::presence::{OfKind, Reach, Session, Who};
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
@@ -86,7 +86,7 @@ impl Bench {
     fn connect(&mut self, number: u64) {
         let now = self.rig.now();
         self.presence(PresenceChange::Connected(device(), session(number), now));
-        self.presence(PresenceChange::Reaches(device(), number, true));
+        self.presence(PresenceChange::Reaches(device(), number, Some(OfKind::Any)));
     }
 
     fn disconnect(&mut self, number: u64) {
@@ -218,6 +218,17 @@ fn a_command_that_is_called_off_does_not_go_out() {
     bench.connect(1);
     assert!(bench.carried().is_empty());
     assert_eq!(bench.rig.ask(|reply| Input::RetryCommand { id, reply }), Ok(()));
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
+fn a_subscription_for_devices_of_another_kind_does_not_reach() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    let face = base::Kind::new("face").expect("a kind");
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(face))));
+    assert!(bench.carried().is_empty());
+    bench.presence(PresenceChange::Reaches(device(), 1, Some(OfKind::Only(base::Kind::lock()))));
     assert_eq!(bench.carried(), [id]);
 }
 
