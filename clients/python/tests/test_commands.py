@@ -111,7 +111,8 @@ class Looking(unittest.TestCase):
             device = client.device("gate7")
             device.wish("lamp/1", {"on": True})
             device.wish_deleted("lamp/1")
-            return list(device.desired())
+            entries: list[fieldpost.DesiredEntry] = device.desired()
+            return entries
 
         for entries, server in both([answer(204), answer(204), answer(200, {"items": [entry]})], wish):
             self.assertEqual(entries, [fieldpost.DesiredEntry("lamp/1", None, "on", True)])

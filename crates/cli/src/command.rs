@@ -7,6 +7,7 @@ mod watch;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::api::{Api, Path};
+use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
 use super::list::Extent;
@@ -55,6 +56,9 @@ pub struct Ls {
     /// Only those of this status.
     #[arg(long, value_enum)]
     status: Option<Status>,
+    /// Only of devices with this label; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<Label>,
     /// Only those of this origin.
     #[arg(long, value_name = "TEXT")]
     origin: Option<String>,
@@ -131,6 +135,7 @@ impl Ls {
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str))
             .with_maybe("origin", self.origin.as_ref());
+        let path = self.label.iter().fold(path, |path, label| label.narrow(path));
         self.feed.show::<Seen>(api, screen, path, &self.extent, "no commands")
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use base::Timestamp;
 use records::DeviceSlot;
 
-use crate::table::BySlot;
+use crate::table::SlotMap;
 
 /// When each device may be published to again. A gap outlasts its lane: a device that comes back
 /// soon is spared all the same. Devices without a gap are not here.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
-    ends: BySlot<Timestamp>,
+    ends: SlotMap<Timestamp>,
     by_end: BTreeSet<(Timestamp, DeviceSlot)>,
 }
 

@@ -29,7 +29,7 @@ impl Pace {
 /// last try, because they fail without anybody's doing. The others need no memory until the device
 /// is back.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct DeviceLane {
     /// How commands go out; `None` while closed.
     pace: Option<Pace>,
     /// Whether commands of the device wait in the store. Only known while open.
@@ -50,7 +50,7 @@ pub(crate) enum LaneMove {
     Fill,
 }
 
-impl Lane {
+impl DeviceLane {
     pub(crate) fn pace(&self) -> Option<Pace> {
         self.pace
     }
@@ -113,7 +113,7 @@ impl Lane {
 
     /// The pace, if a new command would go out before any other.
     pub(crate) fn goes_at_once(&self, now: Timestamp, gap_end: Timestamp) -> Option<Pace> {
-        let is_free = !self.has_waiting && gap_end <= now && self.next_move(now, gap_end).is_none();
+        let is_free = gap_end <= now && self.next_move(now, gap_end).is_none();
         self.pace.filter(|pace| is_free && self.has_room(*pace))
     }
 
@@ -133,7 +133,7 @@ impl Lane {
         (self.has_waiting && self.has_room(pace)).then_some(LaneMove::Fill)
     }
 
-    /// When [`Lane::next_move`] has something.
+    /// When [`DeviceLane::next_move`] has something.
     pub(crate) fn moves_at(&self, gap_end: Timestamp) -> Option<Timestamp> {
         let fails_at = self.unanswered.iter().filter_map(Unanswered::fails_at).min();
         let goes_out_at = self.pace.and_then(|pace| {
@@ -147,5 +147,90 @@ impl Lane {
 
     fn has_room(&self, pace: Pace) -> bool {
         self.unanswered.len() < pace.window()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unanswered::tests::sample;
+
+    const PACE: Pace = Pace { in_flight: 2, gap: Duration::ZERO };
+    /// No gap.
+    const NONE: Timestamp = Timestamp(i64::MIN);
+
+    fn open_lane(unanswered: &[Unanswered], has_waiting: bool) -> DeviceLane {
+        let mut lane = DeviceLane::default();
+        lane.open(PACE, Vec::new(), has_waiting);
+        unanswered.iter().cloned().for_each(|one| lane.put(one));
+        lane
+    }
+
+    #[test]
+    fn last_tries_fail_first_then_repeats_go_out_then_what_waits() {
+        let (last, high, low) = (sample(1, -5, 3), sample(2, 5, 1), sample(3, 0, 1));
+        let [last_key, high_key, low_key] = [&last, &high, &low].map(Unanswered::key);
+        let mut lane = open_lane(&[low, high, last], true);
+        let late = Timestamp(500);
+        assert_eq!(lane.next_move(late, NONE), Some(LaneMove::Fail(last_key)));
+        lane.take(last_key);
+        assert_eq!(lane.next_move(late, NONE), Some(LaneMove::Repeat(high_key)), "the higher priority");
+        lane.take(high_key);
+        assert_eq!(lane.next_move(late, NONE), Some(LaneMove::Repeat(low_key)));
+        lane.take(low_key);
+        assert_eq!(lane.next_move(late, NONE), Some(LaneMove::Fill));
+        lane.set_waiting(false);
+        assert_eq!(lane.next_move(late, NONE), None);
+    }
+
+    #[test]
+    fn a_full_window_lets_nothing_more_out() {
+        let before = Timestamp(105);
+        assert_eq!(open_lane(&[sample(1, 0, 1)], true).next_move(before, NONE), Some(LaneMove::Fill));
+        let full = open_lane(&[sample(1, 0, 1), sample(2, 0, 1)], true);
+        assert_eq!(full.next_move(before, NONE), None);
+        assert_eq!(full.moves_at(NONE), Some(Timestamp(110)), "not before the deadline");
+    }
+
+    #[test]
+    fn a_gap_holds_back_what_goes_out_but_no_failure() {
+        let lane = open_lane(&[sample(1, 0, 3), sample(2, 0, 1)], true);
+        assert_eq!(
+            lane.next_move(Timestamp(150), Timestamp(200)),
+            Some(LaneMove::Fail(sample(1, 0, 3).key()))
+        );
+        assert_eq!(lane.moves_at(Timestamp(200)), Some(Timestamp(110)));
+        let lane = open_lane(&[sample(2, 0, 1)], true);
+        assert_eq!(lane.next_move(Timestamp(150), Timestamp(200)), None);
+        assert_eq!(lane.moves_at(Timestamp(200)), Some(Timestamp(200)));
+    }
+
+    #[test]
+    fn a_new_command_goes_at_once_only_if_nothing_goes_before_it() {
+        let before = Timestamp(105);
+        assert_eq!(open_lane(&[sample(1, 0, 1)], false).goes_at_once(before, NONE), Some(PACE));
+        assert_eq!(open_lane(&[sample(1, 0, 1)], true).goes_at_once(before, NONE), None, "others wait");
+        assert_eq!(open_lane(&[sample(1, 0, 1)], false).goes_at_once(Timestamp(110), NONE), None, "a repeat");
+        assert_eq!(open_lane(&[], false).goes_at_once(before, Timestamp(106)), None, "a gap");
+        assert_eq!(DeviceLane::default().goes_at_once(before, NONE), None, "it is closed");
+    }
+
+    #[test]
+    fn a_closed_lane_keeps_last_tries_only() {
+        let mut lane = open_lane(&[sample(1, 0, 1), sample(2, 0, 3)], true);
+        lane.close();
+        assert_eq!(lane.unanswered.len(), 1);
+        assert_eq!(lane.moves_at(NONE), Some(Timestamp(110)));
+        lane.put(sample(3, 0, 2));
+        assert_eq!(lane.unanswered.len(), 1, "it has a try left");
+        lane.take(sample(2, 0, 3).key());
+        assert!(lane.is_forgettable());
+    }
+
+    #[test]
+    fn a_window_is_one_at_least_and_has_a_bound() {
+        for (in_flight, window) in [(0, 1), (1, 1), (7, 7), (u32::MAX, UNANSWERED_MAX)] {
+            assert_eq!(Pace { in_flight, ..PACE }.window(), window);
+        }
     }
 }

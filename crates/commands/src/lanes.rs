@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{Command, CommandKey, CommandState, DeviceSlot};
 
-use crate::lane::{Lane, Pace};
+use crate::lane::{DeviceLane, Pace};
 use crate::outcome::{AnswerOutcome, Moved, Progress, Refused};
 use crate::place::StoredTimes;
 use crate::step::LaneStep;
@@ -58,8 +58,8 @@ impl CommandLanes {
         self.step(now, store, moved).send(command)
     }
 
-    /// A device is reachable from now on: what it owes an answer to goes out again, then what waits.
-    /// A command that it is at work on is not asked for again. Without effect if it was reachable.
+    /// A device is reachable from now on. What it owes an answer to goes out again, unless the
+    /// device is at work on it; then what waits. Without effect if it was reachable.
     pub fn open<S: CommandStore>(
         &mut self,
         now: Timestamp,
@@ -82,19 +82,19 @@ impl CommandLanes {
         self.lanes.pace(slot).is_some()
     }
 
-    /// Whether a lane could be forgotten without anybody noticing: nothing is unanswered and nothing
-    /// waits. It counts as closed then.
+    /// Whether a lane could be forgotten without anybody noticing: nothing is unanswered, and
+    /// nothing waits. It counts as closed then.
     pub fn forget_idle(&mut self, slot: DeviceSlot) -> bool {
-        let is_idle = self.lanes.get(slot).is_none_or(Lane::is_idle);
+        let is_idle = self.lanes.get(slot).is_none_or(DeviceLane::is_idle);
         if is_idle {
             self.lanes.close(slot);
         }
         is_idle
     }
 
-    /// The command that a device that polls is given now: the first that it has not answered, a try
-    /// more if its `ack_timeout` has passed, else the next that waits. `None` when there is none, or
-    /// while the gap forbids a try.
+    /// The command that a polling device is given now: the first that it has not answered, with a
+    /// try more if its time to answer is over. Else the next that waits. `None` when there is none,
+    /// or while the gap forbids a try.
     pub fn poll<S: CommandStore>(
         &mut self,
         now: Timestamp,

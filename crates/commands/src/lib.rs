@@ -32,31 +32,35 @@
 //! ```
 //! | from | to | because | unless |
 //! |---|---|---|---|
-//! | - | scheduled, held | [`CommandLanes::send`] with a `not_before` to come | |
-//! | - | scheduled, waiting | [`CommandLanes::send`] | it goes out in the same call |
+//! | - | held | [`CommandLanes::send`] with a `not_before` to come | |
+//! | - | waiting | [`CommandLanes::send`] | it goes out at once |
 //! | held | waiting | its `not_before` has come: [`CommandLanes::advance`] | it has expired |
 //! | waiting | published | it is its turn: tries + 1 | its time is over: it expires |
-//! | published, running | published | its time for an answer is over: tries + 1 | it has no tries left; its lane is closed |
-//! | published | published | [`CommandLanes::open`]: tries + 1 | it has no tries left |
-//! | published, running | failed | its time for an answer is over, its tries are used up | |
+//! | published, running | published | its time to answer is over: tries + 1 | no tries left |
+//! | published | published | [`CommandLanes::open`]: tries + 1 | no tries left |
+//! | published, running | failed | its time to answer is over, no tries left | |
 //! | published, running | running | [`CommandLanes::progress`] | |
 //! | published, running | acknowledged, failed | [`CommandLanes::answer`] | |
 //! | waiting again | running, acknowledged, failed | what the device says of an earlier try | |
 //! | held, waiting | superseded | [`CommandLanes::send`] with its key | |
 //! | any of these | expired | its `expires_at` has come: [`CommandLanes::advance`] | |
 //! | any of these | cancelled | [`CommandLanes::cancel`] | |
-//! | failed, expired, cancelled | scheduled, waiting | [`CommandLanes::retry`]: tries 0 | it goes out in the same call |
+//! | failed, expired, cancelled | waiting | [`CommandLanes::retry`] | it goes out at once |
 //! | ended | - | `keep` later: [`CommandLanes::advance`] | |
 //!
-//! A command's time is counted from when it was given, from its `not_before`, or from when it was
-//! retried, whichever is latest. A retried one is not held again. What its device said of its earlier
-//! life is forgotten, but that it went out is not: an answer counts before the next try too.
+//! Held and waiting are both the status `scheduled`. The time to answer is the command's
+//! `ack_timeout`, or its `run_timeout` since the latest progress. Nothing goes out again in a
+//! closed lane.
 //!
-//! **Answers**: the first one ends a command. After an end by the device's answer every other one is
-//! [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes
-//! nothing else. A device that answers a command that never went out to it is told
-//! [`AnswerOutcome::Unknown`]. A device that could not do a command, and gives no result, has the
-//! result `null`: by that a failure that was told differs from one for want of an answer.
+//! The `ttl` is counted from when the command was given, from its `not_before`, or from when it was
+//! retried, whichever is latest. A retried command is not held again. Whatever its device said
+//! before is forgotten. That it went out is not: an answer counts before the next try too.
+//!
+//! **Answers**: the first one ends a command. After an end by the device's answer every other one
+//! is [`AnswerOutcome::Repeated`]. After any other end the first one is kept as `late`, and changes
+//! nothing else. An answer to a command that never went out to the device is
+//! [`AnswerOutcome::Unknown`]. A failure that the device told has a result, `null` if it gave none;
+//! a failure for want of an answer has none.
 //!
 //! # The order of a device's commands
 //! A **lane** is open while its device is reachable. Commands go out in it by priority, the highest
@@ -67,8 +71,8 @@
 //! goes before it. A device that is at work is not asked again before its `run_timeout` is over. On
 //! its last try a command fails at its deadline, whether the lane is open or not.
 //!
-//! A **poll** gives the first unanswered command again, with a try more once its deadline is over. Only
-//! when nothing is unanswered it gives the next one, whatever the window.
+//! A **poll** gives the first unanswered command again, with a try more once its deadline is over.
+//! Only when nothing is unanswered it gives the next one, whatever the window.
 //!
 //! # Parts
 //! | part | owns |
@@ -87,8 +91,9 @@
 //! A waiting or held command takes no memory. A lane takes about 100 bytes while it is open, and
 //! about 150 more for each unanswered command; closed, it keeps only commands on their last try.
 //!
-//! In an open lane where nothing waits, send, publish and answer read nothing from the store, unless
-//! the command has a key. A closed lane wakes nobody, but for a last try whose deadline comes.
+//! In an open lane where nothing waits, send, publish and answer read nothing from the store,
+//! unless the command has a key. A closed lane wakes nobody, but for a last try whose deadline
+//! comes.
 
 mod gaps;
 mod lane;

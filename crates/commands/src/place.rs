@@ -46,3 +46,25 @@ impl StoredTimes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unanswered::tests::sample;
+
+    #[test]
+    fn the_first_times_are_kept() {
+        let (mut times, mut one) = (StoredTimes::default(), sample(1, 0, 1));
+        for (expires_at, due) in
+            [(None, None), (Some(50), Some(50)), (Some(70), Some(50)), (Some(20), Some(20))]
+        {
+            one.state.expires_at = expires_at.map(Timestamp);
+            times.note(CommandPlace::of(&one.command, &one.state));
+            assert_eq!((times.due, times.finished), (due.map(Timestamp), None));
+        }
+        one.state.status = records::CommandStatus::Expired;
+        one.state.finished_at = Some(Timestamp(21));
+        times.note(CommandPlace::of(&one.command, &one.state));
+        assert_eq!((times.due, times.finished), (Some(Timestamp(20)), Some(Timestamp(21))));
+    }
+}

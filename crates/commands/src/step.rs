@@ -11,7 +11,7 @@ use crate::place::{CommandPlace, StoredTimes};
 use crate::store::CommandStore;
 use crate::table::LaneTable;
 
-/// Most commands that a call other than [`crate::CommandLanes::advance`] moves. What is left is due.
+/// Most commands that a call moves, but for [`crate::CommandLanes::advance`]. What is left is due.
 pub(crate) const MOVES_MAX: usize = 1_000;
 
 /// A command, and how far it has come.

@@ -66,3 +66,71 @@ impl Unanswered {
 pub(crate) fn has_expired(state: &CommandState, now: Timestamp) -> bool {
     state.expires_at.is_some_and(|at| at <= now)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use base::{DeviceId, EntityId};
+    use records::{CommandCause, CommandTerms, DeviceSlot};
+
+    use super::*;
+
+    /// A command of device 1 that went out at 100 for the `tries`th time, of three. The device has
+    /// 10 for its answer, and 50 while it is at work.
+    pub(crate) fn sample(number: u32, priority: i8, tries: u32) -> Unanswered {
+        let terms = CommandTerms {
+            priority,
+            not_before: None,
+            ttl_ms: None,
+            ack_timeout_ms: 10,
+            run_timeout_ms: 50,
+            attempts_max: 3,
+        };
+        let command = Command {
+            id: EntityId { routing: 0, at: Timestamp(1), number, tag: 0 },
+            slot: DeviceSlot(1),
+            device: DeviceId::new("0xA").expect("an id"),
+            payload: Arc::from(&b"1"[..]),
+            origin: None,
+            key: None,
+            terms,
+            cause: CommandCause::Call,
+            notify: None,
+        };
+        let (status, published_at) = (CommandStatus::Published, Some(Timestamp(100)));
+        let state = CommandState { status, tries, published_at, ..CommandState::WAITING };
+        Unanswered::new(Arc::new(command), state)
+    }
+
+    #[test]
+    fn a_device_at_work_has_the_time_that_it_was_given_for_that() {
+        let mut unanswered = sample(1, 0, 1);
+        assert_eq!(unanswered.deadline(), Timestamp(110));
+        unanswered.state.status = CommandStatus::Running;
+        unanswered.state.progress_at = Some(Timestamp(105));
+        assert_eq!(unanswered.deadline(), Timestamp(155));
+    }
+
+    #[test]
+    fn the_last_try_fails_and_the_others_are_followed_by_another() {
+        for (tries, fails_at, repeats_at) in
+            [(1, None, Some(110)), (2, None, Some(110)), (3, Some(110), None)]
+        {
+            let unanswered = sample(1, 0, tries);
+            assert_eq!(unanswered.fails_at(), fails_at.map(Timestamp), "{tries}");
+            assert_eq!(unanswered.repeats_at(), repeats_at.map(Timestamp), "{tries}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_comes_back_is_asked_at_once_unless_it_is_at_work() {
+        let (mut published, mut running, mut last) = (sample(1, 0, 1), sample(2, 0, 1), sample(3, 0, 3));
+        running.state.status = CommandStatus::Running;
+        running.state.progress_at = Some(Timestamp(105));
+        for unanswered in [&mut published, &mut running, &mut last] {
+            unanswered.came_back();
+        }
+        assert!(published.repeats_at().is_some_and(|at| at < Timestamp(0)));
+        assert_eq!(running.repeats_at(), Some(Timestamp(155)));
+        assert_eq!(last.repeats_at(), None);
+    }
+}

@@ -74,7 +74,7 @@ struct Shared {
     /// Brings commands to sessions, while the listener runs.
     commands: Option<Arc<downlink::CommandRoutes>>,
     /// Where it is told who is there.
-    presence: Option<engine::Presence>,
+    presence: engine::Presence,
     /// `None` lets everybody in.
     logins: Option<access::Logins>,
     /// Whoever connects where everybody is let in.
@@ -89,7 +89,7 @@ impl Shared {
             labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,
             commands: None,
-            presence: None,
+            presence: engine.presence(),
             absent: offline_session::Room::new(limits.absent_bytes_max, metrics.absent_bytes.clone()),
             held: receive_budget::ReceiveBudget::new(limits::HELD_BYTES_MAX, metrics.held_bytes.clone()),
             begun: receive_budget::ReceiveBudget::new(limits::BEGUN_BYTES_MAX, metrics.begun_bytes.clone()),

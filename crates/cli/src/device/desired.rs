@@ -1,17 +1,16 @@
 //! `fieldpost device desired`: what a device is to have, beside what it has confirmed.
 
 use clap::{Args, Subcommand};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::below;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::input;
-use crate::list::{self, Extent, Row};
+use crate::list::{self, Row};
 use crate::screen::Screen;
-use crate::table::{Cell, FAINT, GOOD, OPEN, plain};
+use crate::table::{Cell, FAINT, GOOD, OPEN, Table, plain};
 
 #[derive(Args, Debug)]
 pub struct Desired {
@@ -42,6 +41,17 @@ enum Change {
     },
 }
 
+/// A wish on its way out.
+#[derive(Serialize)]
+struct Wish<'a> {
+    value: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Entries {
+    items: Vec<Box<RawValue>>,
+}
+
 /// An entry: what is wished, and what the device has.
 #[derive(Deserialize)]
 struct Entry {
@@ -55,10 +65,10 @@ impl Desired {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let entries = below(&self.id, "desired");
         match &self.change {
-            None => list::show::<Entry>(api, screen, &entries, &Extent::ALL, "no entries"),
+            None => show(api, screen, &api.get(&entries)?),
             Some(Change::Set { key, value }) => {
-                api.set(&entries.and(&[key]), &json!({ "value": value }))?;
-                screen.tell(&format!("{} is to be {}\n", plain(key), plain(value.get())))
+                let entry = api.replace(&entries.and(&[key]), &Wish { value })?;
+                screen.show(&entry, || Ok(format!("{} is to be {}\n", plain(key), plain(value.get()))))
             }
             Some(Change::Delete { key }) => {
                 api.delete(&entries.and(&[key]))?;
@@ -66,6 +76,16 @@ impl Desired {
             }
         }
     }
+}
+
+/// Shows all entries, of which a device has a thousand at most.
+fn show(api: &Api, screen: &mut Screen, entries: &RawValue) -> Result<(), Failure> {
+    let Entries { items } = api.read(entries)?;
+    if items.is_empty() && !screen.is_for_programs() {
+        screen.note("no entries");
+    }
+    let mut table = Table::new(Entry::HEADINGS).within(screen.width());
+    list::show_items::<Entry>(api, screen, &mut table, &items)
 }
 
 impl Row for Entry {
@@ -87,7 +107,6 @@ impl Row for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
 
     #[test]
     fn an_entry_shows_whether_the_device_has_it() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use records::{Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot};
 
-use crate::lane::Lane;
+use crate::lane::DeviceLane;
 use crate::outcome::{How, Refused};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX};
@@ -21,7 +21,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         Ok(Ok(()))
     }
 
-    /// Ends an open command. The next one may go out from now on: [`LaneStep::move_on`] has it do so.
+    /// Ends an open command. The next one may go out from now on, by [`LaneStep::move_on`].
     pub(crate) fn end(
         &mut self,
         command: &Arc<Command>,
@@ -42,7 +42,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     /// A waiting command left its line without going out: an open lane has to know if it was the
     /// last.
     pub(crate) fn look_for_waiting(&mut self, slot: DeviceSlot) -> Result<(), S::Error> {
-        if self.lanes.get(slot).is_some_and(Lane::has_waiting) {
+        if self.lanes.get(slot).is_some_and(DeviceLane::has_waiting) {
             let has_waiting = !self.store.first(slot, CommandPhase::Waiting, 1)?.is_empty();
             self.lanes.set_waiting(slot, has_waiting);
         }

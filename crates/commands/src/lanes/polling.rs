@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use records::{Command, CommandPhase, CommandStatus, DeviceSlot};
 
-use crate::lane::{Lane, Pace};
+use crate::lane::{DeviceLane, Pace};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX};
 use crate::store::CommandStore;
@@ -33,10 +33,10 @@ impl<S: CommandStore> LaneStep<'_, S> {
     /// What the device has not answered comes first, then what waits.
     fn next_for_poll(&mut self, slot: DeviceSlot, gap: Duration) -> Result<Option<Unanswered>, S::Error> {
         let unanswered = match self.lanes.pace(slot) {
-            Some(_) => self.lanes.get(slot).and_then(Lane::first).cloned(),
+            Some(_) => self.lanes.get(slot).and_then(DeviceLane::first).cloned(),
             None => self.read_unanswered(slot, gap)?.into_iter().min_by_key(Unanswered::rank),
         };
-        if unanswered.is_some() {
+        if unanswered.is_some() || self.lanes.gap_end(slot) > self.now {
             return Ok(unanswered);
         }
         let waiting = self.first_waiting(slot)?;
