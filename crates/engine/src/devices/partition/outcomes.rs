@@ -1,6 +1,6 @@
 //! Outcomes of commands: jobs that tell those who gave the commands.
 
-use base::hash;
+use base::{Problem, hash};
 use commands::Moved;
 use jobs::{NewJob, NoCalendar, OnConflict, Released};
 use records::{CommandKey, Holder, JobId, Reservation, Terms};
@@ -13,7 +13,24 @@ use super::{DeviceStep, Partition};
 use crate::kernel::job_purpose::JobEnd;
 use crate::outcomes::{OutcomeDue, OutcomeLane, Told};
 
+/// Outcomes that wait in a partition, before it takes no more commands that want theirs told.
+const WAITING_MAX: usize = 65_536;
+
 impl Partition {
+    /// Refuses a command whose outcome would be told after too many others.
+    pub(super) fn check_room_for_outcome(&self) -> Result<(), Problem> {
+        let waiting = |lane: OutcomeLane| {
+            let counts = self.jobs.figures(JobLine::Outcomes(lane).key());
+            counts.scheduled + counts.ready + counts.reserved
+        };
+        if OutcomeLane::all().map(waiting).sum::<usize>() < WAITING_MAX {
+            return Ok(());
+        }
+        let detail = "too many outcomes of commands wait for receivers that do not take them; \
+                      try again later, or send without notify";
+        Err(Problem::new(503, "busy", detail))
+    }
+
     /// Tells the receiver of a command that it has ended, or was answered after the end.
     pub(super) fn queue_outcome(&mut self, moved: &Moved, is_late: bool, step: &mut DeviceStep<'_>) {
         let Some(receiver) = &moved.command.notify else { return };

@@ -303,6 +303,25 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
 }
 
 #[test]
+fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
+    let mut bench = Bench::new();
+    let most = base::limits::WISHES_PER_DEVICE_MAX;
+    let confirmed =
+        |entry: usize| Said::Confirmed { key: format!("{entry}").into(), value: Some("1".into()) };
+    for entry in 0..most {
+        assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(entry)), None);
+    }
+    assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(most)), Some("too_many_entries"));
+    assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(0)), None, "one that is there");
+    let wish = |key: &str, reply| Input::Wish { device: device(), key: key.into(), value: None, reply };
+    assert_eq!(
+        bench.rig.ask(|reply| wish("another", reply)).map_err(|problem| problem.code),
+        Err("too_many_entries")
+    );
+    assert!(bench.rig.ask(|reply| wish("0", reply)).is_ok());
+}
+
+#[test]
 fn an_outcome_is_told_until_it_got_through_and_a_late_answer_once_more() {
     let mut bench = Bench::new();
     bench.connect(1);
