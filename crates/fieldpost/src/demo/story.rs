@@ -18,7 +18,7 @@ use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
 use super::summary::{self, grouped};
-use super::terminal::{self, Told};
+use super::terminal::{self, TerminalAccount};
 
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -179,7 +179,7 @@ fn conclude(
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
-    told: &Told,
+    told: &TerminalAccount,
 ) -> Result<bool, Failure> {
     for line in summary::table(audit, ACME, told) {
         screen.line(&line)?;
