@@ -34,7 +34,7 @@ pub struct NotAdmitted {
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
+pub enum RequestedAction<'a> {
     /// To send reports.
     Reports,
     /// To look at the queues of a namespace.
@@ -73,12 +73,14 @@ impl Admitted {
     ///
     /// # Errors
     /// 403.
-    pub fn may(&self, action: Action<'_>) -> Result<(), Problem> {
+    pub fn may(&self, action: RequestedAction<'_>) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
         let Known { caller, metrics, .. } = &**known;
         let suffices = |scope: &Scope| match (scope, action) {
-            (Scope::Admin, _) | (Scope::Report, Action::Reports) | (Scope::Read, Action::Look { .. }) => true,
-            (Scope::Jobs(own), Action::Look { namespace } | Action::Work { namespace }) => {
+            (Scope::Admin, _)
+            | (Scope::Report, RequestedAction::Reports)
+            | (Scope::Read, RequestedAction::Look { .. }) => true,
+            (Scope::Jobs(own), RequestedAction::Look { namespace } | RequestedAction::Work { namespace }) => {
                 own.as_str() == namespace
             }
             _ => false,
@@ -88,7 +90,7 @@ impl Admitted {
             return Ok(());
         }
         metrics.judged(caller.name(), "forbidden");
-        let takes = if action == Action::Reports {
+        let takes = if action == RequestedAction::Reports {
             "admin or report"
         } else {
             "admin, or jobs:NAMESPACE of this namespace"
