@@ -2,6 +2,7 @@
 
 use simulator::account::Audit;
 use simulator::fleet::Outcome;
+use simulator::grouped::grouped;
 use simulator::latency::Latency;
 
 use super::terminal::TerminalAccount;
@@ -77,19 +78,6 @@ fn latency_row(what: &str, latency: &Latency) -> String {
     format!("  {what:<28} {latency}")
 }
 
-/// A count with its thousands set apart: `12,345`.
-pub(super) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use simulator::account::Shortfall;
@@ -105,13 +93,6 @@ mod tests {
             unanswered,
             latency: Latency::default(),
             sent: Sent::nothing(DeviceIds::new("d", 1)),
-        }
-    }
-
-    #[test]
-    fn thousands_are_set_apart() {
-        for (count, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(count), text);
         }
     }
 
