@@ -9,8 +9,8 @@ use store::StoreError;
 
 use super::machine::Machine;
 use super::storage::End;
-use crate::tap::Tap;
-use crate::violation::{Checked, Invariant};
+use crate::harness::tap::Tap;
+use crate::harness::violation::{Checked, Invariant};
 
 /// Steps that a clean stop may take: far more than any needs.
 const STOP_STEPS_MAX: usize = 10_000;

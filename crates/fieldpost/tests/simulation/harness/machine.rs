@@ -12,8 +12,8 @@ use super::clock::VirtualClock;
 use super::counts::counts;
 use super::storage::{self, Storage, check_rows};
 use super::trace::Trace;
-use crate::sabotage::Sabotage;
-use crate::violation::Checked;
+use crate::harness::sabotage::Sabotage;
+use crate::harness::violation::Checked;
 
 /// Which store a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

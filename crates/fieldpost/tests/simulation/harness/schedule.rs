@@ -5,7 +5,7 @@ use base::PartitionId;
 
 use super::lives::Life;
 use super::storage::End;
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// A kind of step; `A` are those of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

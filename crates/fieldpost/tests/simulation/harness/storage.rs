@@ -13,7 +13,7 @@ use store::{Store, StoreError};
 
 use crate::harness::clock::VirtualClock;
 use crate::harness::machine::{MachinePlan, StorageKind};
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// How a life of the process ends without a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

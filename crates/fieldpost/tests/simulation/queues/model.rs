@@ -23,10 +23,10 @@ use base::Timestamp;
 use engine::queues::{PublishedJob, QueueName};
 use records::{AnswerKey, Process};
 
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::counts::Counts;
 use crate::queues::meant::Meant;
-use crate::violation::{Checked, Invariant};
 use evidence::Evidence;
 use expected::Expected;
 use queue::Queue;

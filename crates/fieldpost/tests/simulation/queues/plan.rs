@@ -4,7 +4,7 @@
 use base::random::Random;
 use engine::queues::QueueName;
 
-use crate::plan::Plan as OfMachine;
+use crate::devices::plan::Plan as OfMachine;
 
 /// How often the scheduler picks what users do, relative to each other and to the faults.
 #[derive(Clone, Copy, Debug)]

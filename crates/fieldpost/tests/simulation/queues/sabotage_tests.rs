@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::plan::Plan;
 use super::world;
-use crate::plan::Storage;
-use crate::sabotage::Sabotage;
-use crate::violation::Invariant;
+use crate::devices::plan::Storage;
+use crate::harness::sabotage::Sabotage;
+use crate::harness::violation::Invariant;
 
 /// Seeds that a checker may need to meet the fault.
 const SEEDS: std::ops::Range<u64> = 0..80;

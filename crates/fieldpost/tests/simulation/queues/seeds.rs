@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::plan::Plan;
 use super::world::{self, Seen};
+use crate::devices::seeds::{Asked, asked_for, run_all};
 use crate::harness::trace::Trace;
-use crate::seeds::{Asked, asked_for, run_all};
-use crate::violation::Violation;
+use crate::harness::violation::Violation;
 
 /// The seeds of CI.
 const IN_CI: Range<u64> = 0..240;

@@ -15,7 +15,7 @@ use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
 use crate::harness::clock::VirtualClock;
 use crate::harness::machine::MachinePlan;
-use crate::sabotage::Sabotage;
+use crate::harness::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
 const FAULT_WITHIN_CALLS: u64 = 60;

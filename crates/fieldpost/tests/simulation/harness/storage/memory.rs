@@ -15,7 +15,7 @@ use store::{CommitDone, CommitOutcome, Figure, MemoryStore, Planned, Resident, S
 
 use super::{End, Storage};
 use crate::harness::machine::MachinePlan;
-use crate::sabotage::Sabotage;
+use crate::harness::sabotage::Sabotage;
 
 /// The store, whichever process has it.
 pub(crate) struct InMemory {

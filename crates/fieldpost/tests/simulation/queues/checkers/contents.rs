@@ -9,14 +9,14 @@ use records::{
 };
 use store::{Resident, Store, StoredJob, View};
 
-use crate::checkers::feed::unreadable;
-use crate::model::track::{Past, Track};
+use crate::devices::checkers::feed::unreadable;
+use crate::devices::model::track::{Past, Track};
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::model::Partition;
 use crate::queues::model::dead::Dead;
 use crate::queues::model::evidence::{number_in, number_of};
 use crate::queues::model::job::Job;
 use crate::queues::model::queue::Queue;
-use crate::violation::{Checked, Invariant};
 
 /// More than a queue ever has.
 const ALL: usize = 1_000_000;

@@ -14,10 +14,10 @@ use base::{Clock, PartitionId, Timestamp};
 use engine::queues::{Consumed, JobRef, NewJob, OnConflict, PublishedJob, QueueName};
 use records::{AnswerKey, JobId};
 
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
 use crate::queues::world::calls::{Answer, Call, Then};
 use crate::queues::world::publishers::Publishing;
-use crate::violation::{Checked, Invariant};
 use leases::KnownLease;
 
 /// For how long a request may be repeated at least, in milliseconds.

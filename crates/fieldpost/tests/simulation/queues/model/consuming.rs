@@ -9,9 +9,9 @@ use super::evidence::Evidence;
 use super::expected::{Expected, ShownLease};
 use super::job::{Job, Lease, Stands};
 use super::{Answers, Partition, Step};
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::Asked;
-use crate::violation::{Checked, Invariant};
 
 impl Partition {
     /// What a consumer gets at once; `None` if it waits.

@@ -12,7 +12,7 @@ use super::evidence::Evidence;
 use super::expected::ShownDead;
 use super::job::{Job, Next, Stands};
 use super::queue::Queue;
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 /// A job that failed for good.
 #[derive(Clone, Debug)]

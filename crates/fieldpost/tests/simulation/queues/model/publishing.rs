@@ -9,7 +9,7 @@ use records::JobId;
 use super::evidence::Evidence;
 use super::job::{Again, Job, Next, Rule, Stands};
 use super::{ANSWERS_KEPT_MS, Kept, Partition};
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 impl Partition {
     pub(super) fn publish(

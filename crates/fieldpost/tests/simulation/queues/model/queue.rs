@@ -8,9 +8,9 @@ use records::{JobId, QueueOrder, QueueSettings};
 use super::dead::Dead;
 use super::expected::ShownDead;
 use super::job::{Job, Stands};
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::violation::Invariant;
 use crate::queues::meant::Asked;
-use crate::violation::Invariant;
 
 /// Parts of a token of a rate: so many that every rate of the workload brings whole parts in a
 /// millisecond.

@@ -9,10 +9,10 @@ use records::JobId;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
 use crate::queues::model::expected::{Expected, ShownDead, ShownFigures, ShownJob, ShownLease};
-use crate::violation::{Checked, Invariant};
 
 /// A call.
 pub(crate) struct Call {

@@ -10,11 +10,11 @@ use records::{JobId, Process};
 
 use super::World;
 use super::calls::{Polled, Then, Waiting};
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::sabotage::Sabotage;
 use crate::queues::checkers::history::Source;
 use crate::queues::meant::{Asked, LeaseRef, Meant};
 use crate::queues::model::expected::Expected;
-use crate::sabotage::Sabotage;
 
 /// What a consumer has, or had.
 #[derive(Clone)]

@@ -8,13 +8,13 @@ use store::StoreError;
 
 use super::World;
 use super::server::Server;
+use crate::devices::model::track::{Past, Track};
+use crate::devices::world::server::waiting_in;
 use crate::harness::lives::Life;
 use crate::harness::machine::Machine;
-use crate::model::track::{Past, Track};
+use crate::harness::tap::Tap;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::checkers::contents;
-use crate::tap::Tap;
-use crate::violation::{Checked, Invariant};
-use crate::world::server::waiting_in;
 
 impl Life for World {
     type Server = Server;

@@ -13,10 +13,10 @@ use records::AnswerKey;
 
 use super::World;
 use super::calls::{Then, Waiting};
+use crate::harness::sabotage::Sabotage;
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::MARK;
 use crate::queues::model::job::{CALENDARS, Rule};
-use crate::sabotage::Sabotage;
 
 /// A request to publish, as its publisher keeps it to repeat it.
 #[derive(Clone)]

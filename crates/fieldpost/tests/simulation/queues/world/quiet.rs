@@ -9,13 +9,13 @@ use records::{JobId, QueueSettings};
 
 use super::World;
 use super::server::Server;
+use crate::devices::meant::CallId;
 use crate::harness::lives::Life;
 use crate::harness::schedule::Scheduled;
 use crate::harness::storage::End;
-use crate::meant::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::{Asked, Meant};
 use crate::queues::model::Partition;
-use crate::violation::{Checked, Invariant};
 
 /// Rounds of consuming: more than the longest schedule takes.
 const ROUNDS_MAX: usize = 2_000;
@@ -136,7 +136,8 @@ impl World {
             return false;
         }
         let waiting: Vec<CallId> = self.calls.iter().map(|call| call.id).collect();
-        let overdue = |track: &crate::model::track::Track<Partition>| track.present.clone().overdue();
+        let overdue =
+            |track: &crate::devices::model::track::Track<Partition>| track.present.clone().overdue();
         let overdue: Vec<CallId> = self.model.iter().flat_map(overdue).collect();
         let stuck = overdue.into_iter().find(|call| waiting.contains(call) && !self.nudged.contains(call));
         let Some(call) = stuck else { return false };

@@ -4,9 +4,9 @@ use base::{PartitionId, Timestamp};
 
 use super::World;
 use super::server::Server;
+use crate::harness::sabotage::Sabotage;
 use crate::harness::schedule::{Acts, DAY_MS, Scheduled, when};
-use crate::sabotage::Sabotage;
-use crate::violation::Checked;
+use crate::harness::violation::Checked;
 
 /// A kind of step that is this workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

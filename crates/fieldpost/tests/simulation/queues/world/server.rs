@@ -14,9 +14,9 @@ use records::Process;
 use store::StoreError;
 use tokio::sync::mpsc;
 
+use crate::devices::world::server::{Outcomes, Port};
+use crate::harness::tap::Tap;
 use crate::queues::meant::Meant;
-use crate::tap::Tap;
-use crate::world::server::{Outcomes, Port};
 
 /// Leases on their way back that wait at most: far more than a run has.
 const RETURNS_MAX: usize = 4_096;

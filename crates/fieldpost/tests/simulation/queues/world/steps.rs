@@ -8,14 +8,14 @@ use store::StoreError;
 
 use super::World;
 use super::calls::{Answer, Call, Parking, Polled, Then, compare};
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::devices::world::server::Outcome;
+use crate::harness::tap::Ending;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::Evidence;
 use crate::queues::model::expected::Expected;
 use crate::queues::model::{Moment, Step};
-use crate::tap::Ending;
-use crate::violation::{Checked, Invariant};
-use crate::world::server::Outcome;
 
 impl World {
     /// One step of a partition over some of its inbox.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use records::JobId;
 
 use super::History;
-use crate::violation::{Checked, Invariant};
+use crate::harness::violation::{Checked, Invariant};
 
 impl History {
     /// `dead` is what the lists of dead letters show, once nothing waits any more.

@@ -7,9 +7,9 @@ use engine::queues::{Consumed, Due, NewJob, QueueName, Recurs};
 use records::JobId;
 
 use super::{Asked, Known};
-use crate::meant::CallId;
+use crate::devices::meant::CallId;
+use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::LeaseRef;
-use crate::violation::{Checked, Invariant};
 
 /// A lease that somebody was told of.
 #[derive(Clone, Debug)]
