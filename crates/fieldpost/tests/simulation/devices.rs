@@ -4,10 +4,10 @@
 
 pub(crate) mod checkers;
 mod counts;
+mod fault_tests;
 pub(crate) mod meant;
 pub(crate) mod model;
 pub(crate) mod plan;
 mod receivers;
-mod sabotage_tests;
 pub(crate) mod seeds;
 pub(crate) mod world;

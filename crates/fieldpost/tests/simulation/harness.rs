@@ -14,11 +14,11 @@
 
 pub(crate) mod clock;
 pub(crate) mod counts;
+pub(crate) mod fault_injection;
 pub(crate) mod lives;
 pub(crate) mod machine;
-pub(crate) mod sabotage;
 pub(crate) mod schedule;
 pub(crate) mod storage;
-pub(crate) mod tap;
+pub(crate) mod store_spy;
 pub(crate) mod trace;
 pub(crate) mod violation;

@@ -24,9 +24,9 @@
 
 mod checkers;
 mod counts;
+mod fault_tests;
 mod meant;
 mod model;
 mod plan;
-mod sabotage_tests;
 mod seeds;
 mod world;

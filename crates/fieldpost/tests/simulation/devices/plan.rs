@@ -11,9 +11,9 @@ use base::random::Random;
 use engine::Settings;
 use engine::settings::{Keep, Retry, UnknownDevice};
 
+use crate::harness::fault_injection::InjectedFault;
 pub(crate) use crate::harness::machine::StorageKind as Storage;
 use crate::harness::machine::{MachinePlan, MachineWeights};
-use crate::harness::sabotage::Sabotage;
 
 /// How often the scheduler picks each kind of step, relative to each other.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Plan {
     pub(crate) long_reports: bool,
     /// What is answered is synced so much later at most, if the store can do that.
     pub(crate) syncs_later: Option<Duration>,
-    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) injected: Option<InjectedFault>,
 }
 
 /// Steps of a run before it becomes quiet.
@@ -105,7 +105,7 @@ impl Plan {
             moods_last: false,
             long_reports: false,
             syncs_later: syncs_later(seed),
-            sabotage: None,
+            injected: None,
         }
     }
 
@@ -120,7 +120,7 @@ impl Plan {
             weights: MachineWeights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit },
             has_large_batches: self.has_large_batches(),
             sync_interval: self.sync_interval(),
-            sabotage: self.sabotage,
+            injected: self.injected,
         }
     }
 

@@ -10,11 +10,11 @@ mod importing;
 mod lives;
 mod quiet;
 mod refusals;
+mod registry_calls;
 mod reports;
 mod schedule;
 mod sender;
 pub(crate) mod server;
-mod workload;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

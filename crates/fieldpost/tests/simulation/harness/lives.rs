@@ -9,7 +9,7 @@ use store::StoreError;
 
 use super::machine::Machine;
 use super::storage::End;
-use crate::harness::tap::Tap;
+use crate::harness::store_spy::StoreSpy;
 use crate::harness::violation::{Checked, Invariant};
 
 /// Steps that a clean stop may take: far more than any needs.
@@ -35,7 +35,7 @@ pub(crate) trait Life {
     /// When the store cannot be read.
     fn load(
         &mut self,
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         clock: Arc<dyn Clock>,
         process: Process,
     ) -> Result<Self::Server, StoreError>;
@@ -115,11 +115,11 @@ pub(crate) trait Life {
         machine.clock.start(store.recorded_now());
         self.before_load();
         let machine = self.machine_mut();
-        let tap = Tap::new(store, machine.plan.sabotage);
+        let spy = StoreSpy::new(store, machine.plan.injected);
         machine.processes += 1;
         let clock = Arc::clone(&machine.clock) as Arc<dyn Clock>;
         let process = Process(machine.processes);
-        self.load(&tap, clock, process)
+        self.load(&spy, clock, process)
     }
 
     /// The process ends without a word.

@@ -12,7 +12,7 @@ use super::clock::VirtualClock;
 use super::counts::counts;
 use super::storage::{self, Storage, check_rows};
 use super::trace::Trace;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::violation::Checked;
 
 /// Which store a run is over.
@@ -53,7 +53,7 @@ pub(crate) struct MachinePlan {
     pub(crate) has_large_batches: bool,
     /// What is answered is synced so much later at most.
     pub(crate) sync_interval: Option<Duration>,
-    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) injected: Option<InjectedFault>,
 }
 
 counts! {
@@ -177,7 +177,7 @@ impl Machine {
 
     /// Checks the rows that are there, when a life has ended, and at the end of all.
     pub(crate) fn check_rows(&mut self) -> Checked {
-        if !self.plan.sabotage.is_none_or(Sabotage::is_left_in_rows) {
+        if !self.plan.injected.is_none_or(InjectedFault::is_left_in_rows) {
             return Ok(());
         }
         self.counts.row_checks += 1;

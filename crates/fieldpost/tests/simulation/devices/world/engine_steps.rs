@@ -13,7 +13,7 @@ use crate::devices::counts::Counts;
 use crate::devices::meant::Meant;
 use crate::devices::model::Expected;
 use crate::devices::model::evidence::Evidence;
-use crate::harness::tap::Ending;
+use crate::harness::store_spy::Ending;
 use crate::harness::violation::{Checked, Invariant};
 
 impl World {
@@ -22,9 +22,9 @@ impl World {
         let now = self.now();
         self.withdraw_what_is_uncertain(partition);
         let Some(server) = &mut self.server else { return Ok(()) };
-        let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
+        let (spy, outcomes) = (server.spy.clone(), server.outcomes.clone());
         let port = server.port(partition);
-        let stepped = port.step(count, &tap, &outcomes);
+        let stepped = port.step(count, &spy, &outcomes);
         let more = port.more;
         let has_unfinished = port.runner.has_unfinished();
         let inputs = match stepped {
@@ -34,7 +34,7 @@ impl World {
                 return self.take_answers();
             }
         };
-        let batch = tap.take_batch();
+        let batch = spy.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
         self.machine.trace.note(format_args!(
             "{partition} steps at {} over {}: {line:?}",
@@ -75,15 +75,15 @@ impl World {
     pub(super) fn step_registry(&mut self, count: usize) -> Checked {
         let now = self.now();
         let Some(server) = &mut self.server else { return Ok(()) };
-        let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
-        let inputs = match server.registry.step(count, &tap, &outcomes) {
+        let (spy, outcomes) = (server.spy.clone(), server.outcomes.clone());
+        let inputs = match server.registry.step(count, &spy, &outcomes) {
             Ok(inputs) => inputs,
             Err(error) => {
                 self.partition_dies(PartitionId::REGISTRY, &error);
                 return self.take_answers();
             }
         };
-        let batch = tap.take_batch();
+        let batch = spy.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
         self.machine.trace.note(format_args!("the registry steps over {}: {line:?}", inputs.len()));
         let answers = self.registry.present.step(now, &inputs, batch.as_ref())?;
@@ -141,7 +141,7 @@ impl World {
         let now = self.now();
         let Some(server) = &mut self.server else { return Ok(()) };
         let attended = server.attended_now();
-        for (partition, head) in server.tap.take_loaded() {
+        for (partition, head) in server.spy.take_loaded() {
             self.counts.reloads += 1;
             self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);

@@ -19,10 +19,10 @@ use crate::devices::checkers::contents;
 use crate::devices::meant::Meant;
 use crate::devices::model::track::{Past, Track};
 use crate::devices::plan;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::lives::Life;
 use crate::harness::machine::Machine;
-use crate::harness::sabotage::Sabotage;
-use crate::harness::tap::Tap;
+use crate::harness::store_spy::StoreSpy;
 use crate::harness::violation::{Checked, Invariant};
 
 impl Life for World {
@@ -53,17 +53,17 @@ impl Life for World {
 
     fn load(
         &mut self,
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         clock: Arc<dyn Clock>,
         process: Process,
     ) -> Result<Server, StoreError> {
-        let ignored = usize::from(self.machine.plan.sabotage == Some(Sabotage::LimitIgnored));
+        let ignored = usize::from(self.machine.plan.injected == Some(InjectedFault::LimitIgnored));
         let limits = Limits {
             per_client: self.plan.per_client_in_flight + ignored,
             total: IN_FLIGHT_MAX,
             breaker_pause: self.settings.retry.base,
         };
-        Server::start(tap, clock, &self.settings_as_given(), process, limits)
+        Server::start(spy, clock, &self.settings_as_given(), process, limits)
     }
 
     /// The model goes to where the store is. What was sent in another life was cut off.
@@ -71,7 +71,7 @@ impl Life for World {
         let now = self.machine.clock.now();
         self.machine.trace.note(format_args!("process {} starts at {}", self.machine.processes, now.0));
         let orphans = server.orphans.clone();
-        let loaded = server.tap.take_loaded();
+        let loaded = server.spy.take_loaded();
         self.server = Some(server);
         for (partition, head) in loaded {
             self.forget_after(partition, head.seq);
@@ -184,12 +184,12 @@ impl World {
     /// The settings that the server is given: those in force, unless the harness is broken.
     fn settings_as_given(&self) -> Arc<Settings> {
         let settings = &self.settings;
-        match self.machine.plan.sabotage {
-            Some(Sabotage::RetriesTooSoon) => {
+        match self.machine.plan.injected {
+            Some(InjectedFault::RetriesTooSoon) => {
                 let retry = Retry { base: settings.retry.base / 2, ..settings.retry };
                 Arc::new(Settings { retry, ..(**settings).clone() })
             }
-            Some(Sabotage::NothingSkipped) => {
+            Some(InjectedFault::NothingSkipped) => {
                 let render =
                     |picture: &Picture<'_>| notify::render(&Picture { skipped: 0, ..picture.clone() });
                 Arc::new(Settings { render: Arc::new(render), ..(**settings).clone() })
@@ -214,7 +214,7 @@ impl World {
     /// A way in opens or closes its door.
     pub(super) fn attend(&mut self, way: WayIn, attended: bool) {
         self.machine.trace.note(format_args!("{} attended: {attended}", way.as_str()));
-        let told = attended || self.machine.plan.sabotage == Some(Sabotage::SilentDoor);
+        let told = attended || self.machine.plan.injected == Some(InjectedFault::SilentDoor);
         if let Some(server) = &self.server {
             server.attended[way.index()].store(told, std::sync::atomic::Ordering::SeqCst);
         }

@@ -10,7 +10,7 @@ use engine::{Report, Said};
 use super::World;
 use super::calls::{Then, Waiting};
 use crate::devices::meant::Meant;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 
 /// Reports of a slice at most.
 const SLICE_REPORTS: u64 = 8;
@@ -75,10 +75,10 @@ impl World {
         let asked = split.keys().copied().collect();
         for ((partition, mut reports), part) in split.into_iter().zip(parts) {
             let meant = reports.iter().map(|addressed| (addressed.index, addressed.report.clone())).collect();
-            if self.machine.plan.sabotage == Some(Sabotage::SwappedReports) {
+            if self.machine.plan.injected == Some(InjectedFault::SwappedReports) {
                 reports.reverse();
             }
-            if self.machine.plan.sabotage == Some(Sabotage::RepeatsTakenForNew) {
+            if self.machine.plan.injected == Some(InjectedFault::RepeatsTakenForNew) {
                 reports
                     .iter_mut()
                     .for_each(|addressed| self.forget_known_id(partition, &mut addressed.report));

@@ -5,7 +5,7 @@ use base::{PartitionId, Timestamp, WayIn};
 use super::World;
 use super::server::Server;
 use crate::devices::receivers::Mood;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::schedule::{Acts, Scheduled, when};
 use crate::harness::violation::Checked;
 
@@ -80,7 +80,7 @@ impl Scheduled for World {
     }
 
     fn partitions_that_want(&self) -> Vec<PartitionId> {
-        let wakes = self.machine.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let wakes = self.machine.plan.injected != Some(InjectedFault::DeadlineLost);
         let now = if wakes { self.now() } else { Timestamp(0) };
         let ports = self.server.iter().flat_map(|server| &server.partitions);
         ports.filter(|port| port.wants_step(now)).map(|port| port.runner.id()).collect()
@@ -93,7 +93,7 @@ impl Scheduled for World {
     fn next_moment(&self) -> Option<Timestamp> {
         let now = self.now();
         let server = self.server.as_ref()?;
-        let wakes = self.machine.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let wakes = self.machine.plan.injected != Some(InjectedFault::DeadlineLost);
         let living = server.partitions.iter().filter(|port| wakes && !port.dead);
         let stale = server.context.devices.stale.next_probe();
         living

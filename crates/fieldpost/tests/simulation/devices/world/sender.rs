@@ -23,7 +23,7 @@ use crate::devices::model::ExpectedAttempt;
 use crate::devices::model::partition::Partition;
 use crate::devices::model::track::Track;
 use crate::devices::receivers::Post;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::violation::{Checked, Invariant};
 
 /// An attempt under way.
@@ -194,7 +194,7 @@ impl World {
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
             let (directory, breakers) = (server.context.directory(), &self.breakers);
-            let drops = self.machine.plan.sabotage == Some(Sabotage::BreakerDrops);
+            let drops = self.machine.plan.injected == Some(InjectedFault::BreakerDrops);
             let standing = |client| match directory.get(client) {
                 Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
                 present => standing_of(present),
@@ -253,9 +253,9 @@ impl World {
             )?;
             let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
             Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
-            match self.machine.plan.sabotage {
-                Some(Sabotage::AttemptsWait) => self.sending.waiting.push((due, expected, batch)),
-                Some(Sabotage::AttemptTwice) => {
+            match self.machine.plan.injected {
+                Some(InjectedFault::AttemptsWait) => self.sending.waiting.push((due, expected, batch)),
+                Some(InjectedFault::AttemptTwice) => {
                     self.begin(&due, &expected, batch)?;
                     self.begin(&due, &expected, batch)?;
                 }
@@ -310,7 +310,7 @@ impl World {
         self.machine.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
         self.sending.begun += 1;
         let (partition, reservation) = (due.partition, due.reservation);
-        if self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) {
+        if self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured) {
             let before = self.sending.live.iter_mut().filter(|other| other.what.delivery == what.delivery);
             before.for_each(|other| other.way_back = Duration::ZERO);
         }
@@ -323,7 +323,8 @@ impl World {
 
     /// Mostly none; sometimes a sender that has its answer hangs until the lease is over.
     fn any_way_back(&mut self) -> Duration {
-        let one_in = if self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured) { 3 } else { 60 };
+        let one_in =
+            if self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured) { 3 } else { 60 };
         let hangs = self.quiet_since.is_none() && self.machine.random.chance(1, one_in);
         if hangs { Duration::from_secs(20 + self.machine.random.below(120)) } else { Duration::ZERO }
     }
@@ -413,7 +414,7 @@ impl World {
         let is_later =
             |other: &&Attempt| other.what.delivery == attempt.delivery && other.what.number > attempt.number;
         let later = self.sending.live.iter().find(is_later).map(|later| later.reservation);
-        later.filter(|_| self.machine.plan.sabotage == Some(Sabotage::StaleLeaseHonoured))
+        later.filter(|_| self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured))
     }
 
     /// The lanes are told that a place is free, and what was tried; so is the model of the
@@ -429,7 +430,7 @@ impl World {
         {
             self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
-        let told = tried.filter(|_| self.machine.plan.sabotage != Some(Sabotage::BreakerIgnored));
+        let told = tried.filter(|_| self.machine.plan.injected != Some(InjectedFault::BreakerIgnored));
         server.lanes.finished(client, told, |_| standing_of(present));
         server.lanes.take_turned().for_each(drop);
     }

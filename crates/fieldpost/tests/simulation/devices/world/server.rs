@@ -18,7 +18,7 @@ use store::StoreError;
 use tokio::sync::watch;
 
 use crate::devices::meant::{Meant, MeantClient};
-use crate::harness::tap::{Ending, Tap};
+use crate::harness::store_spy::{Ending, StoreSpy};
 
 /// Inputs that wait for a partition at most, as in the engine's own driver.
 pub(crate) const INBOX_INPUTS_MAX: usize = 256;
@@ -79,13 +79,13 @@ impl<M: Machine, N> Port<M, N> {
     pub(crate) fn step(
         &mut self,
         count: usize,
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         outcomes: &Outcomes,
     ) -> Result<Vec<N>, StoreError> {
-        let (tap, outcomes) = (Arc::clone(tap), Arc::clone(outcomes));
+        let (spy, outcomes) = (Arc::clone(spy), Arc::clone(outcomes));
         let partition = self.runner.id();
         let tell = move |told| {
-            let (seq, ending) = tap.ending().expect("the tap hears an outcome before the partition");
+            let (seq, ending) = spy.ending().expect("the spy hears an outcome before the partition");
             let outcome = Outcome { partition, seq, ending, told };
             outcomes.lock().unwrap_or_else(PoisonError::into_inner).push_back(outcome);
         };
@@ -110,7 +110,7 @@ impl<M: Machine, N> Port<M, N> {
 /// A running process.
 pub(crate) struct Server {
     pub(crate) context: EngineContext,
-    pub(crate) tap: Arc<Tap>,
+    pub(crate) spy: Arc<StoreSpy>,
     pub(crate) registry: Port<Registry, MeantClient>,
     pub(crate) partitions: Vec<Port<Partition, Meant>>,
     pub(crate) outcomes: Outcomes,
@@ -127,17 +127,17 @@ impl Server {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn start(
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         clock: Arc<dyn Clock>,
         settings: &Arc<Settings>,
         process: Process,
         limits: Limits,
     ) -> Result<Self, StoreError> {
-        let context = EngineContext::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings);
+        let context = EngineContext::new(Arc::clone(spy) as Arc<dyn Store>, clock, settings);
         let attended: Arc<[AtomicBool; 3]> = Arc::default();
         let registry = load_registry(&context, settings)?;
         let mut orphans = Vec::new();
-        let partitions = (0..tap.partitions())
+        let partitions = (0..spy.partitions())
             .map(|id| load_partition(&context, settings, process, &attended, PartitionId(id), &mut orphans))
             .collect::<Result<Vec<_>, _>>()?;
         orphans.sort_unstable();
@@ -145,7 +145,7 @@ impl Server {
         Ok(Self {
             clients_changed: context.directory().subscribe(),
             context,
-            tap: Arc::clone(tap),
+            spy: Arc::clone(spy),
             registry,
             partitions,
             outcomes: Outcomes::default(),

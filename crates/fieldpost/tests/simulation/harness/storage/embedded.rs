@@ -14,8 +14,8 @@ use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
 use crate::harness::clock::VirtualClock;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::MachinePlan;
-use crate::harness::sabotage::Sabotage;
 
 /// Calls after which a fault comes at the latest.
 const FAULT_WITHIN_CALLS: u64 = 60;
@@ -38,7 +38,7 @@ pub(crate) struct OnDisk {
     opened: Option<Arc<EmbeddedStore>>,
     faulty: bool,
     doom: Doom,
-    sabotage: Option<Sabotage>,
+    injected: Option<InjectedFault>,
     copies: u64,
     largest_commit_bytes: u64,
 }
@@ -53,7 +53,7 @@ impl OnDisk {
             opened: None,
             faulty: false,
             doom: Doom::default(),
-            sabotage: plan.sabotage,
+            injected: plan.injected,
             copies: 0,
             largest_commit_bytes: if plan.has_large_batches { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
         }
@@ -61,9 +61,9 @@ impl OnDisk {
 
     fn as_seen(&self) -> Arc<dyn Disk> {
         let disk = Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone() });
-        match self.sabotage {
-            Some(Sabotage::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
-            Some(Sabotage::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
+        match self.injected {
+            Some(InjectedFault::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
+            Some(InjectedFault::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
             _ => disk,
         }
     }
@@ -97,7 +97,7 @@ fn options(plan: &MachinePlan, random: &mut Random) -> EmbeddedOptions {
 impl Storage for OnDisk {
     fn open(&mut self) -> Result<Arc<dyn Store>, StoreError> {
         let store = Arc::new(EmbeddedStore::open(self.as_seen(), self.options.clone())?);
-        if self.sabotage == Some(Sabotage::ForgottenPosition) {
+        if self.injected == Some(InjectedFault::ForgottenPosition) {
             store.forget_positions();
         }
         self.opened = Some(Arc::clone(&store));
@@ -124,7 +124,7 @@ impl Storage for OnDisk {
         let Some(store) = self.opened.as_ref().filter(|_| self.options.sync != SyncMode::Always) else {
             return false;
         };
-        if self.sabotage != Some(Sabotage::ForgottenLateSync) {
+        if self.injected != Some(InjectedFault::ForgottenLateSync) {
             store.sync_step();
         }
         store.failure().is_none()

@@ -11,7 +11,7 @@ use records::{JobId, Process};
 use super::World;
 use super::calls::{Polled, Then, Waiting};
 use crate::devices::meant::CallId;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::queues::checkers::history::Source;
 use crate::queues::meant::{Asked, LeaseRef, Meant};
 use crate::queues::model::expected::Expected;
@@ -309,7 +309,7 @@ impl World {
 
     /// What a consumer shows: its own reservation, unless the harness is broken.
     fn as_shown(&self, holding: &Holding) -> Held {
-        if self.machine.plan.sabotage != Some(Sabotage::StaleLeaseHonoured) {
+        if self.machine.plan.injected != Some(InjectedFault::StaleLeaseHonoured) {
             return holding.held;
         }
         let newest = self.holdings.iter().rev().find(|other| other.lease.job == holding.lease.job);

@@ -12,7 +12,7 @@ use crate::devices::model::track::{Past, Track};
 use crate::devices::world::server::waiting_in;
 use crate::harness::lives::Life;
 use crate::harness::machine::Machine;
-use crate::harness::tap::Tap;
+use crate::harness::store_spy::StoreSpy;
 use crate::harness::violation::{Checked, Invariant};
 use crate::queues::checkers::contents;
 
@@ -33,11 +33,11 @@ impl Life for World {
 
     fn load(
         &mut self,
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         clock: Arc<dyn Clock>,
         process: Process,
     ) -> Result<Server, StoreError> {
-        Server::start(tap, clock, &self.plan.machine.settings, process, self.plan.resident_max)
+        Server::start(spy, clock, &self.plan.machine.settings, process, self.plan.resident_max)
     }
 
     fn started(&mut self, server: Server) -> Checked {
@@ -46,7 +46,7 @@ impl Life for World {
             self.machine.processes,
             self.now().0
         ));
-        let loaded = server.tap.take_loaded();
+        let loaded = server.spy.take_loaded();
         self.server = Some(server);
         self.closing = false;
         let now = self.now();

@@ -13,7 +13,7 @@ use records::AnswerKey;
 
 use super::World;
 use super::calls::{Then, Waiting};
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::MARK;
 use crate::queues::model::job::{CALENDARS, Rule};
@@ -78,9 +78,9 @@ impl World {
     /// Jobs as the server is given them: those that were meant, unless the harness is broken.
     fn as_given(&self, jobs: &[NewJob]) -> Vec<NewJob> {
         let mut jobs = jobs.to_vec();
-        match self.machine.plan.sabotage {
-            Some(Sabotage::GroupIgnored) => jobs.iter_mut().for_each(|job| job.group = None),
-            Some(Sabotage::JobsTooSoon) => jobs.iter_mut().for_each(|job| {
+        match self.machine.plan.injected {
+            Some(InjectedFault::GroupIgnored) => jobs.iter_mut().for_each(|job| job.group = None),
+            Some(InjectedFault::JobsTooSoon) => jobs.iter_mut().for_each(|job| {
                 if let Some(Due::After(delay)) = &mut job.due {
                     *delay /= 2;
                 }

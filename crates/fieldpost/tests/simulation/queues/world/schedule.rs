@@ -4,7 +4,7 @@ use base::{PartitionId, Timestamp};
 
 use super::World;
 use super::server::Server;
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 use crate::harness::schedule::{Acts, DAY_MS, Scheduled, when};
 use crate::harness::violation::Checked;
 
@@ -50,7 +50,7 @@ impl Scheduled for World {
     }
 
     fn partitions_that_want(&self) -> Vec<PartitionId> {
-        let wakes = self.machine.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let wakes = self.machine.plan.injected != Some(InjectedFault::DeadlineLost);
         let now = if wakes { self.now() } else { Timestamp(0) };
         let ports = self.server.iter().flat_map(Server::ports);
         ports.filter(|port| port.wants_step(now)).map(|port| port.runner.id()).collect()
@@ -62,7 +62,7 @@ impl Scheduled for World {
 
     fn next_moment(&self) -> Option<Timestamp> {
         let now = self.now();
-        let wakes = self.machine.plan.sabotage != Some(Sabotage::DeadlineLost);
+        let wakes = self.machine.plan.injected != Some(InjectedFault::DeadlineLost);
         let living = self.server.as_ref()?.ports().filter(|port| wakes && !port.dead);
         living.filter_map(|port| port.runner.next_wakeup(now)).min()
     }

@@ -15,7 +15,7 @@ use store::StoreError;
 use tokio::sync::mpsc;
 
 use crate::devices::world::server::{Outcomes, Port};
-use crate::harness::tap::Tap;
+use crate::harness::store_spy::StoreSpy;
 use crate::queues::meant::Meant;
 
 /// Leases on their way back that wait at most: far more than a run has.
@@ -41,7 +41,7 @@ impl Door {
 
 /// A running process.
 pub(crate) struct Server {
-    pub(crate) tap: Arc<Tap>,
+    pub(crate) spy: Arc<StoreSpy>,
     pub(crate) doors: Vec<Door>,
     pub(crate) outcomes: Outcomes,
 }
@@ -52,16 +52,16 @@ impl Server {
     /// # Errors
     /// When the store cannot be read.
     pub(crate) fn start(
-        tap: &Arc<Tap>,
+        spy: &Arc<StoreSpy>,
         clock: Arc<dyn Clock>,
         settings: &Arc<Settings>,
         process: Process,
         resident_max: usize,
     ) -> Result<Self, StoreError> {
-        let context = EngineContext::new(Arc::clone(tap) as Arc<dyn Store>, clock, settings);
-        let ids = (0..tap.partitions()).map(PartitionId::of_queues);
+        let context = EngineContext::new(Arc::clone(spy) as Arc<dyn Store>, clock, settings);
+        let ids = (0..spy.partitions()).map(PartitionId::of_queues);
         let doors = ids.map(|id| load(&context, process, resident_max, id)).collect::<Result<_, _>>()?;
-        Ok(Self { tap: Arc::clone(tap), doors, outcomes: Outcomes::default() })
+        Ok(Self { spy: Arc::clone(spy), doors, outcomes: Outcomes::default() })
     }
 
     pub(crate) fn door(&mut self, partition: PartitionId) -> &mut Door {

@@ -10,7 +10,7 @@ use super::World;
 use super::calls::{Answer, Call, Parking, Polled, Then, compare};
 use crate::devices::meant::CallId;
 use crate::devices::world::server::Outcome;
-use crate::harness::tap::Ending;
+use crate::harness::store_spy::Ending;
 use crate::harness::violation::{Checked, Invariant};
 use crate::queues::meant::Meant;
 use crate::queues::model::evidence::Evidence;
@@ -23,9 +23,9 @@ impl World {
         let moment = Moment { now: self.machine.clock.now(), wall: self.machine.clock.wall() };
         let gone = self.gone();
         let Some(server) = &mut self.server else { return Ok(()) };
-        let (tap, outcomes) = (server.tap.clone(), server.outcomes.clone());
+        let (spy, outcomes) = (server.spy.clone(), server.outcomes.clone());
         let port = server.port(partition);
-        let stepped = port.step(count, &tap, &outcomes);
+        let stepped = port.step(count, &spy, &outcomes);
         let more = port.more;
         let inputs = match stepped {
             Ok(inputs) => inputs,
@@ -35,7 +35,7 @@ impl World {
             }
         };
         let (resident, reserved) = port.runner.machine().resident();
-        let batch = tap.take_batch();
+        let batch = spy.take_batch();
         let line = batch.as_ref().map(|batch| (batch.head.seq, batch.ops.len()));
         self.machine.trace.note(format_args!(
             "{partition} steps at {} over {}: {line:?}",
@@ -108,7 +108,7 @@ impl World {
     fn follow_reload(&mut self) -> Checked {
         let now = self.now();
         let Some(server) = &self.server else { return Ok(()) };
-        for (partition, head) in server.tap.take_loaded() {
+        for (partition, head) in server.spy.take_loaded() {
             self.counts.reloads += 1;
             self.machine.trace.note(format_args!("{partition} is loaded again at batch {}", head.seq));
             self.expectations.forget_after(partition, head.seq);

@@ -1,7 +1,7 @@
 //! Deliberate faults of the harness, which stand for bugs of the server: the right checker must
 //! find each.
 
-impl Sabotage {
+impl InjectedFault {
     /// Whether it may show first in rows that do not agree. Of the others each has a checker of its
     /// own to find it.
     pub(crate) fn is_left_in_rows(self) -> bool {
@@ -11,7 +11,7 @@ impl Sabotage {
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sabotage {
+pub(crate) enum InjectedFault {
     /// A commit is called durable when it is handed in.
     EffectsBeforeDurable,
     /// The disk says that it has synced, and has not.

@@ -11,12 +11,12 @@ use base::{Lineage, PartitionId, Timestamp, Value};
 use records::{Batch, Holder, JobHead, JobState, Op, PartitionHead, Rule};
 use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
 
-use crate::harness::sabotage::Sabotage;
+use crate::harness::fault_injection::InjectedFault;
 
 /// A store that is listened to.
-pub(crate) struct Tap {
+pub(crate) struct StoreSpy {
     store: Arc<dyn Store>,
-    sabotage: Option<Sabotage>,
+    injected: Option<InjectedFault>,
     heard: Arc<Mutex<Heard>>,
 }
 
@@ -52,12 +52,12 @@ struct Heard {
     spoiled: u64,
 }
 
-/// Of the records that a sabotage is about, the one that is stored with another content.
+/// Of the records that a fault is about, the one that is stored with another content.
 const CORRUPTED: u64 = 15;
 
-impl Tap {
-    pub(crate) fn new(store: Arc<dyn Store>, sabotage: Option<Sabotage>) -> Arc<Self> {
-        Arc::new(Self { store, sabotage, heard: Arc::default() })
+impl StoreSpy {
+    pub(crate) fn new(store: Arc<dyn Store>, injected: Option<InjectedFault>) -> Arc<Self> {
+        Arc::new(Self { store, injected, heard: Arc::default() })
     }
 
     /// The batch that was handed in since this was last asked.
@@ -80,7 +80,7 @@ impl Tap {
     }
 
     fn spoil(&self, batch: &mut Batch) {
-        if self.sabotage != Some(Sabotage::EventTwice) {
+        if self.injected != Some(InjectedFault::EventTwice) {
             return;
         }
         let events: Vec<Op> = batch.ops.iter().filter(|op| matches!(op, Op::PutEvent(_))).cloned().collect();
@@ -99,7 +99,7 @@ impl Tap {
 
     /// What is stored is another thing than what was heard.
     fn corrupt(&self, batch: &mut Batch) {
-        let Some(sabotage) = self.sabotage else { return };
+        let Some(fault) = self.injected else { return };
         let mut heard = self.heard();
         let mut next = || {
             heard.spoiled += 1;
@@ -108,27 +108,27 @@ impl Tap {
         let other = || Value::number(41.0).expect("finite");
         let now = batch.head.now;
         batch.ops.retain_mut(|op| {
-            match (sabotage, op) {
-                (Sabotage::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
-                (Sabotage::BodyStays, op @ Op::DeleteJob(_)) => {
+            match (fault, op) {
+                (InjectedFault::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
+                (InjectedFault::BodyStays, op @ Op::DeleteJob(_)) => {
                     if let (Op::DeleteJob(id), true) = (&*op, next().is_multiple_of(3)) {
                         *op = Op::DeleteJobHead(*id);
                     }
                 }
-                (Sabotage::StateCorrupted, Op::PutState(_, state)) if next() == CORRUPTED => {
+                (InjectedFault::StateCorrupted, Op::PutState(_, state)) if next() == CORRUPTED => {
                     state.value = Some(other());
                 }
-                (Sabotage::ReadingCorrupted, Op::Sign(sign)) => {
+                (InjectedFault::ReadingCorrupted, Op::Sign(sign)) => {
                     if let Some(reading) = sign.reading.as_mut().filter(|_| next() == CORRUPTED) {
                         reading.value = other();
                     }
                 }
-                (Sabotage::ParkedForgotten, Op::ParkJob(_)) => return !next().is_multiple_of(3),
-                (Sabotage::DeathForgotten, Op::DeleteJobHead(_))
-                | (Sabotage::AnswersForgotten, Op::PutAnswer(_))
-                | (Sabotage::CountsForgotten, Op::PutQueueCounts(..)) => return false,
-                (Sabotage::PauseForgotten, Op::PutQueue(queue)) => queue.paused = false,
-                (_, Op::PutJob(head)) => forget(sabotage, head, now),
+                (InjectedFault::ParkedForgotten, Op::ParkJob(_)) => return !next().is_multiple_of(3),
+                (InjectedFault::DeathForgotten, Op::DeleteJobHead(_))
+                | (InjectedFault::AnswersForgotten, Op::PutAnswer(_))
+                | (InjectedFault::CountsForgotten, Op::PutQueueCounts(..)) => return false,
+                (InjectedFault::PauseForgotten, Op::PutQueue(queue)) => queue.paused = false,
+                (_, Op::PutJob(head)) => forget(fault, head, now),
                 _ => {}
             }
             true
@@ -137,18 +137,18 @@ impl Tap {
 }
 
 /// A job is stored without something of it.
-fn forget(sabotage: Sabotage, head: &mut JobHead, now: Timestamp) {
+fn forget(fault: InjectedFault, head: &mut JobHead, now: Timestamp) {
     let is_tried = head.attempt > 0 && head.state == JobState::Waiting;
-    match sabotage {
-        Sabotage::LeaseForgotten => {
+    match fault {
+        InjectedFault::LeaseForgotten => {
             if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
                 head.state = JobState::Waiting;
                 head.visible_at = now;
             }
         }
-        Sabotage::AttemptsForgotten if is_tried => head.attempt = 0,
-        Sabotage::GroupForgotten if is_tried => head.terms.group = None,
-        Sabotage::RunsFromNow => {
+        InjectedFault::AttemptsForgotten if is_tried => head.attempt = 0,
+        InjectedFault::GroupForgotten if is_tried => head.terms.group = None,
+        InjectedFault::RunsFromNow => {
             let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
             if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
                 head.run_at = now.after(Duration::from_millis(ms));
@@ -159,7 +159,7 @@ fn forget(sabotage: Sabotage, head: &mut JobHead, now: Timestamp) {
     }
 }
 
-impl Store for Tap {
+impl Store for StoreSpy {
     fn lineage(&self) -> Lineage {
         self.store.lineage()
     }
@@ -186,7 +186,7 @@ impl Store for Tap {
         self.spoil(&mut batch);
         self.heard().batch = Some(batch.clone());
         self.corrupt(&mut batch);
-        if self.sabotage == Some(Sabotage::EffectsBeforeDurable) {
+        if self.injected == Some(InjectedFault::EffectsBeforeDurable) {
             self.heard().ending = Some((batch.head.seq, Ending::Durable));
             done(CommitOutcome::Durable);
             self.store.commit(batch, Box::new(|_| {}));
