@@ -4,10 +4,12 @@
 
 pub(crate) mod checkers;
 mod counts;
+pub(crate) mod fault_injection;
 mod fault_tests;
-pub(crate) mod meant;
-pub(crate) mod model;
+mod invariants;
+mod meant;
+mod model;
 pub(crate) mod plan;
 mod receivers;
-pub(crate) mod seeds;
+mod seeds;
 pub(crate) mod world;

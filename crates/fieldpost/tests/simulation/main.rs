@@ -64,6 +64,7 @@
 //!   it found is mended together with a line in `FOUND_BUGS`, or, where later changes to what a
 //!   seed decides would lose it, with a test of its own.
 
+mod both;
 mod devices;
 mod harness;
 mod queues;

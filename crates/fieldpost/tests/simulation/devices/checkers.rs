@@ -2,7 +2,6 @@
 //! be seen only at the moment of a step is checked there: by the model, and where attempts begin.
 
 pub(crate) mod contents;
-pub(crate) mod feed;
 mod indexes;
 pub(crate) mod kept;
 pub(crate) mod newest;

@@ -6,15 +6,11 @@ use crate::harness::counts::counts;
 counts! {
     /// What a run saw.
     Counts:
-    batches,
-    /// Batches that were answered and not synced when the power failed.
-    taken_by_power,
     reports,
     events,
     losses,
     attempts,
     delivered,
-    reloads,
     /// Notifications that failed for good.
     given_up,
     /// Notifications of stale devices, queued after a success or an enabling.

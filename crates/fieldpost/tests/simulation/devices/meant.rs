@@ -1,16 +1,12 @@
 //! What was handed in, as the model understands it: the same content as the production input,
 //! without its replies.
 
-use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Timestamp, WayIn};
+use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, WayIn};
 use engine::devices::input::RefusedMessage;
 use engine::records::DeviceSlot;
 use engine::{Answer, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Report};
 
-/// A batch: its partition, and its number there.
-pub(crate) type BatchRef = (PartitionId, u64);
-
-/// A call from outside, numbered.
-pub(crate) type CallId = u64;
+use crate::harness::calls::CallId;
 
 /// An input to a device partition.
 #[derive(Clone, Debug)]

@@ -12,13 +12,13 @@ pub(crate) mod evidence;
 mod importing;
 mod keeping;
 mod listening;
+mod loading;
 pub(crate) mod partition;
 pub(crate) mod quarantine;
 pub(crate) mod registry;
 mod reports;
 mod stale;
 pub(crate) mod telling;
-pub(crate) mod track;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use engine::devices::input::Imported;

@@ -11,9 +11,8 @@ use base::random::Random;
 use engine::Settings;
 use engine::settings::{Keep, Retry, UnknownDevice};
 
-use crate::harness::fault_injection::InjectedFault;
-pub(crate) use crate::harness::machine::StorageKind as Storage;
-use crate::harness::machine::{MachinePlan, MachineWeights};
+use crate::harness::machine::{MachinePlan, MachineWeights, StorageKind, syncs_later};
+use crate::harness::workload;
 
 /// How often the scheduler picks each kind of step, relative to each other.
 #[derive(Clone, Copy, Debug)]
@@ -21,28 +20,12 @@ pub(crate) struct Weights {
     pub(crate) reports: u64,
     pub(crate) registry: u64,
     pub(crate) attend: u64,
-    pub(crate) time: u64,
-    pub(crate) leap: u64,
-    /// Most of a day passes, or more.
-    pub(crate) day: u64,
-    pub(crate) wall: u64,
     pub(crate) mood: u64,
-    pub(crate) crash: u64,
-    pub(crate) kill: u64,
-    /// The process is to end in the middle of a step of the store.
-    pub(crate) doom: u64,
-    pub(crate) stop: u64,
-    pub(crate) storage_fault: u64,
-    pub(crate) audit: u64,
 }
 
-/// A run.
+/// Devices, their clients, and how they behave.
 #[derive(Clone)]
-pub(crate) struct Plan {
-    pub(crate) seed: u64,
-    pub(crate) steps: usize,
-    pub(crate) storage: Storage,
-    pub(crate) partitions: u16,
+pub(crate) struct FleetPlan {
     pub(crate) devices: u64,
     pub(crate) clients: u64,
     pub(crate) per_client_in_flight: usize,
@@ -56,17 +39,17 @@ pub(crate) struct Plan {
     /// Slices may be as long, and values as large, as the contract allows: more than one batch
     /// takes.
     pub(crate) long_reports: bool,
-    /// What is answered is synced so much later at most, if the store can do that.
-    pub(crate) syncs_later: Option<Duration>,
-    pub(crate) injected: Option<InjectedFault>,
 }
+
+/// A run.
+pub(crate) type Plan = workload::Plan<FleetPlan>;
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 1_500;
 /// Steps of a run with a crowd: each costs as much as many others.
-const STEPS_WITH_A_CROWD: usize = 150;
+const STEPS_WITH_A_CROWD: u64 = 150;
 /// Steps of a run with long reports.
-const STEPS_WITH_LONG_REPORTS: usize = 400;
+const STEPS_WITH_LONG_REPORTS: u64 = 400;
 /// Devices of a crowd: more than one step of anything looks at.
 const CROWD_DEVICES: u64 = 1_300;
 
@@ -84,137 +67,114 @@ impl Plan {
         }
     }
 
-    /// The machine of `seed` and its faults, for runs without a fleet.
-    pub(crate) fn of_machine(seed: u64) -> Self {
-        Self::ordinary(seed, &mut chance_of(seed))
-    }
-
     fn ordinary(seed: u64, random: &mut Random) -> Self {
-        let storage = if random.chance(2, 5) { Storage::Memory } else { Storage::Embedded };
-        Self {
+        let storage = if random.chance(2, 5) { StorageKind::Memory } else { StorageKind::Embedded };
+        let steps = STEPS / 2 + random.below(STEPS);
+        let partitions = 1 + random.below(4) as u16;
+        let (devices, clients) = (1 + random.below(12), 1 + random.below(4));
+        let per_client_in_flight = 1 + random.below(4) as usize;
+        let settings = Arc::new(settings(random));
+        let reconfigures = random.chance(1, 3);
+        let (of_machine, weights) = weights(random);
+        let machine = MachinePlan {
             seed,
-            steps: (STEPS / 2 + random.below(STEPS)) as usize,
+            variation: 0,
+            steps,
             storage,
-            partitions: 1 + random.below(4) as u16,
-            devices: 1 + random.below(12),
-            clients: 1 + random.below(4),
-            per_client_in_flight: 1 + random.below(4) as usize,
-            settings: Arc::new(settings(random)),
-            reconfigures: random.chance(1, 3),
-            weights: weights(random),
-            moods_last: false,
-            long_reports: false,
+            partitions,
+            weights: of_machine,
+            has_large_batches: false,
+            audits_starts: true,
             syncs_later: syncs_later(seed),
             injected: None,
-        }
+        };
+        let workload = FleetPlan {
+            devices,
+            clients,
+            per_client_in_flight,
+            settings,
+            reconfigures,
+            weights,
+            moods_last: false,
+            long_reports: false,
+        };
+        Self { machine, workload }
     }
 
-    /// What it decides of the machine.
-    pub(crate) fn machine(&self) -> MachinePlan {
-        let Weights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit, .. } =
-            self.weights;
-        MachinePlan {
-            seed: self.seed,
-            storage: self.storage,
-            partitions: self.partitions,
-            weights: MachineWeights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit },
-            has_large_batches: self.has_large_batches(),
-            sync_interval: self.sync_interval(),
-            injected: self.injected,
-        }
-    }
-
-    fn with_long_reports(self) -> Self {
-        Self { long_reports: true, steps: STEPS_WITH_LONG_REPORTS, devices: self.devices.max(3), ..self }
+    fn with_long_reports(mut self) -> Self {
+        (self.machine.steps, self.machine.has_large_batches) = (STEPS_WITH_LONG_REPORTS, true);
+        let devices = self.workload.devices.max(3);
+        self.workload = FleetPlan { long_reports: true, devices, ..self.workload };
+        self
     }
 
     /// Receivers fail for longer than notifications are tried, so that many are given up.
-    fn with_moods_that_last(self, random: &mut Random) -> Self {
-        let mut settings = (*self.settings).clone();
+    fn with_moods_that_last(mut self, random: &mut Random) -> Self {
+        let mut settings = (*self.workload.settings).clone();
         settings.retry = Retry {
             base: Duration::from_secs(1),
             attempts_max: 1 + random.below(2) as u32,
             ..settings.retry
         };
         settings.stale_probe = Duration::from_secs(5 + random.below(20));
-        // Little happens besides: a newer event would take the place of what is given up, and a
-        // start would begin anew.
-        let calm = self.weights;
-        let weights = Weights {
-            reports: 40,
-            registry: 20,
-            time: 400,
-            leap: 0,
-            day: 0,
-            mood: 6,
-            crash: calm.crash.min(1),
-            kill: calm.kill.min(1),
-            doom: calm.doom.min(1),
-            stop: calm.stop.min(1),
-            storage_fault: calm.storage_fault.min(2),
-            ..calm
+        self.workload = FleetPlan {
+            settings: Arc::new(settings),
+            devices: self.workload.devices.max(4),
+            ..self.workload
         };
-        let settings = Arc::new(settings);
-        Self {
-            settings,
-            moods_last: true,
-            reconfigures: false,
-            devices: self.devices.max(4),
-            weights,
-            ..self
-        }
+        // A newer event would take the place of what is given up, and a start would begin anew.
+        let weights = self.workload.weights;
+        self.calm(2, Weights { reports: 40, registry: 20, mood: 6, ..weights })
     }
 
     /// Receivers fail at many notifications and for long, and none is given up soon: breakers open.
-    pub(crate) fn with_receivers_that_keep_failing(self) -> Self {
-        let mut settings = (*self.settings).clone();
+    pub(crate) fn with_receivers_that_keep_failing(mut self) -> Self {
+        let mut settings = (*self.workload.settings).clone();
         settings.retry = Retry { base: Duration::from_secs(2), attempts_max: 12, ..settings.retry };
-        let calm = self.weights;
-        let weights = Weights {
-            reports: 60,
-            registry: 30,
+        self.workload = FleetPlan {
+            settings: Arc::new(settings),
+            devices: self.workload.devices.max(9),
+            clients: self.workload.clients.min(2),
+            ..self.workload
+        };
+        let weights = self.workload.weights;
+        self.calm(1, Weights { reports: 60, registry: 30, mood: 8, ..weights })
+    }
+
+    /// Receivers change seldom, and little else happens; settings stay.
+    fn calm(mut self, storage_faults_max: u64, weights: Weights) -> Self {
+        let machine = self.machine.weights;
+        self.machine.weights = MachineWeights {
             time: 400,
             leap: 0,
             day: 0,
-            mood: 8,
-            crash: calm.crash.min(1),
-            kill: calm.kill.min(1),
-            doom: calm.doom.min(1),
-            stop: calm.stop.min(1),
-            storage_fault: calm.storage_fault.min(1),
-            ..calm
+            crash: machine.crash.min(1),
+            kill: machine.kill.min(1),
+            doom: machine.doom.min(1),
+            stop: machine.stop.min(1),
+            storage_fault: machine.storage_fault.min(storage_faults_max),
+            ..machine
         };
-        Self {
-            settings: Arc::new(settings),
-            moods_last: true,
-            reconfigures: false,
-            devices: self.devices.max(9),
-            clients: self.clients.min(2),
-            weights,
-            ..self
-        }
+        self.workload = FleetPlan { moods_last: true, reconfigures: false, weights, ..self.workload };
+        self
     }
 
     /// The process lives on, and its store is well: what it has in memory is not loaded again.
-    pub(crate) fn without_ends(self) -> Self {
-        let weights = Weights { crash: 0, kill: 0, doom: 0, stop: 0, storage_fault: 0, ..self.weights };
-        Self { weights, ..self }
+    pub(crate) fn without_ends(mut self) -> Self {
+        self.machine.weights = self.machine.weights.without_ends();
+        self
     }
 
-    fn with_a_crowd(self) -> Self {
-        let weights = Weights { audit: 0, ..self.weights };
-        Self { steps: STEPS_WITH_A_CROWD, partitions: 1, devices: CROWD_DEVICES, clients: 2, weights, ..self }
+    fn with_a_crowd(mut self) -> Self {
+        self.machine.weights.audit = 0;
+        (self.machine.steps, self.machine.partitions) = (STEPS_WITH_A_CROWD, 1);
+        self.machine.has_large_batches = true;
+        self.workload = FleetPlan { devices: CROWD_DEVICES, clients: 2, ..self.workload };
+        self
     }
+}
 
-    /// How long a sync may be put off. Not with a crowd: what may be lost is remembered whole.
-    pub(crate) fn sync_interval(&self) -> Option<Duration> {
-        self.syncs_later.filter(|_| self.storage == Storage::Embedded && !self.has_large_batches())
-    }
-
-    fn has_large_batches(&self) -> bool {
-        self.long_reports || self.has_a_crowd()
-    }
-
+impl FleetPlan {
     pub(crate) fn has_a_crowd(&self) -> bool {
         self.devices == CROWD_DEVICES
     }
@@ -225,10 +185,11 @@ fn chance_of(seed: u64) -> Random {
     Random::new(seed ^ 0x0005_eed0_f9a7_e000)
 }
 
-/// Some seeds, whatever else they decide.
-pub(crate) fn syncs_later(seed: u64) -> Option<Duration> {
-    let mut random = Random::new(seed ^ 0x0000_51bc_1a7e_0000);
-    random.chance(1, 4).then(|| Duration::from_millis(1 + random.below(5_000)))
+/// The machine that devices have with this seed, for other runs: seeds of theirs have found
+/// something with it.
+pub(crate) fn machine_of(seed: u64) -> (MachinePlan, Arc<Settings>) {
+    let plan = Plan::ordinary(seed, &mut chance_of(seed));
+    (plan.machine, plan.workload.settings)
 }
 
 /// What an operator may have set.
@@ -279,23 +240,15 @@ fn keep(random: &mut Random) -> Keep {
     keep
 }
 
-fn weights(random: &mut Random) -> Weights {
+fn weights(random: &mut Random) -> (MachineWeights, Weights) {
     // One run in three is spared each fault; in the others it is rare or frequent.
     let mut fault = |often: u64| if random.chance(1, 3) { 0 } else { 1 + random.below(often) };
-    Weights {
-        attend: fault(20),
-        leap: fault(8),
-        day: if fault(3) > 0 { fault(6) } else { 0 },
-        wall: fault(6),
-        mood: fault(40),
-        crash: fault(10),
-        kill: fault(10),
-        doom: fault(20),
-        stop: fault(6),
-        storage_fault: fault(12),
-        reports: 30 + random.below(200),
-        registry: 20 + random.below(100),
-        time: 100 + random.below(300),
-        audit: 10,
-    }
+    let (attend, leap) = (fault(20), fault(8));
+    let day = if fault(3) > 0 { fault(6) } else { 0 };
+    let (wall, mood, crash, kill, doom) = (fault(6), fault(40), fault(10), fault(10), fault(20));
+    let (stop, storage_fault) = (fault(6), fault(12));
+    let (reports, registry) = (30 + random.below(200), 20 + random.below(100));
+    let time = 100 + random.below(300);
+    let machine = MachineWeights { time, leap, day, wall, crash, kill, doom, stop, storage_fault, audit: 10 };
+    (machine, Weights { reports, registry, attend, mood })
 }

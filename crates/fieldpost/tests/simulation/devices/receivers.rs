@@ -10,7 +10,7 @@ use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use engine::Answer;
 use engine::records::AttemptError;
 
-use crate::devices::meant::BatchRef;
+use crate::harness::calls::BatchRef;
 
 /// How a receiver behaves at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,22 +1,19 @@
-//! A run: the scheduler picks one of the steps that are possible, again and again, and the checkers
-//! look after each.
-//!
-//! Everything happens on one thread, and all chance comes from the seed, so a run repeats to the
-//! last byte.
+//! Devices, clients and those who look after them, on a machine: what they ask of production's
+//! partitions, and what the model makes of it.
 
 mod calls;
 mod engine_steps;
 mod importing;
-mod lives;
-mod quiet;
 mod refusals;
 mod registry_calls;
 mod reports;
-mod schedule;
+mod rest;
 mod sender;
 pub(crate) mod server;
+mod workload;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{Incarnation, PartitionId, Timestamp, WayIn};
@@ -24,121 +21,60 @@ use engine::devices::input::Input;
 use engine::registry::RegistryInput;
 use engine::{Report, Settings};
 
-use crate::devices::checkers::contents;
 use crate::devices::counts::Counts;
-use crate::devices::meant::{CallId, Meant, MeantClient};
+use crate::devices::meant::{Meant, MeantClient};
+use crate::devices::model::Expected;
 use crate::devices::model::breaker::Breakers;
 use crate::devices::model::partition::Partition;
 use crate::devices::model::registry::Registry;
-use crate::devices::model::track::{Past, Track};
-use crate::devices::plan::Plan;
+use crate::devices::plan::FleetPlan;
 use crate::devices::receivers::Receivers;
-use crate::harness::lives::Life;
-use crate::harness::machine::{Machine, MachineCounts};
-use crate::harness::schedule::Scheduled;
-use crate::harness::trace::Trace;
-use crate::harness::violation::{Checked, Violation};
-use calls::{Call, Expectations};
+use crate::harness::calls::{Call, CallId, Calls, Expectations};
+use crate::harness::machine::Machine;
+use crate::harness::port::AnyPort;
+use crate::harness::track::Track;
+use crate::harness::workload::Workload;
+use calls::{Answer, Then, Waiting};
 use sender::Sending;
 use server::Server;
 
-/// What a run saw: of the machine, and of what ran on it.
-pub(crate) type Seen = (MachineCounts, Counts);
-
-/// A run under way.
+/// The workload.
 pub(crate) struct World {
-    plan: Plan,
+    plan: FleetPlan,
     /// In force in this life of the process.
     settings: Arc<Settings>,
-    machine: Machine,
+    machine: Rc<Machine>,
     server: Option<Server>,
     /// By partition.
     model: Vec<Track<Partition>>,
     registry: Track<Registry>,
     breakers: Breakers,
-    expectations: Expectations,
-    calls: Vec<Call>,
+    expectations: Expectations<Expected>,
+    calls: Calls<Answer, Then>,
     sending: Sending,
     receivers: Receivers,
     clients_seen: BTreeSet<Incarnation>,
-    last_call: CallId,
     /// Slices that nobody answered.
     repeats: Vec<(WayIn, Vec<Report>)>,
+    /// When all must have been told, once nothing new is asked.
+    rest_by: Option<Timestamp>,
     /// Since when everything is well and nothing new is asked.
     quiet_since: Option<Timestamp>,
     counts: Counts,
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
-        let settings = &plan.settings;
-        let syncs_later = plan.sync_interval().is_some();
-        let partition = || Track::new(Partition::new(Arc::clone(settings), plan.partitions), syncs_later);
-        Self {
-            machine: Machine::new(plan.machine()),
-            server: None,
-            model: (0..plan.partitions).map(|_| partition()).collect(),
-            registry: Track::new(Registry::new(), syncs_later),
-            breakers: Breakers::default(),
-            expectations: Expectations::default(),
-            calls: Vec::new(),
-            sending: Sending::default(),
-            receivers: Receivers::new(settings.attempt_timeout),
-            clients_seen: BTreeSet::new(),
-            last_call: 0,
-            quiet_since: None,
-            repeats: Vec::new(),
-            settings: Arc::clone(settings),
-            counts: Counts::default(),
-            plan,
-        }
-    }
-
-    /// The whole run.
-    ///
-    /// # Errors
-    /// The first violation.
-    pub(crate) fn run(&mut self) -> Checked {
-        self.start()?;
-        self.ask_for_a_fleet()?;
-        for _ in 0..self.plan.steps {
-            self.step()?;
-        }
-        self.become_quiet()?;
-        self.machine.check_rows()?;
-        self.counts.attempts = self.sending.begun;
-        self.counts.delivered = self.sending.delivered;
-        self.model.iter().for_each(|track| self.counts.add(&track.present.counts));
-        self.counts.taken_by_power +=
-            self.model.iter().map(|track| track.taken).sum::<u64>() + self.registry.taken;
-        self.counts.add(&self.registry.present.counts);
-        self.counts.add(&self.breakers.counts);
-        Ok(())
-    }
-
     fn next_call(&mut self) -> CallId {
-        self.last_call += 1;
-        self.last_call
+        self.calls.next_id()
     }
 
     /// Hands an input to a partition; whether it takes any.
     fn hand_in(&mut self, partition: PartitionId, input: Input, meant: Meant) -> bool {
-        let Some(server) = &mut self.server else { return false };
-        let port = server.port(partition);
-        if port.dead {
-            return false;
-        }
-        port.inbox.push_back((input, meant));
-        true
+        self.server.as_mut().is_some_and(|server| server.port(partition).hand_in(input, meant))
     }
 
     fn hand_in_registry(&mut self, input: RegistryInput, meant: MeantClient) -> bool {
-        let Some(server) = &mut self.server else { return false };
-        if server.registry.dead {
-            return false;
-        }
-        server.registry.inbox.push_back((input, meant));
-        true
+        self.server.as_mut().is_some_and(|server| server.registry.hand_in(input, meant))
     }
 
     /// Whether what the registry's model has is durable, all of it.
@@ -150,56 +86,45 @@ impl World {
         self.clients_seen.len().max(1)
     }
 
-    /// Compares all that a reader sees of a partition with what the model has at the same batch.
-    fn audit(&mut self, partition: PartitionId) -> Checked {
-        let Some(store) = self.machine.storage.reader() else { return Ok(()) };
-        self.machine.counts.audits += 1;
-        let checked = if partition == PartitionId::REGISTRY {
-            contents::check_registry(&*store, &self.registry, Past::Life)
-        } else {
-            let track = &self.model[usize::from(partition.0)];
-            contents::check_partition(&*store, partition, track, Past::Life)
-        };
-        let failed = self.machine.storage.is_faulty() && store.failure().is_some();
-        let seq = match checked {
-            Err(_) if failed => {
-                self.machine.trace.note(format_args!("the audit of {partition} met a fault of the storage"));
-                return Ok(());
-            }
-            checked => checked?,
-        };
-        self.machine.trace.note(format_args!("audit of {partition} at batch {seq}"));
-        // It was read: from now on it must stay.
-        self.shown(partition, seq);
-        Ok(())
-    }
-
-    fn shown(&mut self, partition: PartitionId, seq: u64) {
-        if partition == PartitionId::REGISTRY {
-            self.registry.shown(seq);
-        } else {
-            self.model[usize::from(partition.0)].shown(seq);
-        }
-    }
-
     /// The ways in that are configured.
-    fn ways(&self) -> impl Iterator<Item = WayIn> {
+    fn ways(&self) -> Vec<WayIn> {
         let configured = self.settings.ways_configured;
-        WayIn::ALL.into_iter().filter(move |way| configured[way.index()])
+        WayIn::ALL.into_iter().filter(|way| configured[way.index()]).collect()
+    }
+
+    fn any_way(&mut self) -> WayIn {
+        self.machine.random.one_of(&self.ways())
     }
 
     fn now(&self) -> Timestamp {
         self.machine.now()
     }
 
-    fn random_partition(&mut self) -> PartitionId {
-        PartitionId(self.machine.random.below(u64::from(self.plan.partitions)) as u16)
+    fn partitions_of_devices(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.machine.plan.partitions).map(PartitionId)
     }
-}
 
-/// Runs a plan from beginning to end.
-pub(crate) fn run(plan: Plan) -> (Result<Seen, Violation>, Trace) {
-    let mut world = World::new(plan);
-    let result = world.run().map(|()| (world.machine.counts, world.counts));
-    (result, world.machine.trace)
+    fn random_partition(&mut self) -> PartitionId {
+        PartitionId(self.machine.random.below(u64::from(self.machine.plan.partitions)) as u16)
+    }
+
+    /// Hands in the latest call, and waits for its answer; whether the partition takes any.
+    fn ask(&mut self, partition: PartitionId, input: Input, meant: Meant, answer: (Waiting, Then)) -> bool {
+        let takes = self.hand_in(partition, input, meant);
+        if takes {
+            self.await_answer(vec![partition], answer);
+        }
+        takes
+    }
+
+    /// Waits for the answer to the latest call.
+    fn await_answer(&mut self, of: Vec<PartitionId>, (waiting, then): (Waiting, Then)) {
+        let asked = of.into_iter().map(|at| (at, self.life(at))).collect();
+        self.calls.waiting.push(Call { id: self.calls.last_id(), waiting, asked, then });
+    }
+
+    /// Which life of a partition it is; nothing for one that is dead.
+    fn life(&self, partition: PartitionId) -> Option<u32> {
+        self.port(partition).and_then(AnyPort::life)
+    }
 }

@@ -1,13 +1,7 @@
 //! Deliberate faults of the harness, which stand for bugs of the server: the right checker must
 //! find each.
 
-impl InjectedFault {
-    /// Whether it may show first in rows that do not agree. Of the others each has a checker of its
-    /// own to find it.
-    pub(crate) fn is_left_in_rows(self) -> bool {
-        self == Self::BodyStays
-    }
-}
+use records::Batch;
 
 /// What is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,60 +18,46 @@ pub(crate) enum InjectedFault {
     ForgottenLateSync,
     /// A crash takes the last durable batch with it.
     BatchLostAtRestart,
-    /// Every third event is recorded twice.
-    EventTwice,
-    /// The sender begins every attempt twice.
-    AttemptTwice,
-    /// The sender lets attempts wait, whatever becomes of their links meanwhile.
-    AttemptsWait,
-    /// Retries come in half the time that is set.
-    RetriesTooSoon,
-    /// A way in closes its door, and the partitions are told that it is open.
-    SilentDoor,
-    /// The reports of a slice are handed in backwards.
-    SwappedReports,
-    /// Reports that were said before lose the id by which that could be known.
-    RepeatsTakenForNew,
-    /// Bodies never say what was skipped.
-    NothingSkipped,
-    /// An end of an attempt is taken for that of whoever holds the lease now.
-    StaleLeaseHonoured,
     /// Partitions are not woken when something of theirs is due.
     DeadlineLost,
-    /// Every third job that ends, and with it its alias, stays in the store.
-    AliasNotFreed,
-    /// Every third job that ends leaves what it carried in the store.
-    BodyStays,
-    /// One state of a device is stored with another value.
-    StateCorrupted,
-    /// One reading is stored with another value.
-    ReadingCorrupted,
-    /// A client may have one more in flight than is set.
-    LimitIgnored,
-    /// Breakers are not told of attempts that fail.
-    BreakerIgnored,
-    /// What waits for a breaker is forgotten.
-    BreakerDrops,
-    /// A lease of a consumer outside is stored as if there were none.
-    LeaseForgotten,
-    /// A job that was tried is stored as if it had not been.
-    AttemptsForgotten,
-    /// A job that was tried is stored without its group: that is free after a start.
-    GroupForgotten,
-    /// A job that dies stays in the store, and with it its alias.
-    DeathForgotten,
-    /// Every third job that is not to be in memory is not stored either.
-    ParkedForgotten,
-    /// The next run of a job is stored as due one interval after it is made.
-    RunsFromNow,
-    /// Answers to requests that may be repeated are not stored.
-    AnswersForgotten,
-    /// How many jobs are parked, and dead, is not stored.
-    CountsForgotten,
-    /// A pause is not stored.
-    PauseForgotten,
-    /// Jobs are published without their group.
-    GroupIgnored,
-    /// Jobs that are to come later come in half the time.
-    JobsTooSoon,
+    /// Another thing is stored than was made. A workload says which.
+    Stored(StoredFault),
+    /// Those around the server do something wrong. A workload says what, and does it.
+    Around(&'static str),
 }
+
+impl InjectedFault {
+    /// Whether it may show first in rows that do not agree. Of the others each has a checker of its
+    /// own to find it.
+    pub(super) fn is_left_in_rows(self) -> bool {
+        matches!(self, Self::Stored(StoredFault { shows: Shows::InRows, .. }))
+    }
+}
+
+/// A batch is changed on its way to the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredFault {
+    pub(crate) name: &'static str,
+    pub(crate) shows: Shows,
+    /// Changes a batch. The number starts at 0 with each process, and is the fault's to count with.
+    pub(crate) change: fn(&mut Batch, &mut u64),
+}
+
+/// Who may see first that a batch was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The model, which is handed the changed batch.
+    InBatch,
+    /// Whoever reads what is stored.
+    InStore,
+    /// Whoever reads what is stored, or the check of all rows.
+    InRows,
+}
+
+impl PartialEq for StoredFault {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for StoredFault {}

@@ -5,13 +5,12 @@
 //! silence was noticed, what was leased, how long a retry waits - and the model must follow.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use base::{Lineage, PartitionId, Timestamp, Value};
-use records::{Batch, Holder, JobHead, JobState, Op, PartitionHead, Rule};
+use base::{Lineage, PartitionId, Timestamp};
+use records::{Batch, PartitionHead};
 use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
 
-use crate::harness::fault_injection::InjectedFault;
+use super::fault_injection::{InjectedFault, Shows, StoredFault};
 
 /// A store that is listened to.
 pub(crate) struct StoreSpy {
@@ -48,30 +47,27 @@ struct Heard {
     batch: Option<Batch>,
     loaded: Vec<(PartitionId, PartitionHead)>,
     ending: Option<(u64, Ending)>,
-    events: u64,
-    spoiled: u64,
+    /// What an injected fault counts.
+    counted: u64,
 }
 
-/// Of the records that a fault is about, the one that is stored with another content.
-const CORRUPTED: u64 = 15;
-
 impl StoreSpy {
-    pub(crate) fn new(store: Arc<dyn Store>, injected: Option<InjectedFault>) -> Arc<Self> {
+    pub(super) fn new(store: Arc<dyn Store>, injected: Option<InjectedFault>) -> Arc<Self> {
         Arc::new(Self { store, injected, heard: Arc::default() })
     }
 
     /// The batch that was handed in since this was last asked.
-    pub(crate) fn take_batch(&self) -> Option<Batch> {
+    pub(super) fn take_batch(&self) -> Option<Batch> {
         self.heard().batch.take()
     }
 
     /// What was loaded since this was last asked.
-    pub(crate) fn take_loaded(&self) -> Vec<(PartitionId, PartitionHead)> {
+    pub(super) fn take_loaded(&self) -> Vec<(PartitionId, PartitionHead)> {
         std::mem::take(&mut self.heard().loaded)
     }
 
     /// Number and ending of the batch whose outcome is being told at this moment.
-    pub(crate) fn ending(&self) -> Option<(u64, Ending)> {
+    pub(super) fn ending(&self) -> Option<(u64, Ending)> {
         self.heard().ending
     }
 
@@ -79,83 +75,13 @@ impl StoreSpy {
         lock(&self.heard)
     }
 
-    fn spoil(&self, batch: &mut Batch) {
-        if self.injected != Some(InjectedFault::EventTwice) {
-            return;
+    /// A fault of what is stored changes the batch, before or after it was heard.
+    fn change(&self, batch: &mut Batch, is_heard: bool) {
+        if let Some(InjectedFault::Stored(StoredFault { shows, change, .. })) = self.injected
+            && is_heard == (shows != Shows::InBatch)
+        {
+            change(batch, &mut self.heard().counted);
         }
-        let events: Vec<Op> = batch.ops.iter().filter(|op| matches!(op, Op::PutEvent(_))).cloned().collect();
-        let mut heard = self.heard();
-        heard.events += events.len() as u64;
-        if heard.events >= 3 {
-            heard.events = 0;
-            for mut op in events {
-                if let Op::PutEvent(event) = &mut op {
-                    event.id.number = event.id.number.wrapping_add(1 << 20);
-                }
-                batch.ops.push(op);
-            }
-        }
-    }
-
-    /// What is stored is another thing than what was heard.
-    fn corrupt(&self, batch: &mut Batch) {
-        let Some(fault) = self.injected else { return };
-        let mut heard = self.heard();
-        let mut next = || {
-            heard.spoiled += 1;
-            heard.spoiled
-        };
-        let other = || Value::number(41.0).expect("finite");
-        let now = batch.head.now;
-        batch.ops.retain_mut(|op| {
-            match (fault, op) {
-                (InjectedFault::AliasNotFreed, Op::DeleteJob(_)) => return !next().is_multiple_of(3),
-                (InjectedFault::BodyStays, op @ Op::DeleteJob(_)) => {
-                    if let (Op::DeleteJob(id), true) = (&*op, next().is_multiple_of(3)) {
-                        *op = Op::DeleteJobHead(*id);
-                    }
-                }
-                (InjectedFault::StateCorrupted, Op::PutState(_, state)) if next() == CORRUPTED => {
-                    state.value = Some(other());
-                }
-                (InjectedFault::ReadingCorrupted, Op::Sign(sign)) => {
-                    if let Some(reading) = sign.reading.as_mut().filter(|_| next() == CORRUPTED) {
-                        reading.value = other();
-                    }
-                }
-                (InjectedFault::ParkedForgotten, Op::ParkJob(_)) => return !next().is_multiple_of(3),
-                (InjectedFault::DeathForgotten, Op::DeleteJobHead(_))
-                | (InjectedFault::AnswersForgotten, Op::PutAnswer(_))
-                | (InjectedFault::CountsForgotten, Op::PutQueueCounts(..)) => return false,
-                (InjectedFault::PauseForgotten, Op::PutQueue(queue)) => queue.paused = false,
-                (_, Op::PutJob(head)) => forget(fault, head, now),
-                _ => {}
-            }
-            true
-        });
-    }
-}
-
-/// A job is stored without something of it.
-fn forget(fault: InjectedFault, head: &mut JobHead, now: Timestamp) {
-    let is_tried = head.attempt > 0 && head.state == JobState::Waiting;
-    match fault {
-        InjectedFault::LeaseForgotten => {
-            if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
-                head.state = JobState::Waiting;
-                head.visible_at = now;
-            }
-        }
-        InjectedFault::AttemptsForgotten if is_tried => head.attempt = 0,
-        InjectedFault::GroupForgotten if is_tried => head.terms.group = None,
-        InjectedFault::RunsFromNow => {
-            let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
-            if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
-                head.run_at = now.after(Duration::from_millis(ms));
-                head.visible_at = head.run_at;
-            }
-        }
-        _ => {}
     }
 }
 
@@ -183,9 +109,9 @@ impl Store for StoreSpy {
     }
 
     fn commit(&self, mut batch: Batch, done: CommitDone) {
-        self.spoil(&mut batch);
+        self.change(&mut batch, false);
         self.heard().batch = Some(batch.clone());
-        self.corrupt(&mut batch);
+        self.change(&mut batch, true);
         if self.injected == Some(InjectedFault::EffectsBeforeDurable) {
             self.heard().ending = Some((batch.head.seq, Ending::Durable));
             done(CommitOutcome::Durable);

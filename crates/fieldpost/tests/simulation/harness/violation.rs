@@ -1,35 +1,29 @@
-//! What a checker says when a promise is broken. The names are those of ARCHITECTURE.md, and those
-//! of what is promised of queues.
+//! What a checker says when a promise is broken.
 
 use std::fmt;
 
-/// A promise that the checkers hold the server to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invariant {
-    DurableBeforeAcknowledged,
-    OneEffectPerCause,
-    OrderPerDevice,
-    OneLease,
-    NeverEarlyHardlyLate,
-    NewestWins,
-    LookedUpAtTheLastMoment,
-    SilenceIsMeasured,
-    Bounded,
-    GroupOrder,
-    /// One waiting or reserved job of a queue has an alias.
-    AliasIsUnique,
-    /// Nothing but a new beginning that somebody asked for makes a job forget its attempts.
-    AttemptsOnlyGrow,
-    /// What was acknowledged or cancelled never comes back.
-    DoneStaysDone,
-    /// A recurring job has its runs one after the other, at their times, and as many as were asked
-    /// for.
-    RunsInTurn,
-    FiguresAreRight,
+use store::StoreError;
+
+/// A promise that the checkers hold the server to, by its name. A workload adds those of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Invariant(pub(crate) &'static str);
+
+impl Invariant {
+    pub(crate) const DURABLE_BEFORE_ACKNOWLEDGED: Self = Self("DurableBeforeAcknowledged");
+    pub(crate) const ONE_EFFECT_PER_CAUSE: Self = Self("OneEffectPerCause");
+    pub(crate) const ONE_LEASE: Self = Self("OneLease");
+    pub(crate) const NEVER_EARLY_HARDLY_LATE: Self = Self("NeverEarlyHardlyLate");
+    pub(crate) const BOUNDED: Self = Self("Bounded");
     /// Rows name each other: nothing is stored that nothing asks for, and nothing is missing.
-    RowsAgree,
+    pub(crate) const ROWS_AGREE: Self = Self("RowsAgree");
     /// What is stored, and every answer, is what the model has after the same inputs.
-    AsTheModel,
+    pub(crate) const AS_THE_MODEL: Self = Self("AsTheModel");
+}
+
+impl fmt::Debug for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
 }
 
 /// A broken promise.
@@ -37,6 +31,12 @@ pub(crate) enum Invariant {
 pub(crate) struct Violation {
     pub(crate) invariant: Invariant,
     pub(crate) detail: String,
+}
+
+/// What cannot be read may as well be lost.
+#[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
+pub(crate) fn unreadable(error: StoreError) -> Violation {
+    Invariant::DURABLE_BEFORE_ACKNOWLEDGED.broken(format!("what is stored cannot be read: {error}"))
 }
 
 /// A check: nothing, or what it found.

@@ -3,34 +3,24 @@
 
 use std::collections::BTreeMap;
 
-use base::{Incarnation, PartitionId, Timestamp};
+use base::{Incarnation, Timestamp};
 use engine::records::{DeliveryKey, EventKey};
 use records::DeviceSlot;
-use store::{Page, ReadingKey, Resident, Store, View, Whose};
+use store::{Page, ReadingKey, Resident, View, Whose};
 
-use super::feed::{both_ways, paged, unreadable};
 use super::{indexes, kept};
 use crate::devices::model::device::{Device, Event, Reading, Shown, Taken};
 use crate::devices::model::partition::Partition;
 use crate::devices::model::registry::{KnownClient, Registry};
 use crate::devices::model::telling::{Attempt, Delivery};
-use crate::devices::model::track::{Past, Track};
-use crate::harness::violation::{Checked, Invariant};
+use crate::harness::feed::{both_ways, paged};
+use crate::harness::violation::{Checked, Invariant, unreadable};
 
 /// A delivery as it is compared: who, what, how far.
 type DeliveryLine = (base::EntityId, String, Incarnation, String, u64, String, u32, Option<Timestamp>);
 
-/// Compares a device partition; at which batch it is.
-pub(crate) fn check_partition(
-    store: &dyn Store,
-    id: PartitionId,
-    track: &Track<Partition>,
-    past: Past,
-) -> Checked<u64> {
-    let mut residents = Vec::new();
-    let head = store.load(id, &mut |resident| residents.push(resident)).map_err(unreadable)?;
-    let model = track.at(head.seq, past)?;
-    let view = store.view(id).map_err(unreadable)?;
+/// Compares a device partition.
+pub(crate) fn check_partition(view: &dyn View, residents: Vec<Resident>, model: &Partition) -> Checked {
     check_residents(residents, model)?;
     let profiles = paged(|after, limit| {
         let found = view.devices(after.as_ref(), limit)?;
@@ -41,31 +31,26 @@ pub(crate) fn check_partition(
         let state = view.state(profile.slot).map_err(unreadable)?;
         let seen = view.seen(profile.slot).map_err(unreadable)?;
         let what = format!("view of device {}", profile.id);
-        Invariant::AsTheModel.same(what, &Shown::of(profile, &state, seen), &device.shown())?;
-        check_history(&*view, model, device)?;
+        Invariant::AS_THE_MODEL.same(what, &Shown::of(profile, &state, seen), &device.shown())?;
+        check_history(view, model, device)?;
     }
     let found: Vec<_> = profiles.iter().map(|profile| &profile.id).collect();
-    Invariant::AsTheModel.same("list of devices", &found, &model.devices.keys().collect())?;
-    indexes::check(&*view, model)?;
-    check_events(&*view, model)?;
-    check_deliveries(&*view, model)?;
-    kept::check_quarantine(&*view, model)?;
-    kept::check_counts(&*view, model)?;
-    Ok(head.seq)
+    Invariant::AS_THE_MODEL.same("list of devices", &found, &model.devices.keys().collect())?;
+    indexes::check(view, model)?;
+    check_events(view, model)?;
+    check_deliveries(view, model)?;
+    kept::check_quarantine(view, model)?;
+    kept::check_counts(view, model)
 }
 
-/// Compares the registry partition; at which batch it is.
-pub(crate) fn check_registry(store: &dyn Store, track: &Track<Registry>, past: Past) -> Checked<u64> {
-    let head = store.load(PartitionId::REGISTRY, &mut |_| {}).map_err(unreadable)?;
-    let model = track.at(head.seq, past)?;
-    let view = store.view(PartitionId::REGISTRY).map_err(unreadable)?;
+/// Compares the registry partition.
+pub(crate) fn check_registry(view: &dyn View, model: &Registry) -> Checked {
     let clients = paged(|after, limit| {
         let found = view.clients(after.as_ref(), limit)?;
         Ok(found.into_iter().map(|client| (client.id.clone(), client)).collect())
     })?;
     let found: Vec<_> = clients.iter().map(KnownClient::of).collect();
-    Invariant::AsTheModel.same("list of clients", &found, &model.clients.values().cloned().collect())?;
-    Ok(head.seq)
+    Invariant::AS_THE_MODEL.same("list of clients", &found, &model.clients.values().cloned().collect())
 }
 
 fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
@@ -83,24 +68,24 @@ fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
             Resident::Quarantined(key, cost) => quarantined.push((key, cost)),
             other @ (Resident::Client(_) | Resident::Queue(..)) => {
                 let detail = format!("{other:?} is in a device partition");
-                return Err(Invariant::AsTheModel.broken(detail));
+                return Err(Invariant::AS_THE_MODEL.broken(detail));
             }
         }
     }
     let expected: BTreeMap<_, _> =
         model.devices.iter().map(|(id, device)| (id.clone(), device.shown())).collect();
-    Invariant::AsTheModel.same("resident devices", &devices, &expected)?;
-    Invariant::AsTheModel.same("resident ids of reports", &report_ids, &kept::report_ids(model))?;
-    Invariant::AsTheModel.same("resident quarantine", &quarantined, &kept::costs(model))?;
+    Invariant::AS_THE_MODEL.same("resident devices", &devices, &expected)?;
+    Invariant::AS_THE_MODEL.same("resident ids of reports", &report_ids, &kept::report_ids(model))?;
+    Invariant::AS_THE_MODEL.same("resident quarantine", &quarantined, &kept::costs(model))?;
     pairs.sort_unstable();
     let of_device =
         |device: &Device| device.pairs.keys().map(|client| (device.slot, *client)).collect::<Vec<_>>();
     let mut expected: Vec<(DeviceSlot, Incarnation)> = model.devices.values().flat_map(of_device).collect();
     expected.sort_unstable();
-    Invariant::AsTheModel.same("resident pairs", &pairs, &expected)?;
+    Invariant::AS_THE_MODEL.same("resident pairs", &pairs, &expected)?;
     let waiting = model.devices.values().flat_map(|device| device.pairs.values());
     let waiting = waiting.filter(|pair| pair.pending.is_some() || pair.flight.is_some()).count();
-    Invariant::OneEffectPerCause.same("resident jobs", &jobs, &waiting)
+    Invariant::ONE_EFFECT_PER_CAUSE.same("resident jobs", &jobs, &waiting)
 }
 
 fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked {
@@ -121,7 +106,7 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
     let listed = (1..).zip(&device.readings).filter(|(number, taken)| listed(number, taken));
     let (expected, readings): (Vec<u32>, Vec<Reading>) =
         listed.map(|(n, of)| (n, of.reading.clone())).unzip();
-    Invariant::OneEffectPerCause.same(
+    Invariant::ONE_EFFECT_PER_CAUSE.same(
         format_args!("numbers of readings of {}", device.id),
         &numbers,
         &expected,
@@ -132,9 +117,9 @@ fn check_history(view: &dyn View, model: &Partition, device: &Device) -> Checked
         changed: reading.changed,
     };
     let lines: Vec<Reading> = by_number.into_iter().map(line).collect();
-    Invariant::OrderPerDevice.same(format_args!("readings of {}", device.id), &lines, &readings)?;
+    Invariant::ORDER_PER_DEVICE.same(format_args!("readings of {}", device.id), &lines, &readings)?;
     let keys: Vec<_> = found.iter().map(|reading| (reading.ts, reading.number)).collect();
-    Invariant::AsTheModel.check(keys.is_sorted(), || format!("readings of {} are out of order", device.id))
+    Invariant::AS_THE_MODEL.check(keys.is_sorted(), || format!("readings of {} are out of order", device.id))
 }
 
 fn check_events(view: &dyn View, model: &Partition) -> Checked {
@@ -154,7 +139,7 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
     for device in model.devices.values() {
         let found = read(Whose { device: Some(device.slot), client: None })?;
         let lines: Vec<Event> = found.iter().map(line).collect();
-        Invariant::OneEffectPerCause.same(
+        Invariant::ONE_EFFECT_PER_CAUSE.same(
             format_args!("events of {}", device.id),
             &lines,
             &model.events_of(device).to_vec(),
@@ -165,7 +150,7 @@ fn check_events(view: &dyn View, model: &Partition) -> Checked {
     all.iter().for_each(|event| *of_slots.entry(event.slot).or_default() += 1);
     let expected = model.devices.values().filter(|device| !model.events_of(device).is_empty());
     let expected = expected.map(|device| (device.slot, model.events_of(device).len())).collect();
-    Invariant::OneEffectPerCause.same("events by device", &of_slots, &expected)
+    Invariant::ONE_EFFECT_PER_CAUSE.same("events by device", &of_slots, &expected)
 }
 
 fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
@@ -180,7 +165,7 @@ fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
     let listed = || model.deliveries.iter().filter(|delivery| model.lists(delivery.id));
     let mut expected: Vec<DeliveryLine> = listed().map(expected_line).collect();
     expected.sort_by_key(|line| (line.0.at, line.0.number));
-    Invariant::OneEffectPerCause.same("deliveries", &found, &expected)?;
+    Invariant::ONE_EFFECT_PER_CAUSE.same("deliveries", &found, &expected)?;
     for delivery in &model.deliveries {
         check_attempts(view, model, delivery)?;
     }
@@ -199,7 +184,7 @@ fn check_deliveries(view: &dyn View, model: &Partition) -> Checked {
             let mut expected: Vec<_> = listed().filter(fits).map(|delivery| delivery.id).collect();
             expected.sort_by_key(|id| (id.at, id.number));
             let what = format!("deliveries of device {device:?} to client {client:?}");
-            Invariant::AsTheModel.same(what, &found, &expected)?;
+            Invariant::AS_THE_MODEL.same(what, &found, &expected)?;
         }
     }
     Ok(())
@@ -235,7 +220,7 @@ fn check_attempts(view: &dyn View, model: &Partition, delivery: &Delivery) -> Ch
     let listed = model.lists(delivery.id);
     let key = DeliveryKey::from(delivery.id);
     let stored = view.delivery(key).map_err(unreadable)?.map(|stored| found_line(&stored));
-    Invariant::AsTheModel.same("delivery by key", &stored, &listed.then(|| expected_line(delivery)))?;
+    Invariant::AS_THE_MODEL.same("delivery by key", &stored, &listed.then(|| expected_line(delivery)))?;
     let attempts = view.attempts(key).map_err(unreadable)?;
     let line = |attempt: &records::Attempt| Attempt {
         number: attempt.number,
@@ -246,5 +231,5 @@ fn check_attempts(view: &dyn View, model: &Partition, delivery: &Delivery) -> Ch
     };
     let found: Vec<Attempt> = attempts.iter().map(line).collect();
     let log = if listed { delivery.log.clone() } else { Vec::new() };
-    Invariant::AsTheModel.same(format_args!("attempts of {:?}", delivery.id), &found, &log)
+    Invariant::AS_THE_MODEL.same(format_args!("attempts of {:?}", delivery.id), &found, &log)
 }

@@ -6,9 +6,9 @@ use base::{DeviceId, Kind};
 use records::DeviceProfile;
 use store::{StoreError, View};
 
-use super::feed::paged;
 use crate::devices::model::device::Device;
 use crate::devices::model::partition::Partition;
+use crate::harness::feed::paged;
 use crate::harness::violation::{Checked, Invariant};
 
 /// Holds each list against the devices that belong in it. One of which no device has anything is
@@ -45,5 +45,5 @@ fn check_list(
     })?;
     let expected: Vec<DeviceId> =
         model.devices.values().filter(|device| belongs(device)).map(|device| device.id.clone()).collect();
-    Invariant::AsTheModel.same("devices that have something in common", &found, &expected)
+    Invariant::AS_THE_MODEL.same("devices that have something in common", &found, &expected)
 }

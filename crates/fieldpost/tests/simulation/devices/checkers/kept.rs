@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use records::{CountsKey, DeviceSlot, Metric, QuarantineKey, Quarantined};
 use store::{Page, View};
 
-use super::feed::{both_ways, unreadable};
 use crate::devices::model::partition::Partition;
 use crate::devices::model::quarantine;
-use crate::harness::violation::{Checked, Invariant};
+use crate::harness::feed::both_ways;
+use crate::harness::violation::{Checked, Invariant, unreadable};
 
 const METRICS: [Metric; 4] = [Metric::Reports, Metric::Changes, Metric::Losses, Metric::Deliveries];
 
@@ -31,14 +31,14 @@ pub(super) fn check_quarantine(view: &dyn View, model: &Partition) -> Checked {
         Ok(found.into_iter().map(|report| (QuarantineKey::from(report.id), report)).collect())
     })?;
     let expected: Vec<Quarantined> = model.quarantine.kept.iter().map(|report| (**report).clone()).collect();
-    Invariant::AsTheModel.same("quarantine", &found, &expected)?;
+    Invariant::AS_THE_MODEL.same("quarantine", &found, &expected)?;
     for report in &expected {
         let key = QuarantineKey::from(report.id);
         let one = view.quarantined_one(key).map_err(unreadable)?;
-        Invariant::AsTheModel.same("refused report by key", &one.as_ref(), &Some(report))?;
+        Invariant::AS_THE_MODEL.same("refused report by key", &one.as_ref(), &Some(report))?;
         let other = QuarantineKey { number: key.number ^ (1 << 31), ..key };
         let one = view.quarantined_one(other).map_err(unreadable)?;
-        Invariant::AsTheModel.same("no refused report", &one, &None)?;
+        Invariant::AS_THE_MODEL.same("no refused report", &one, &None)?;
     }
     Ok(())
 }
@@ -48,7 +48,7 @@ pub(crate) fn check_ids<'a>(partitions: impl Iterator<Item = &'a Partition>) -> 
     let mut seen = BTreeSet::new();
     for report in partitions.flat_map(|partition| &partition.quarantine.kept) {
         let id = (report.id.routing, report.id.at, report.id.number, report.id.tag);
-        Invariant::OneEffectPerCause
+        Invariant::ONE_EFFECT_PER_CAUSE
             .check(seen.insert(id), || format!("{:?} stands for two refused reports", report.id))?;
     }
     Ok(())
@@ -64,7 +64,7 @@ pub(super) fn check_counts(view: &dyn View, model: &Partition) -> Checked {
                 let key = CountsKey { day, of: *of, metric };
                 let found = view.counts(key).map_err(unreadable)?.map(|counts| counts.0);
                 let expected = model.counted.of_day(*of, metric, day).filter(|_| listed);
-                Invariant::AsTheModel.same(format_args!("counts of {key:?}"), &found, &expected)?;
+                Invariant::AS_THE_MODEL.same(format_args!("counts of {key:?}"), &found, &expected)?;
             }
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn check(partition: &Partition, registry: &Registry, receivers: &Rece
             let last = receivers.receipts(*client, &device.id).iter().rev().find(|receipt| receipt.accepted);
             let told =
                 last.is_some_and(|last| last.delivery == newest.id && shows(&last.body, newest, device));
-            Invariant::NewestWins.check(told && newest.status == DeliveryStatus::Delivered, || {
+            Invariant::NEWEST_WINS.check(told && newest.status == DeliveryStatus::Delivered, || {
                 format!(
                     "client {} was last told {:?} of {}; the newest is {:?} {:?}, at sequence {} of {}",
                     client.0, last, device.id, newest.id, newest.status, newest.sequence, device.sequence
@@ -57,7 +57,7 @@ pub(crate) fn check_order(receivers: &Receivers) -> Checked {
     for (who, receipts) in receivers.all() {
         let made: Vec<_> =
             receipts.iter().map(|receipt| (receipt.delivery.at, receipt.delivery.number)).collect();
-        Invariant::NewestWins
+        Invariant::NEWEST_WINS
             .check(made.is_sorted(), || format!("{who:?} was posted out of order: {made:?}"))?;
     }
     Ok(())
@@ -71,7 +71,7 @@ pub(crate) fn check_ids(receivers: &Receivers) -> Checked {
             let whose = format!("{who:?}");
             let first =
                 seen.entry(receipt.delivery).or_insert_with(|| (whose.clone(), Arc::clone(&receipt.body)));
-            Invariant::OneEffectPerCause.check(*first == (whose, Arc::clone(&receipt.body)), || {
+            Invariant::ONE_EFFECT_PER_CAUSE.check(*first == (whose, Arc::clone(&receipt.body)), || {
                 format!("webhook-id {:?} stands for two notifications", receipt.delivery)
             })?;
         }

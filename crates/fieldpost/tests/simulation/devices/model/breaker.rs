@@ -110,11 +110,11 @@ impl Breakers {
         }
         self.counts.breakers_asked += 1;
         let id = &client.id;
-        Invariant::Bounded.check((max, under_way) == (1, 0), || {
+        Invariant::BOUNDED.check((max, under_way) == (1, 0), || {
             format!("the breaker of {id} is open, and {max} are leased while {under_way} are under way")
         })?;
         let from = self.failed[&client.incarnation].latest().after(pause);
-        Invariant::NeverEarlyHardlyLate.check(now >= from, || {
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(now >= from, || {
             format!("the breaker of {id} lets one through at {now}, and may from {from} on")
         })
     }

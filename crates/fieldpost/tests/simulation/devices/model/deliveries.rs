@@ -41,10 +41,10 @@ impl Partition {
         let made = evidence.deliveries.pop_front();
         let Some(made) = made.filter(|made| made.device == *id && made.client == client) else {
             let detail = format!("no notification of {id} for client {} of {kind:?}", client.0);
-            return Err(Invariant::OneEffectPerCause.broken(detail));
+            return Err(Invariant::ONE_EFFECT_PER_CAUSE.broken(detail));
         };
         let wanted = (kind, device.sequence, resend_of);
-        Invariant::AsTheModel.same("notification", &(made.kind, made.sequence, made.resend_of), &wanted)?;
+        Invariant::AS_THE_MODEL.same("notification", &(made.kind, made.sequence, made.resend_of), &wanted)?;
         let pair = device.pairs.entry(client).or_default();
         pair.failed = None;
         let number = self.deliveries.len();
@@ -96,7 +96,7 @@ impl Partition {
         }
         let overdue = left.iter().find(|(_, due)| due.is_some_and(|due| due <= self.looked_at));
         let fits = leased.len() == max || (leased.len() < max && overdue.is_none());
-        Invariant::NeverEarlyHardlyLate.check(fits, || {
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(fits, || {
             format!("{} of {max} leased for client {}, while {overdue:?} was due", leased.len(), client.0)
         })?;
         Ok(sorted(leased))
@@ -109,7 +109,7 @@ impl Partition {
         let delivery = &mut self.deliveries[number];
         self.counts.attempts_unlisted += u64::from(delivery.id.at < self.kept.deliveries);
         let due = delivery.due.take();
-        Invariant::NeverEarlyHardlyLate.check(due.is_some_and(|due| due <= self.now), || {
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(due.is_some_and(|due| due <= self.now), || {
             format!("{:?} of {id} was leased at {}, due at {due:?}", delivery.id, self.now)
         })?;
         delivery.attempts += 1;
@@ -371,7 +371,7 @@ impl Partition {
                 continue;
             }
             let Some(due) = progress.next_attempt_at else { continue };
-            Invariant::NeverEarlyHardlyLate.check(allowed.contains(&due), || {
+            Invariant::NEVER_EARLY_HARDLY_LATE.check(allowed.contains(&due), || {
                 format!("the next attempt at {:?} is due at {due}; allowed is {allowed:?}", delivery.id)
             })?;
             delivery.due = Some(due);

@@ -9,7 +9,7 @@ use records::{DeviceSlot, EventKind};
 
 use super::listening::Mark;
 use super::telling::Pair;
-use crate::devices::meant::CallId;
+use crate::harness::calls::CallId;
 
 /// A device.
 #[derive(Clone, Debug)]

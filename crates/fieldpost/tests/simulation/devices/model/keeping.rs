@@ -37,7 +37,7 @@ impl Partition {
         if batch.is_none() && is_new {
             return Ok(());
         }
-        Invariant::AsTheModel.same("what is kept", &batch.unwrap_or(before), &kept)?;
+        Invariant::AS_THE_MODEL.same("what is kept", &batch.unwrap_or(before), &kept)?;
         self.kept = kept;
         if kept != before {
             self.count_expired(before);
@@ -51,7 +51,7 @@ impl Partition {
         let late = self.kept.readings < start_of_kept(now, keep.readings)
             || self.kept.events < start_of_kept(now, keep.events)
             || self.kept.deliveries < start_of_kept(now, keep.deliveries);
-        Invariant::Bounded.check(!late, || format!("{:?} is kept at {now}", self.kept))
+        Invariant::BOUNDED.check(!late, || format!("{:?} is kept at {now}", self.kept))
     }
 
     fn count_expired(&mut self, before: KeptFrom) {

@@ -18,7 +18,8 @@ use super::reports::Unfinished;
 use super::telling::Delivery;
 use super::{Expected, ExpectedAttempt};
 use crate::devices::counts::Counts;
-use crate::devices::meant::{CallId, Meant};
+use crate::devices::meant::Meant;
+use crate::harness::calls::CallId;
 use crate::harness::violation::{Checked, Invariant};
 
 /// How much later than its deadline a silence may be noticed in a step that looks at everything, in
@@ -111,13 +112,13 @@ impl Partition {
         self.shrink_quarantine();
         self.follow_times(evidence)?;
         self.check_recorded(evidence)?;
-        Invariant::OneEffectPerCause.check(evidence.deliveries.is_empty(), || {
+        Invariant::ONE_EFFECT_PER_CAUSE.check(evidence.deliveries.is_empty(), || {
             format!("deliveries that nothing caused: {:?}", evidence.deliveries)
         })?;
-        Invariant::OneEffectPerCause.check(evidence.quarantined.is_empty(), || {
+        Invariant::ONE_EFFECT_PER_CAUSE.check(evidence.quarantined.is_empty(), || {
             format!("reports that nobody refused: {:?}", evidence.quarantined)
         })?;
-        Invariant::OneEffectPerCause.same("signs of life that nobody gave", &evidence.signs, &0)?;
+        Invariant::ONE_EFFECT_PER_CAUSE.same("signs of life that nobody gave", &evidence.signs, &0)?;
         if !more {
             self.looked_at = self.now;
         }
@@ -129,7 +130,7 @@ impl Partition {
         let mut expected = std::mem::take(&mut self.recorded);
         expected.sort_unstable();
         evidence.attempts.sort_unstable();
-        Invariant::OneLease.same("attempts recorded", &evidence.attempts, &expected)
+        Invariant::ONE_LEASE.same("attempts recorded", &evidence.attempts, &expected)
     }
 
     fn apply(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {
@@ -201,7 +202,7 @@ impl Partition {
         let made = evidence.events.pop_front().filter(|event| event.device == *id);
         let Some(made) = made else {
             let detail = format!("no event for {kind:?} of {id}, sequence {}", device.sequence);
-            return Err(Invariant::OneEffectPerCause.broken(detail));
+            return Err(Invariant::ONE_EFFECT_PER_CAUSE.broken(detail));
         };
         let event = Event {
             at: made.id.at,
@@ -218,7 +219,7 @@ impl Partition {
             previous: made.previous,
         };
         let invariant =
-            if found.kind == kind { Invariant::OrderPerDevice } else { Invariant::OneEffectPerCause };
+            if found.kind == kind { Invariant::ORDER_PER_DEVICE } else { Invariant::ONE_EFFECT_PER_CAUSE };
         invariant.same(format_args!("event of {id}"), &found, &event)?;
         let at = event.at;
         device.events.push(event);
@@ -243,7 +244,7 @@ impl Partition {
     pub(super) fn stamped(&mut self, what: impl std::fmt::Display, at: Timestamp) -> Checked {
         let ahead = at.0 - self.now.0;
         let behind = self.last_stamp;
-        Invariant::AsTheModel.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead) && at >= behind, || {
+        Invariant::AS_THE_MODEL.check((0..=STAMP_AHEAD_MS_MAX).contains(&ahead) && at >= behind, || {
             format!("{what} at {} is stamped {ahead} ms later, behind {behind}", self.now)
         })?;
         self.last_stamp = at;
@@ -267,9 +268,8 @@ impl Partition {
     pub(super) fn register(&mut self, device: &NewDevice, evidence: &Evidence) -> Checked {
         let id = DeviceId::new(&device.id).expect("the workload makes ids that may be");
         let Some(slot) = evidence.new_slot(&id, self.unused_slot) else {
-            return Err(
-                Invariant::OneEffectPerCause.broken(format!("device {id} was registered without a record"))
-            );
+            return Err(Invariant::ONE_EFFECT_PER_CAUSE
+                .broken(format!("device {id} was registered without a record")));
         };
         self.unused_slot = DeviceSlot(slot.0 + 1);
         let registered = Device {
@@ -363,7 +363,7 @@ impl Partition {
         while let Some(event) = evidence.events.front() {
             let id = event.device.clone();
             let lost = event.kind == EventKind::Lost && self.devices.contains_key(&id);
-            Invariant::OneEffectPerCause.check(lost, || format!("nothing caused {event:?}"))?;
+            Invariant::ONE_EFFECT_PER_CAUSE.check(lost, || format!("nothing caused {event:?}"))?;
             self.check_may_be_lost(&id)?;
             let device = self.devices.get_mut(&id).expect("it is there");
             device.connection = Connection::Lost;
@@ -377,7 +377,7 @@ impl Partition {
             let (counted, _) = self.silence_ms(device);
             let late = counted - self.patience_ms(device);
             let overdue = self.listening.runs(device.silent_from.clock) && late >= TICK_MS;
-            Invariant::SilenceIsMeasured
+            Invariant::SILENCE_IS_MEASURED
                 .check(!overdue, || format!("{} should have been lost {late} ms ago", device.id))?;
         }
         Ok(())
@@ -389,7 +389,7 @@ impl Partition {
         let patience = self.patience_ms(device);
         let runs = self.listening.runs(device.silent_from.clock);
         let allowed = device.connection != Connection::Lost && runs && counted.min(listened) >= patience;
-        Invariant::SilenceIsMeasured.check(allowed, || {
+        Invariant::SILENCE_IS_MEASURED.check(allowed, || {
             format!(
                 "{id}, {}, is lost after {counted} ms counted of {listened} ms listened; it may be silent for {patience} ms, and its clock runs: {runs}",
                 device.connection.as_str()

@@ -41,7 +41,7 @@ impl Partition {
         for message in messages {
             let Some(found) = evidence.quarantined.pop_front() else {
                 let detail = format!("{message:?} was refused and is not kept");
-                return Err(Invariant::OneEffectPerCause.broken(detail));
+                return Err(Invariant::ONE_EFFECT_PER_CAUSE.broken(detail));
             };
             let expected = Quarantined {
                 id: EntityId { routing: message.routing, ..found.id },
@@ -53,10 +53,10 @@ impl Partition {
                 payload: message.payload.clone(),
                 cut: message.cut,
             };
-            Invariant::AsTheModel.same("refused report", &found, &expected)?;
+            Invariant::AS_THE_MODEL.same("refused report", &found, &expected)?;
             self.stamped("a refused report", found.id.at)?;
             let key = QuarantineKey::from(found.id);
-            Invariant::OneEffectPerCause.check(self.quarantine.latest < Some(key), || {
+            Invariant::ONE_EFFECT_PER_CAUSE.check(self.quarantine.latest < Some(key), || {
                 format!("{key:?} of a refused report comes after {:?}", self.quarantine.latest)
             })?;
             self.quarantine.latest = Some(key);

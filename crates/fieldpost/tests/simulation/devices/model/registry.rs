@@ -8,7 +8,8 @@ use records::{Batch, Client, Op};
 
 use super::Expected;
 use crate::devices::counts::Counts;
-use crate::devices::meant::{CallId, MeantClient};
+use crate::devices::meant::MeantClient;
+use crate::harness::calls::CallId;
 use crate::harness::violation::{Checked, Invariant};
 
 /// For how long a secret that was rotated away is still good, in milliseconds.
@@ -138,7 +139,7 @@ impl Registry {
             _ => None,
         });
         let made = made.min().ok_or_else(|| {
-            Invariant::OneEffectPerCause.broken(format!("client {id} was registered without a new number"))
+            Invariant::ONE_EFFECT_PER_CAUSE.broken(format!("client {id} was registered without a new number"))
         })?;
         self.unused = made.0 + 1;
         Ok(made)

@@ -15,7 +15,7 @@ use super::Expected;
 use super::device::KnownId;
 use super::evidence::Evidence;
 use super::partition::Partition;
-use crate::devices::meant::CallId;
+use crate::harness::calls::CallId;
 use crate::harness::violation::Checked;
 
 /// So many of a device's latest ids are known.

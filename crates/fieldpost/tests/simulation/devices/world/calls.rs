@@ -1,6 +1,6 @@
-//! Calls under way: what was asked, who answers, and what the answer is held against.
+//! Calls of this workload: in what form they are answered, what follows from an answer, and what it
+//! is held against.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -11,26 +11,19 @@ use engine::{AttemptDue, Outcome, Pending, Report};
 use notify::lanes::Lease;
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
-use tokio::sync::oneshot::error::TryRecvError;
 
-use crate::devices::meant::{CallId, ImportLine};
+use crate::devices::meant::ImportLine;
 use crate::devices::model::Expected;
 use crate::devices::model::device::Shown;
 use crate::devices::model::registry::KnownClient;
+use crate::harness::calls::{self, BatchRef, CallId, Polled};
 use crate::harness::violation::{Checked, Invariant};
 
-/// Who answers, and in what form.
-pub(crate) enum Waiting {
-    Slice(Option<Pending>),
-    Device(Receiver<Result<Device, Problem>>),
-    Client(Receiver<Result<Client, Problem>>),
-    Done(Receiver<Result<(), Problem>>),
-    Swept(Receiver<bool>),
-    Resent(Receiver<Option<DeviceSlot>>),
-    Leased(Receiver<Vec<AttemptDue>>),
-    Imported(Receiver<Vec<(u32, Result<Imported, Problem>)>>),
-    Kept(Receiver<()>),
-}
+/// Who answers.
+pub(crate) type Waiting = calls::Waiting<Answer>;
+
+/// A call.
+pub(crate) type Call = calls::Call<Answer, Then>;
 
 /// What follows from the answer.
 pub(crate) enum Then {
@@ -53,15 +46,6 @@ pub(crate) enum Then {
     Record(Box<super::sender::Ended>),
 }
 
-/// A call.
-pub(crate) struct Call {
-    pub(crate) id: CallId,
-    pub(crate) waiting: Waiting,
-    /// Who takes part, and in which life.
-    pub(crate) asked: Vec<(PartitionId, Option<u32>)>,
-    pub(crate) then: Then,
-}
-
 /// What came of a call.
 pub(crate) enum Answer {
     Slice(Outcome),
@@ -75,38 +59,23 @@ pub(crate) enum Answer {
     Kept,
 }
 
-/// Whether an answer has come.
-pub(crate) enum Polled {
-    NotYet,
-    Answered(Answer),
-    /// Nobody will answer: the outcome is unknown.
-    Dropped,
+/// A device is replied.
+pub(super) fn device(receiver: Receiver<Result<Device, Problem>>) -> Waiting {
+    Waiting::on(receiver, |device| Answer::Device(device.map(Box::new)))
 }
 
-impl Waiting {
-    pub(crate) fn poll(&mut self) -> Polled {
-        fn received<T>(receiver: &mut Receiver<T>, answer: impl FnOnce(T) -> Answer) -> Polled {
-            match receiver.try_recv() {
-                Ok(value) => Polled::Answered(answer(value)),
-                Err(TryRecvError::Empty) => Polled::NotYet,
-                Err(TryRecvError::Closed) => Polled::Dropped,
-            }
-        }
-        match self {
-            Self::Slice(pending) => poll_slice(pending),
-            Self::Device(receiver) => received(receiver, |device| Answer::Device(device.map(Box::new))),
-            Self::Client(receiver) => received(receiver, |client| Answer::Client(client.map(Box::new))),
-            Self::Done(receiver) => received(receiver, Answer::Done),
-            Self::Swept(receiver) => received(receiver, Answer::Swept),
-            Self::Resent(receiver) => received(receiver, Answer::Resent),
-            Self::Leased(receiver) => received(receiver, Answer::Leased),
-            Self::Imported(receiver) => received(receiver, Answer::Imported),
-            Self::Kept(receiver) => received(receiver, |()| Answer::Kept),
-        }
-    }
+/// A client is replied.
+pub(super) fn client(receiver: Receiver<Result<Client, Problem>>) -> Waiting {
+    Waiting::on(receiver, |client| Answer::Client(client.map(Box::new)))
 }
 
-fn poll_slice(pending: &mut Option<Pending>) -> Polled {
+/// What became of a slice is replied.
+pub(super) fn slice(pending: Pending) -> Waiting {
+    let mut pending = Some(pending);
+    Waiting::new(move || poll_slice(&mut pending))
+}
+
+fn poll_slice(pending: &mut Option<Pending>) -> Polled<Answer> {
     let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
     let done = pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop()));
     match done {
@@ -116,52 +85,8 @@ fn poll_slice(pending: &mut Option<Pending>) -> Polled {
     }
 }
 
-/// What was stepped and not answered yet: the answers that the model expects, with the batch that
-/// each rests on.
-#[derive(Default)]
-pub(crate) struct Expectations {
-    by_call: BTreeMap<(CallId, PartitionId), (u64, Expected)>,
-}
-
-impl Expectations {
-    pub(crate) fn expect(&mut self, call: CallId, partition: PartitionId, seq: u64, expected: Expected) {
-        self.by_call.insert((call, partition), (seq, expected));
-    }
-
-    /// A partition went back to batch `seq`.
-    pub(crate) fn forget_after(&mut self, partition: PartitionId, seq: u64) {
-        self.by_call.retain(|(_, of), (made, _)| *of != partition || *made <= seq);
-    }
-
-    pub(crate) fn forget(&mut self, call: &Call) {
-        for (partition, _) in &call.asked {
-            self.by_call.remove(&(call.id, *partition));
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.by_call.clear();
-    }
-
-    /// What each partition was expected to answer, and the batches that this rests on: whoever
-    /// answers had better be sure of them.
-    pub(crate) fn take(&mut self, call: &Call) -> Checked<Vec<(PartitionId, u64, Expected)>> {
-        let taken = call.asked.iter().map(|(partition, _)| {
-            let found = self.by_call.remove(&(call.id, *partition));
-            let (seq, expected) = found.ok_or_else(|| {
-                Invariant::DurableBeforeAcknowledged.broken(format!(
-                    "call {} is answered, and partition {partition} has no such thing",
-                    call.id
-                ))
-            })?;
-            Ok((*partition, seq, expected))
-        });
-        taken.collect()
-    }
-}
-
 /// Holds an answer against what was expected. Attempts are compared elsewhere.
-pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(PartitionId, u64, Expected)]) -> Checked {
+pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(BatchRef, Expected)]) -> Checked {
     let what = format!("answer to call {call}");
     let code = |problem: &Problem| problem.code;
     let found = match answer {
@@ -185,18 +110,18 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(PartitionId, u
         Answer::Swept(more) => Expected::Swept(*more),
         Answer::Resent(next) => Expected::Resent(*next),
     };
-    let expected: Vec<&Expected> = expected.iter().map(|(_, _, expected)| expected).collect();
-    Invariant::AsTheModel.same(what, &vec![&found], &expected)
+    let expected: Vec<&Expected> = expected.iter().map(|(_, expected)| expected).collect();
+    Invariant::AS_THE_MODEL.same(what, &vec![&found], &expected)
 }
 
-fn compare_slice(call: CallId, outcome: &Outcome, expected: &[(PartitionId, u64, Expected)]) -> Checked {
+fn compare_slice(call: CallId, outcome: &Outcome, expected: &[(BatchRef, Expected)]) -> Checked {
     let mut refused: Vec<(u32, &str)> = Vec::new();
-    for (_, _, expected) in expected {
+    for (_, expected) in expected {
         if let Expected::Refused(part) = expected {
             refused.extend(part);
         }
     }
     refused.sort_unstable();
     let found: Vec<(u32, &str)> = outcome.rejected.iter().map(|r| (r.index, r.problem.code)).collect();
-    Invariant::AsTheModel.same(format_args!("reports refused of call {call}"), &found, &refused)
+    Invariant::AS_THE_MODEL.same(format_args!("reports refused of call {call}"), &found, &refused)
 }

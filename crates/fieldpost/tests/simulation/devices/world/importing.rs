@@ -10,8 +10,9 @@ use engine::kernel::reply::Reply;
 use engine::{ImportDevice, NewDevice};
 
 use super::World;
-use super::calls::{Then, Waiting};
-use crate::devices::meant::{BatchRef, CallId, ImportLine, Meant};
+use super::calls::{Answer, Then, Waiting};
+use crate::devices::meant::{ImportLine, Meant};
+use crate::harness::calls::{BatchRef, CallId};
 
 /// Lines of an import at most.
 const LINES: u64 = 5;
@@ -34,12 +35,13 @@ impl World {
             let (lines, meant): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
             self.machine.trace.note(format_args!("call {call}: import {meant:?}"));
             let linked = meant.clone();
-            if self.hand_in(partition, Input::Import { lines, reply }, Meant::Import { call, lines: meant }) {
+            let answer = (Waiting::on(receiver, Answer::Imported), Then::Imported(meant.clone()));
+            let (input, meant) = (Input::Import { lines, reply }, Meant::Import { call, lines: meant });
+            if self.ask(partition, input, meant, answer) {
                 for line in &linked {
                     let clients = line.clients.iter().flatten();
                     clients.for_each(|client| self.sending.ask_link(&line.id, *client, call));
                 }
-                self.await_answer(call, Waiting::Imported(receiver), vec![partition], Then::Imported(linked));
             }
         }
     }
@@ -144,6 +146,6 @@ impl World {
             withdrawn.push(call);
             false
         });
-        self.calls.retain(|call| !withdrawn.contains(&call.id));
+        self.calls.waiting.retain(|call| !withdrawn.contains(&call.id));
     }
 }

@@ -9,7 +9,7 @@ use engine::intake::Rejection;
 use engine::kernel::reply::Reply;
 
 use super::World;
-use super::calls::{Then, Waiting};
+use super::calls::{Answer, Then, Waiting};
 use crate::devices::meant::Meant;
 
 /// Bytes of what was received at most.
@@ -34,8 +34,7 @@ impl World {
 
     /// A message of which nobody can say whose it is.
     pub(super) fn refuse_what_nobody_sent(&mut self) {
-        let ways: Vec<WayIn> = self.ways().collect();
-        let way = ways[self.machine.random.below(ways.len() as u64) as usize];
+        let way = self.any_way();
         let payload = self.any_payload();
         let message = RefusedMessage {
             routing: hash::routing_hash(hash::derived(0, &payload)),
@@ -56,16 +55,15 @@ impl World {
     fn quarantine(&mut self, way: WayIn, messages: Vec<RefusedMessage>) {
         let mut split: BTreeMap<PartitionId, Vec<RefusedMessage>> = BTreeMap::new();
         for message in messages {
-            let partition = hash::partition_of(message.routing, self.plan.partitions);
+            let partition = hash::partition_of(message.routing, self.machine.plan.partitions);
             split.entry(partition).or_default().push(message);
         }
         for (partition, messages) in split {
             let (call, (reply, receiver)) = (self.next_call(), Reply::new());
             self.machine.trace.note(format_args!("call {call}: keep {} refused reports", messages.len()));
             let meant = Meant::Quarantine { call, way, messages: messages.clone() };
-            if self.hand_in(partition, Input::Quarantine { way, messages, reply }, meant) {
-                self.await_answer(call, Waiting::Kept(receiver), vec![partition], Then::Nothing);
-            }
+            let answer = (Waiting::on(receiver, |()| Answer::Kept), Then::Nothing);
+            self.ask(partition, Input::Quarantine { way, messages, reply }, meant, answer);
         }
     }
 
@@ -81,8 +79,7 @@ impl World {
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.machine.trace.note(format_args!("call {call}: discard {id:?}"));
-        if self.hand_in(partition, Input::Discard { id, reply }, Meant::Discard { call, id }) {
-            self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Nothing);
-        }
+        let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
+        self.ask(partition, Input::Discard { id, reply }, Meant::Discard { call, id }, answer);
     }
 }

@@ -10,9 +10,8 @@ use engine::{ClientPatch, DevicePatch, NewClient, NewDevice, OnlyIf, Patch};
 use fleet::Made;
 
 use super::World;
-use super::calls::{Then, Waiting};
-use crate::devices::meant::{CallId, Meant, MeantClient};
-use crate::harness::violation::Checked;
+use super::calls::{self, Answer, Then, Waiting};
+use crate::devices::meant::{Meant, MeantClient};
 
 /// Registrations handed in at once while a fleet is made.
 const FLEET_STEP: u64 = 100;
@@ -28,42 +27,42 @@ impl World {
     }
 
     /// The beginning of most runs: clients and devices are there, and linked, before anything else
-    /// happens.
-    pub(super) fn ask_for_a_fleet(&mut self) -> Checked {
-        if self.machine.random.chance(1, 4) && !self.plan.moods_last {
-            return Ok(());
+    /// happens. Whether there was such a part of it.
+    pub(super) fn ask_for_a_fleet(&mut self, part: u64) -> bool {
+        match part {
+            0 => {
+                let none = self.machine.random.chance(1, 4) && !self.plan.moods_last;
+                let clients = if none { 0 } else { 3 * self.plan.clients };
+                (0..clients).for_each(|_| self.create_client());
+                !none
+            }
+            _ if self.plan.has_a_crowd() => self.ask_for_a_crowd(part - 1),
+            1 => {
+                for _ in 0..3 * self.plan.devices {
+                    self.create_device();
+                    self.link(true);
+                }
+                true
+            }
+            _ => false,
         }
-        for _ in 0..3 * self.plan.clients {
-            self.create_client();
-        }
-        self.settle()?;
-        if self.plan.has_a_crowd() {
-            return self.ask_for_a_crowd();
-        }
-        for _ in 0..3 * self.plan.devices {
-            self.create_device();
-            self.link(true);
-        }
-        self.settle()
     }
 
     /// Every device of the crowd, each linked to the first client.
-    fn ask_for_a_crowd(&mut self) -> Checked {
+    fn ask_for_a_crowd(&mut self, part: u64) -> bool {
         let client = ClientId::new("c0").expect("letters and digits");
-        for number in 0..self.plan.devices {
-            let (id, kind) = device(number);
+        let numbers = (0..self.plan.devices).filter(|number| number.div_ceil(FLEET_STEP) == part);
+        let numbers: Vec<u64> = numbers.collect();
+        for number in &numbers {
+            let (id, kind) = device(*number);
             self.create(&id, kind);
             self.link_to(id, client.clone(), true);
-            if number % FLEET_STEP == 0 {
-                self.settle()?;
-            }
         }
-        self.settle()?;
-        if self.machine.random.chance(3, 4) {
+        if numbers.is_empty() && self.machine.random.chance(3, 4) {
             // The sweep goes on while other things happen.
             self.delete(client);
         }
-        Ok(())
+        !numbers.is_empty()
     }
 
     /// A call to the registry: of devices and links, or of clients.
@@ -90,7 +89,7 @@ impl World {
     }
 
     pub(super) fn partition_of(&self, device: &DeviceId) -> PartitionId {
-        hash::device_partition(device, self.plan.partitions)
+        hash::device_partition(device, self.machine.plan.partitions)
     }
 
     fn create_device(&mut self) {
@@ -115,13 +114,8 @@ impl World {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.machine.trace.note(format_args!("call {call}: create {id}"));
         let partition = self.partition_of(id);
-        if self.hand_in(
-            partition,
-            Input::CreateDevice { device: checked, reply },
-            Meant::Create { call, device },
-        ) {
-            self.await_answer(call, Waiting::Device(receiver), vec![partition], Then::Nothing);
-        }
+        let (input, meant) = (Input::CreateDevice { device: checked, reply }, Meant::Create { call, device });
+        self.ask(partition, input, meant, (calls::device(receiver), Then::Nothing));
     }
 
     fn patch_device(&mut self) {
@@ -153,9 +147,8 @@ impl World {
             only_if: OnlyIf::default(),
             reply,
         };
-        if self.hand_in(partition, input, Meant::Patch { call, id, patch }) {
-            self.await_answer(call, Waiting::Device(receiver), vec![partition], Then::Nothing);
-        }
+        let answer = (calls::device(receiver), Then::Nothing);
+        self.ask(partition, input, Meant::Patch { call, id, patch }, answer);
     }
 
     /// Of a site, or none; of a floor besides, sometimes.
@@ -182,9 +175,8 @@ impl World {
         self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let partition = self.partition_of(&id);
         let input = Input::DeleteDevice { id: id.clone(), only_if: OnlyIf::default(), reply };
-        if self.hand_in(partition, input, Meant::Delete { call, id: id.clone() }) {
-            self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Cut(id, None));
-        }
+        let answer = (Waiting::on(receiver, Answer::Done), Then::Cut(id.clone(), None));
+        self.ask(partition, input, Meant::Delete { call, id }, answer);
     }
 
     fn link(&mut self, linked: bool) {
@@ -207,12 +199,10 @@ impl World {
             reply,
         };
         let meant = Meant::Link { call, id: id.clone(), client: (incarnation, client), linked };
-        if self.hand_in(partition, input, meant) {
-            if linked {
-                self.sending.ask_link(&id, incarnation, call);
-            }
-            let then = if linked { Then::Nothing } else { Then::Cut(id, Some(incarnation)) };
-            self.await_answer(call, Waiting::Done(receiver), vec![partition], then);
+        let then = if linked { Then::Nothing } else { Then::Cut(id.clone(), Some(incarnation)) };
+        let takes = self.ask(partition, input, meant, (Waiting::on(receiver, Answer::Done), then));
+        if takes && linked {
+            self.sending.ask_link(&id, incarnation, call);
         }
     }
 
@@ -225,9 +215,8 @@ impl World {
         let id: EntityId = deliveries[last - back].id;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.machine.trace.note(format_args!("call {call}: retry {id:?}"));
-        if self.hand_in(partition, Input::RetryDelivery { id, reply }, Meant::Retry { call, id }) {
-            self.await_answer(call, Waiting::Done(receiver), vec![partition], Then::Nothing);
-        }
+        let answer = (Waiting::on(receiver, Answer::Done), Then::Nothing);
+        self.ask(partition, Input::RetryDelivery { id, reply }, Meant::Retry { call, id }, answer);
     }
 
     fn create_client(&mut self) {
@@ -240,7 +229,7 @@ impl World {
         self.machine.trace.note(format_args!("call {call}: create {client:?}"));
         let input = RegistryInput::Create { client: Box::new(client.clone()), made, reply };
         let meant = MeantClient::Create { call, client, secret };
-        self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
+        self.ask_registry(input, meant, calls::client(receiver), Then::Nothing);
     }
 
     fn any_secret(&mut self) -> [u8; 32] {
@@ -254,7 +243,7 @@ impl World {
         self.machine.trace.note(format_args!("call {call}: give {id} another secret"));
         let input = RegistryInput::Rotate { id: id.clone(), secret: Box::new(secret), reply };
         let meant = MeantClient::Rotate { call, id, secret };
-        self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
+        self.ask_registry(input, meant, calls::client(receiver), Then::Nothing);
     }
 
     fn patch_client(&mut self) {
@@ -282,7 +271,7 @@ impl World {
             reply,
         };
         let meant = MeantClient::Patch { call, id, patch };
-        self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Nothing);
+        self.ask_registry(input, meant, calls::client(receiver), Then::Nothing);
     }
 
     /// An owner sees that its client is disabled, and enables it. Whether there was one.
@@ -313,24 +302,28 @@ impl World {
         self.machine.trace.note(format_args!("call {call}: delete {id}"));
         let input = RegistryInput::Delete { id: id.clone(), only_if: OnlyIf::default(), reply };
         let meant = MeantClient::Delete { call, id };
-        self.ask_registry(call, input, meant, Waiting::Client(receiver), Then::Gone);
+        self.ask_registry(input, meant, calls::client(receiver), Then::Gone);
     }
 
-    fn ask_registry(
-        &mut self,
-        call: CallId,
-        input: RegistryInput,
-        meant: MeantClient,
-        waiting: Waiting,
-        then: Then,
-    ) {
+    fn ask_registry(&mut self, input: RegistryInput, meant: MeantClient, waiting: Waiting, then: Then) {
         if self.hand_in_registry(input, meant) {
-            self.await_answer(call, waiting, vec![PartitionId::REGISTRY], then);
+            self.await_answer(vec![PartitionId::REGISTRY], (waiting, then));
         }
     }
 
     fn any_url(&mut self, client: &str) -> String {
         format!("https://{client}.example/{}", self.machine.random.below(1_000))
+    }
+
+    /// Asks a partition to unlink a client that is gone, and the next ones after it.
+    pub(super) fn sweep(&mut self, client: Incarnation, partition: PartitionId) {
+        if partition.0 >= self.machine.plan.partitions {
+            return;
+        }
+        let call = self.next_call();
+        let (reply, receiver) = Reply::new();
+        let answer = (Waiting::on(receiver, Answer::Swept), Then::SweepOn(client, partition));
+        self.ask(partition, Input::SweepClient { client, reply }, Meant::Sweep { call, client }, answer);
     }
 
     /// Notes which registrations there ever were.

@@ -8,9 +8,11 @@ use engine::intake::{ReportId, SlicePart};
 use engine::{Report, Said};
 
 use super::World;
-use super::calls::{Then, Waiting};
+use super::calls::{self, Then};
+use super::server::Server;
+use crate::devices::fault_injection::{REPEATS_TAKEN_FOR_NEW, SILENT_DOOR, SWAPPED_REPORTS};
 use crate::devices::meant::Meant;
-use crate::harness::fault_injection::InjectedFault;
+use crate::harness::port::Port;
 
 /// Reports of a slice at most.
 const SLICE_REPORTS: u64 = 8;
@@ -32,8 +34,7 @@ impl World {
             self.counts.slices_again += 1;
             return self.submit(way, reports);
         }
-        let ways: Vec<WayIn> = self.ways().collect();
-        let way = ways[self.machine.random.below(ways.len() as u64) as usize];
+        let way = self.any_way();
         let long = self.plan.long_reports && self.machine.random.chance(1, 8);
         let count = 1 + self.machine.random.below(if long { LONG_SLICE_REPORTS } else { SLICE_REPORTS });
         let mut reports: Vec<Report> = (0..count).map(|_| self.any_report()).collect();
@@ -42,6 +43,19 @@ impl World {
             reports.extend(reports.last().cloned());
         }
         self.submit(way, reports);
+    }
+
+    /// A way in opens or closes its door.
+    pub(super) fn attend(&mut self, way: WayIn, attended: bool) {
+        self.machine.trace.note(format_args!("{} attended: {attended}", way.as_str()));
+        let told = attended || self.machine.injects(SILENT_DOOR);
+        if let Some(server) = &self.server {
+            server.attended[way.index()].store(told, std::sync::atomic::Ordering::SeqCst);
+        }
+        for partition in self.partitions_of_devices() {
+            let input = Input::Attend { way, attended: told };
+            let _not_accepting = self.hand_in(partition, input, Meant::Attend { way, attended });
+        }
     }
 
     /// Whoever handed in a slice and was not answered does so again, sooner or later, or gives up.
@@ -55,8 +69,7 @@ impl World {
 
     /// Splits a slice by partition, as the intake does.
     fn submit(&mut self, way: WayIn, reports: Vec<Report>) {
-        let room =
-            |server: &super::server::Server| server.partitions.iter().all(super::server::Port::has_room);
+        let room = |server: &Server| server.partitions.iter().all(Port::has_room);
         if !self.server.as_ref().is_some_and(room) {
             // The way in waits for room.
             return;
@@ -66,7 +79,7 @@ impl World {
         let mut split: BTreeMap<PartitionId, Vec<Addressed>> = BTreeMap::new();
         for (index, report) in (0..).zip(reports) {
             let hash = hash::device_hash(report.device.as_str());
-            let partition = hash::partition_of(hash::routing_hash(hash), self.plan.partitions);
+            let partition = hash::partition_of(hash::routing_hash(hash), self.machine.plan.partitions);
             split.entry(partition).or_default().push(Addressed { index, hash, report });
         }
         let call = self.next_call();
@@ -75,10 +88,10 @@ impl World {
         let asked = split.keys().copied().collect();
         for ((partition, mut reports), part) in split.into_iter().zip(parts) {
             let meant = reports.iter().map(|addressed| (addressed.index, addressed.report.clone())).collect();
-            if self.machine.plan.injected == Some(InjectedFault::SwappedReports) {
+            if self.machine.injects(SWAPPED_REPORTS) {
                 reports.reverse();
             }
-            if self.machine.plan.injected == Some(InjectedFault::RepeatsTakenForNew) {
+            if self.machine.injects(REPEATS_TAKEN_FOR_NEW) {
                 reports
                     .iter_mut()
                     .for_each(|addressed| self.forget_known_id(partition, &mut addressed.report));
@@ -86,7 +99,7 @@ impl World {
             let input = Input::Reports { way, reports, part };
             let _has_room = self.hand_in(partition, input, Meant::Reports { call, way, reports: meant });
         }
-        self.await_answer(call, Waiting::Slice(Some(pending)), asked, Then::Repeat(way, again));
+        self.await_answer(asked, (calls::slice(pending), Then::Repeat(way, again)));
     }
 
     fn any_report(&mut self) -> Report {

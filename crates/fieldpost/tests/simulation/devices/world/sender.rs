@@ -17,13 +17,16 @@ use notify::lanes::{Lease, Standing};
 use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
-use super::calls::{Call, Then, Waiting};
-use crate::devices::meant::{AttemptRef, BatchRef, CallId, Meant, MeantClient};
+use super::calls::{self, Call, Then, Waiting};
+use crate::devices::fault_injection::{
+    ATTEMPT_TWICE, ATTEMPTS_WAIT, BREAKER_DROPS, BREAKER_IGNORED, STALE_LEASE_HONOURED,
+};
+use crate::devices::meant::{AttemptRef, Meant, MeantClient};
 use crate::devices::model::ExpectedAttempt;
 use crate::devices::model::partition::Partition;
-use crate::devices::model::track::Track;
 use crate::devices::receivers::Post;
-use crate::harness::fault_injection::InjectedFault;
+use crate::harness::calls::{BatchRef, CallId};
+use crate::harness::track::Track;
 use crate::harness::violation::{Checked, Invariant};
 
 /// An attempt under way.
@@ -118,7 +121,7 @@ impl Sending {
         let cut =
             [Some(client), None].into_iter().filter_map(|client| self.cut.get(&(device.clone(), client)));
         let cut = cut.map(|(call, _)| *call).max().unwrap_or(0);
-        Invariant::LookedUpAtTheLastMoment.check(cut <= linked, || {
+        Invariant::LOOKED_UP_AT_THE_LAST_MOMENT.check(cut <= linked, || {
             format!("an attempt at {device} for client {} begins after call {cut} had cut that", client.0)
         })
     }
@@ -127,7 +130,7 @@ impl Sending {
     fn check_body(&mut self, due: &AttemptDue, batch: u64) -> Checked {
         let posted = || (Arc::clone(&due.body), (due.partition, batch));
         let (first, _) = self.bodies.entry(due.delivery).or_insert_with(posted);
-        Invariant::OneEffectPerCause
+        Invariant::ONE_EFFECT_PER_CAUSE
             .check(*first == due.body, || format!("{:?} was posted with two bodies", due.delivery))
     }
 }
@@ -160,16 +163,14 @@ impl World {
 
     /// A client is told again by hand, one partition after the other.
     pub(super) fn resend(&mut self, client: Incarnation, partition: PartitionId, after: Option<DeviceSlot>) {
-        if partition.0 >= self.plan.partitions {
+        if partition.0 >= self.machine.plan.partitions {
             return;
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         self.machine.trace.note(format_args!("call {call}: tell client {} again in {partition}", client.0));
         let input = Input::Resend { client, after, reply };
-        if self.hand_in(partition, input, Meant::Resend { call, client, after }) {
-            let then = Then::ResendOn(client, partition);
-            self.await_answer(call, Waiting::Resent(receiver), vec![partition], then);
-        }
+        let answer = (Waiting::on(receiver, calls::Answer::Resent), Then::ResendOn(client, partition));
+        self.ask(partition, input, Meant::Resend { call, client, after }, answer);
     }
 
     /// The sender's own loop: takes what became due, and leases as its lanes allow.
@@ -182,7 +183,7 @@ impl World {
         let mut named: Vec<Lane> = server.context.devices.lanes.take_now();
         named.sort_unstable();
         let most = self.model.len() * self.clients_ever();
-        Invariant::Bounded
+        Invariant::BOUNDED
             .check(named.len() <= most, || format!("{} lanes are named, of {most}", named.len()))?;
         let Some(server) = &mut self.server else { return Ok(()) };
         server.lanes.mark_due(named);
@@ -194,7 +195,7 @@ impl World {
         loop {
             let Some(server) = &mut self.server else { return Ok(()) };
             let (directory, breakers) = (server.context.directory(), &self.breakers);
-            let drops = self.machine.plan.injected == Some(InjectedFault::BreakerDrops);
+            let drops = self.machine.injects(BREAKER_DROPS);
             let standing = |client| match directory.get(client) {
                 Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
                 present => standing_of(present),
@@ -213,7 +214,7 @@ impl World {
         self.breakers.know(lease.client, Some(&client), now);
         let of_client =
             |call: &&Call| matches!(&call.then, Then::Send(other) if other.client == lease.client);
-        let leases = self.calls.iter().filter(of_client).count();
+        let leases = self.calls.waiting.iter().filter(of_client).count();
         let attempts = self.sending.live.iter().filter(|attempt| attempt.what.client == lease.client).count();
         let pause = self.settings.retry.base;
         self.breakers.check_lease(&client, (lease.max, leases + attempts), now, pause)
@@ -226,7 +227,8 @@ impl World {
         let input = Input::Lease { client, max, reply };
         if self.hand_in(partition, input, Meant::Lease { call, client, max }) {
             self.machine.trace.note(format_args!("call {call}: lease {max} of {} in {partition}", client.0));
-            self.await_answer(call, Waiting::Leased(receiver), vec![partition], Then::Send(lease));
+            let answer = (Waiting::on(receiver, calls::Answer::Leased), Then::Send(lease));
+            self.await_answer(vec![partition], answer);
         } else if let Some(server) = &mut self.server {
             server.lanes.leased(lease, 0);
         }
@@ -243,23 +245,23 @@ impl World {
         server.lanes.leased(lease, due.len());
         let mut due = due;
         due.sort_by_key(|due| due.delivery);
-        Invariant::AsTheModel.same("attempts leased", &due.len(), &expected.len())?;
+        Invariant::AS_THE_MODEL.same("attempts leased", &due.len(), &expected.len())?;
         for (due, expected) in due.into_iter().zip(expected) {
             let found = (due.delivery, due.attempt, due.client, due.until);
-            Invariant::AsTheModel.same(
+            Invariant::AS_THE_MODEL.same(
                 "attempt",
                 &found,
                 &(expected.delivery, expected.number, expected.client, expected.lease_end),
             )?;
             let body: serde_json::Value = serde_json::from_slice(&due.body).unwrap_or_default();
-            Invariant::NewestWins.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
-            match self.machine.plan.injected {
-                Some(InjectedFault::AttemptsWait) => self.sending.waiting.push((due, expected, batch)),
-                Some(InjectedFault::AttemptTwice) => {
-                    self.begin(&due, &expected, batch)?;
-                    self.begin(&due, &expected, batch)?;
-                }
-                _ => self.begin(&due, &expected, batch)?,
+            Invariant::NEWEST_WINS.same(format_args!("body of {:?}", due.delivery), &body, &expected.body)?;
+            if self.machine.injects(ATTEMPTS_WAIT) {
+                self.sending.waiting.push((due, expected, batch));
+                continue;
+            }
+            self.begin(&due, &expected, batch)?;
+            if self.machine.injects(ATTEMPT_TWICE) {
+                self.begin(&due, &expected, batch)?;
             }
         }
         Ok(())
@@ -297,7 +299,7 @@ impl World {
         let known = self.registry.durable().clients.get(&client.id);
         let url = known.map(|known| known.url.clone());
         let at_hand = url.as_ref() == Some(&client.url) || !self.is_registry_settled();
-        Invariant::LookedUpAtTheLastMoment
+        Invariant::LOOKED_UP_AT_THE_LAST_MOMENT
             .check(at_hand, || format!("{} is posted to {}, and is at {url:?}", what.device, client.url))?;
         let post = Post {
             client: due.client,
@@ -306,11 +308,12 @@ impl World {
             body: Arc::clone(&due.body),
             batch: (due.partition, batch),
         };
-        let (took, answer) = self.receivers.receive(client.id.as_str(), post, &mut self.machine.random);
+        let (took, answer) =
+            self.receivers.receive(client.id.as_str(), post, &mut self.machine.random.numbers());
         self.machine.trace.note(format_args!("begins {what:?}: {answer:?} after {took:?}"));
         self.sending.begun += 1;
         let (partition, reservation) = (due.partition, due.reservation);
-        if self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured) {
+        if self.machine.injects(STALE_LEASE_HONOURED) {
             let before = self.sending.live.iter_mut().filter(|other| other.what.delivery == what.delivery);
             before.for_each(|other| other.way_back = Duration::ZERO);
         }
@@ -323,8 +326,7 @@ impl World {
 
     /// Mostly none; sometimes a sender that has its answer hangs until the lease is over.
     fn any_way_back(&mut self) -> Duration {
-        let one_in =
-            if self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured) { 3 } else { 60 };
+        let one_in = if self.machine.injects(STALE_LEASE_HONOURED) { 3 } else { 60 };
         let hangs = self.quiet_since.is_none() && self.machine.random.chance(1, one_in);
         if hangs { Duration::from_secs(20 + self.machine.random.below(120)) } else { Duration::ZERO }
     }
@@ -343,15 +345,15 @@ impl World {
             (&other.what.device, other.what.client) == (&what.device, what.client)
                 && !self.is_cancelled(&other.what)
         });
-        Invariant::OneLease.check(same.is_none(), || {
+        Invariant::ONE_LEASE.check(same.is_none(), || {
             format!("{what:?} begins while {:?} is under way", same.map(|other| &other.what))
         })?;
         let of_client = live().filter(|other| other.what.client == what.client).count();
         let most = self.plan.per_client_in_flight;
-        Invariant::Bounded.check(of_client < most, || {
+        Invariant::BOUNDED.check(of_client < most, || {
             format!("client {} has {of_client} attempts under way; {most} are allowed", what.client.0)
         })?;
-        Invariant::NeverEarlyHardlyLate.check(expected.due <= now, || {
+        Invariant::NEVER_EARLY_HARDLY_LATE.check(expected.due <= now, || {
             format!("{what:?} begins at {now} and is due at {}", expected.due)
         })?;
         self.check_not_late(what, to, expected, now)?;
@@ -385,8 +387,8 @@ impl World {
         let url = ended.to.as_ref().map_or_else(String::new, |to| to.url.clone());
         let meant = MeantClient::Disable { call, client, url: url.clone() };
         if self.hand_in_registry(RegistryInput::Disable { client, url, reply }, meant) {
-            let then = Then::Record(Box::new(ended));
-            self.await_answer(call, Waiting::Done(receiver), vec![PartitionId::REGISTRY], then);
+            let answer = (Waiting::on(receiver, calls::Answer::Done), Then::Record(Box::new(ended)));
+            self.await_answer(vec![PartitionId::REGISTRY], answer);
         } else {
             self.finished(client, tried);
         }
@@ -414,7 +416,7 @@ impl World {
         let is_later =
             |other: &&Attempt| other.what.delivery == attempt.delivery && other.what.number > attempt.number;
         let later = self.sending.live.iter().find(is_later).map(|later| later.reservation);
-        later.filter(|_| self.machine.plan.injected == Some(InjectedFault::StaleLeaseHonoured))
+        later.filter(|_| self.machine.injects(STALE_LEASE_HONOURED))
     }
 
     /// The lanes are told that a place is free, and what was tried; so is the model of the
@@ -430,7 +432,7 @@ impl World {
         {
             self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
-        let told = tried.filter(|_| self.machine.plan.injected != Some(InjectedFault::BreakerIgnored));
+        let told = tried.filter(|_| !self.machine.injects(BREAKER_IGNORED));
         server.lanes.finished(client, told, |_| standing_of(present));
         server.lanes.take_turned().for_each(drop);
     }
@@ -439,13 +441,6 @@ impl World {
     pub(super) fn over(&self) -> Vec<usize> {
         let now = self.machine.clock.now();
         (0..self.sending.live.len()).filter(|index| self.sending.live[*index].is_told() <= now).collect()
-    }
-
-    /// A call that the harness waits for.
-    pub(super) fn await_answer(&mut self, id: CallId, waiting: Waiting, of: Vec<PartitionId>, then: Then) {
-        let server = self.server.as_ref();
-        let asked = of.into_iter().map(|at| (at, server.and_then(|server| server.life(at)))).collect();
-        self.calls.push(Call { id, waiting, asked, then });
     }
 }
 

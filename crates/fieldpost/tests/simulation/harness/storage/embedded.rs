@@ -10,7 +10,6 @@ use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
 use store::{Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
 
-use super::lying_disk::LyingDisk;
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
 use crate::harness::clock::VirtualClock;
@@ -60,12 +59,12 @@ impl OnDisk {
     }
 
     fn as_seen(&self) -> Arc<dyn Disk> {
-        let disk = Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone() });
-        match self.injected {
-            Some(InjectedFault::ForgottenSync) => Arc::new(LyingDisk { disk, about: "" }),
-            Some(InjectedFault::ForgottenCheckpointSync) => Arc::new(LyingDisk { disk, about: "tables" }),
-            _ => disk,
-        }
+        let never_synced = match self.injected {
+            Some(InjectedFault::ForgottenSync) => Some(""),
+            Some(InjectedFault::ForgottenCheckpointSync) => Some(TABLES),
+            _ => None,
+        };
+        Arc::new(MortalDisk { disk: self.disk.clone(), doom: self.doom.clone(), never_synced })
     }
 
     /// Bytes of the files that are meant.
@@ -84,7 +83,7 @@ fn options(plan: &MachinePlan, random: &mut Random) -> EmbeddedOptions {
         checkpoint_memory_bytes: 20_000 + random.below(400_000) as usize,
         checkpoint_age: Duration::from_secs(1 + random.below(120)),
         merged_blobs: 2 + (plan.seed % 7) as u32,
-        sync: plan.sync_interval.map_or(SyncMode::Always, SyncMode::Interval),
+        sync: plan.sync_interval().map_or(SyncMode::Always, SyncMode::Interval),
         log: LogOptions {
             segment_bytes: 1_500 + random.below(20_000),
             zeros_ahead_bytes: random.below(3) * 2_000,
@@ -168,7 +167,7 @@ impl Storage for OnDisk {
         Some(end)
     }
 
-    fn is_bounded(&self) -> Result<(), String> {
+    fn is_bounded(&self, _: usize) -> Result<(), String> {
         let bytes = self.bytes_of(|name| name != TABLES);
         let log = &self.options.log;
         let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes

@@ -101,9 +101,9 @@ impl Storage for InMemory {
         None
     }
 
-    fn is_bounded(&self) -> Result<(), String> {
+    fn is_bounded(&self, partitions: usize) -> Result<(), String> {
         let waiting = self.opened.as_ref().map_or(0, |opened| opened.locked().waiting.len());
-        let most = BATCHES_IN_FLIGHT_MAX * (usize::from(self.committed.partitions()) + 1);
+        let most = BATCHES_IN_FLIGHT_MAX * partitions;
         if waiting <= most { Ok(()) } else { Err(format!("{waiting} batches wait; {most} are allowed")) }
     }
 

@@ -246,7 +246,7 @@ impl History {
             && publishing.once.is_some_and(|once| once.body == *body)
             && now.0 - at.0 < REPEATED_WITHIN_MS
         {
-            return Invariant::OneEffectPerCause.same(
+            return Invariant::ONE_EFFECT_PER_CAUSE.same(
                 "answer to a repeated request",
                 &jobs.to_vec(),
                 answered,
@@ -258,7 +258,7 @@ impl History {
         }
         for (new, job) in publishing.jobs.iter().zip(jobs) {
             let may_be_known = new.alias.is_some() && new.on_conflict != OnConflict::Reject;
-            Invariant::OneEffectPerCause.check(
+            Invariant::ONE_EFFECT_PER_CAUSE.check(
                 may_be_known || !self.known.get(&job.id).is_some_and(|known| known.is_given),
                 || format!("{:?} was given out before", job.id),
             )?;

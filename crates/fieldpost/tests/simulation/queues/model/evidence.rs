@@ -132,7 +132,7 @@ impl Evidence {
     }
 
     pub(super) fn no_death_is_left(&self) -> Checked {
-        Invariant::OneEffectPerCause
+        Invariant::ONE_EFFECT_PER_CAUSE
             .check(self.dead.is_empty(), || format!("dead letters of jobs that did not die: {:?}", self.dead))
     }
 }

@@ -1,11 +1,8 @@
 //! A model that can go back: what it was after each batch that may yet be lost.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use engine::Settings;
-
-use crate::harness::violation::{Checked, Invariant};
+use super::violation::{Checked, Invariant};
 
 /// A model of one partition over time.
 pub(crate) struct Track<S> {
@@ -20,8 +17,6 @@ pub(crate) struct Track<S> {
     kept: u64,
     /// What is shown is kept only once it was synced.
     syncs_later: bool,
-    /// Batches that were shown, and that the power has taken.
-    pub(crate) taken: u64,
 }
 
 /// What a store went through before it is looked at.
@@ -36,7 +31,7 @@ pub(crate) enum Past {
 impl<S: Clone> Track<S> {
     pub(crate) fn new(present: S, syncs_later: bool) -> Self {
         let after = VecDeque::from([(0, present.clone())]);
-        Self { present, after, shown: 0, kept: 0, syncs_later, taken: 0 }
+        Self { present, after, shown: 0, kept: 0, syncs_later }
     }
 
     /// The number of the latest batch.
@@ -53,35 +48,9 @@ impl<S: Clone> Track<S> {
     /// A step made a batch.
     pub(crate) fn made(&mut self, seq: u64) -> Checked {
         let expected = self.latest() + 1;
-        Invariant::OneEffectPerCause.same("number of a batch", &seq, &expected)?;
+        Invariant::ONE_EFFECT_PER_CAUSE.same("number of a batch", &seq, &expected)?;
         self.after.push_back((seq, self.present.clone()));
         Ok(())
-    }
-
-    /// Somebody outside may know of batch `seq`: it must survive from now on.
-    pub(crate) fn shown(&mut self, seq: u64) {
-        self.shown = self.shown.max(seq);
-        if !self.syncs_later {
-            self.kept = self.shown;
-        }
-        self.forget();
-    }
-
-    /// What was shown so far was synced.
-    pub(crate) fn synced(&mut self) {
-        self.kept = self.kept.max(self.shown);
-        self.forget();
-    }
-
-    /// The power failed: it may have taken what was not synced.
-    pub(crate) fn power_failed(&mut self) {
-        self.taken += self.shown - self.kept;
-        self.shown = self.kept;
-    }
-
-    /// Up to which batch nothing can be taken by anything.
-    pub(crate) fn surely_kept(&self) -> u64 {
-        self.kept
     }
 
     fn forget(&mut self) {
@@ -99,7 +68,7 @@ impl<S: Clone> Track<S> {
         };
         let found = self.after.iter().find(|(number, _)| *number == seq && seq >= least);
         found.map(|(_, state)| state).ok_or_else(|| {
-            Invariant::DurableBeforeAcknowledged.broken(format!(
+            Invariant::DURABLE_BEFORE_ACKNOWLEDGED.broken(format!(
                 "the store is at batch {seq} after {past:?}; what must be there reaches {least}, what was made {}",
                 self.latest()
             ))
@@ -116,27 +85,36 @@ impl<S: Clone> Track<S> {
     }
 }
 
-impl Track<super::partition::Partition> {
-    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again
-    /// after the grace; one that has never written has nothing to forgive.
-    pub(crate) fn load(
-        &mut self,
-        seq: u64,
-        now: base::Timestamp,
-        process: (u64, &Arc<Settings>),
-        attended: [bool; 3],
-    ) -> Checked {
-        let (process, settings) = process;
-        let listened = self.present.listening.listened;
-        self.back_to(seq)?;
-        self.present.settings = Arc::clone(settings);
-        self.present.unfinished = None;
-        self.present.looked_at = base::Timestamp(0);
-        let now = now.max(self.present.now);
-        let grace_ms = if seq == 0 { 0 } else { settings.restart_grace.as_millis() as i64 };
-        let ways = (settings.ways_configured, attended);
-        self.present.listening.start(now, grace_ms, listened, ways);
-        self.present.loaded_by(process, now);
-        Ok(())
+/// A model as the harness knows it, whatever it is a model of.
+pub(crate) trait AnyTrack {
+    /// Somebody outside may know of batch `seq`: it must survive from now on.
+    fn shown(&mut self, seq: u64);
+
+    /// What was shown so far was synced.
+    fn synced(&mut self);
+
+    /// The power failed: it may have taken what was not synced. The latest batch that nothing can
+    /// take any more, and how many more were shown that the power has taken.
+    fn power_failed(&mut self) -> (u64, u64);
+}
+
+impl<S: Clone> AnyTrack for Track<S> {
+    fn shown(&mut self, seq: u64) {
+        self.shown = self.shown.max(seq);
+        if !self.syncs_later {
+            self.kept = self.shown;
+        }
+        self.forget();
+    }
+
+    fn synced(&mut self) {
+        self.kept = self.kept.max(self.shown);
+        self.forget();
+    }
+
+    fn power_failed(&mut self) -> (u64, u64) {
+        let taken = self.shown - self.kept;
+        self.shown = self.kept;
+        (self.kept, taken)
     }
 }

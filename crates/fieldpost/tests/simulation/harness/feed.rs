@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use base::Timestamp;
 use store::{Page, StoreError};
 
-use crate::harness::violation::{Checked, Invariant, Violation};
+use super::violation::{Checked, Invariant, unreadable};
 
 /// Items of a page: few, so that pages meet.
 const PAGE_ITEMS: usize = 7;
@@ -13,12 +13,6 @@ const PAGE_ITEMS: usize = 7;
 const LATER_PAGE_ITEMS: usize = 500;
 /// So many pages are short.
 const SHORT_PAGES: usize = 12;
-
-/// What cannot be read may as well be lost.
-#[expect(clippy::needless_pass_by_value, reason = "it ends the error")]
-pub(crate) fn unreadable(error: StoreError) -> Violation {
-    Invariant::DurableBeforeAcknowledged.broken(format!("what is stored cannot be read: {error}"))
-}
 
 /// Reads a list page by page, by the key of the last item.
 pub(crate) fn paged<K: Clone, T>(
@@ -49,6 +43,6 @@ pub(crate) fn both_ways<K: Clone, T: PartialEq + Debug>(
     let oldest_first = paged(|after, limit| read(page(true, after, limit)))?;
     let mut newest_first = paged(|after, limit| read(page(false, after, limit)))?;
     newest_first.reverse();
-    Invariant::AsTheModel.same("the same feed read backwards", &newest_first, &oldest_first)?;
+    Invariant::AS_THE_MODEL.same("the same feed read backwards", &newest_first, &oldest_first)?;
     Ok(oldest_first)
 }
