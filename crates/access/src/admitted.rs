@@ -34,7 +34,7 @@ pub struct NotAdmitted {
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<'a> {
+pub enum RequestedAction<'a> {
     /// To send reports.
     Reports,
     /// To look at the queues of a namespace.
@@ -77,16 +77,19 @@ impl Admitted {
     ///
     /// # Errors
     /// 403.
-    pub fn may(&self, action: Action<'_>) -> Result<(), Problem> {
+    pub fn may(&self, action: RequestedAction<'_>) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
         let Known { caller, metrics, .. } = &**known;
         let suffices = |scope: &Scope| match (scope, action) {
             (Scope::Admin, _)
-            | (Scope::Report, Action::Reports)
-            | (Scope::Read | Scope::Operate, Action::Look { .. } | Action::LookAtCommands)
-            | (Scope::Commands, Action::LookAtCommands)
-            | (Scope::Commands | Scope::Operate, Action::Command) => true,
-            (Scope::Jobs(own), Action::Look { namespace } | Action::Work { namespace }) => {
+            | (Scope::Report, RequestedAction::Reports)
+            | (
+                Scope::Read | Scope::Operate,
+                RequestedAction::Look { .. } | RequestedAction::LookAtCommands,
+            )
+            | (Scope::Commands, RequestedAction::LookAtCommands)
+            | (Scope::Commands | Scope::Operate, RequestedAction::Command) => true,
+            (Scope::Jobs(own), RequestedAction::Look { namespace } | RequestedAction::Work { namespace }) => {
                 own.as_str() == namespace
             }
             _ => false,
@@ -97,10 +100,12 @@ impl Admitted {
         }
         metrics.judged(caller.name(), "forbidden");
         let takes = match action {
-            Action::Reports => "admin or report",
-            Action::Look { .. } | Action::Work { .. } => "admin, or jobs:NAMESPACE of this namespace",
-            Action::LookAtCommands => "admin, read, commands or operate",
-            Action::Command => "admin, commands or operate",
+            RequestedAction::Reports => "admin or report",
+            RequestedAction::Look { .. } | RequestedAction::Work { .. } => {
+                "admin, or jobs:NAMESPACE of this namespace"
+            }
+            RequestedAction::LookAtCommands => "admin, read, commands or operate",
+            RequestedAction::Command => "admin, commands or operate",
         };
         Err(caller.may_not(takes))
     }

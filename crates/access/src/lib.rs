@@ -17,7 +17,7 @@ mod token;
 
 use prometheus_client::registry::Registry;
 
-pub use admitted::{Action, Admitted, NotAdmitted};
+pub use admitted::{Admitted, NotAdmitted, RequestedAction};
 pub use caller::Caller;
 pub use failed_auth::{FailedAuth, TooMany};
 pub use guard::{Guard, Holder, NotRecognised};

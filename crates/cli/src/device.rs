@@ -53,7 +53,7 @@ pub enum Command {
     Events(Events),
     /// List everything that happened to a device, the newest first: reports that changed something,
     /// losses, connects, every notification and every command.
-    Timeline(timeline::Timeline),
+    Timeline(timeline::TimelineFlags),
     /// Show what a device is to have and what it has confirmed, or change what it is to have.
     Desired(desired::Desired),
 }

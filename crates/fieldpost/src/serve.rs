@@ -258,7 +258,7 @@ async fn bind_mqtt(
     };
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
-    let mut listener = listener.with_open_files(shares.files);
+    let mut listener = listener.with_open_files(shares.files).with_kinds(settings.kinds.clone());
     if let Some(logins) = access::logins(settings).map_err(because("auth.mqtt"))? {
         listener = listener.with_logins(logins);
     }

@@ -203,7 +203,7 @@ impl Fleet {
     /// Waits until the live figures satisfy `done`; false when they have not within `patience`.
     pub async fn until(&self, patience: Duration, mut done: impl FnMut(FleetStats) -> bool) -> bool {
         let satisfied = async {
-            while !done(self.progress.figures()) {
+            while !done(self.progress.stats()) {
                 tokio::time::sleep(FIGURES_EVERY).await;
             }
         };
@@ -226,7 +226,7 @@ impl Fleet {
             self.drained().await;
         }
         let mut outcome = Outcome {
-            figures: self.progress.figures(),
+            figures: self.progress.stats(),
             unanswered: 0,
             latency: self.progress.latencies().since_sent,
             sent: Sent::nothing(self.devices),

@@ -263,8 +263,8 @@ impl Flags {
         let Self { devices, url, http, pace, behaviour, commands, identity, connection, json, .. } = self;
         let address = url.unwrap_or_else(|| usual_address(via));
         let way = connection.way(via)?;
-        let habits = behaviour.habits();
-        let commands = commands.settle(via, http.as_ref(), habits.seed)?;
+        let profile = behaviour.profile();
+        let commands = commands.settle(via, http.as_ref(), profile.seed)?;
         let registering = identity.registering(http, &address);
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
@@ -277,7 +277,7 @@ impl Flags {
             access: connection.access(),
             registering,
             payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
-            profile: behaviour.profile(),
+            profile,
             commands,
             reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
             end: End { reports: pace.reports, after: until },

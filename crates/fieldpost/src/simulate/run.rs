@@ -128,7 +128,7 @@ impl Run {
         let elapsed = self.elapsed();
         let behind = self.look_behind();
         let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
-        let sent = self.progress.figures().sent as f64;
+        let sent = self.progress.stats().sent as f64;
         let by_reports = order.end.reports.map(|all| sent / all as f64);
         let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
         let commands = self.commanding.as_ref().map(Commanding::counts);

@@ -42,13 +42,13 @@
 //! over several partitions, and rot of the disk (the tests of `blocklog` and `store` flip bytes).
 //!
 //! # What is checked
-//! A naive [model] takes the same inputs in the same order and goes back with the store when
-//! batches are lost. Every answer, every batch, every body is held against it at once; [everything
-//! that is stored](checkers::contents) at random moments, after every start and at the end; every
-//! row that a life has left, as `fieldpost check` does, against the rows that it names and that
-//! name it; and the invariants of ARCHITECTURE.md, by [name](violation::Invariant), where they can
-//! be seen. At the end all faults stop, and within an hour of virtual time everything must have
-//! been told, on time, to everybody.
+//! A naive [model](devices::model) takes the same inputs in the same order and goes back with the
+//! store when batches are lost. Every answer, every batch, every body is held against it at once;
+//! [everything that is stored](devices::checkers::contents) at random moments, after every start and
+//! at the end; every row that a life has left, as `fieldpost check` does, against the rows that it
+//! names and that name it; and the invariants of ARCHITECTURE.md, by
+//! [name](harness::violation::Invariant), where they can be seen. At the end all faults stop, and
+//! within an hour of virtual time everything must have been told, on time, to everybody.
 //!
 //! Users' [queues] of jobs have runs of their own over the same machine, as nothing of a queue ever
 //! commits together with a device.
@@ -64,17 +64,7 @@
 //!   it found is mended together with a line in `FOUND_BUGS`, or, where later changes to what a
 //!   seed decides would lose it, with a test of its own.
 
-mod checkers;
-mod counts;
+mod both;
+mod devices;
 mod harness;
-mod meant;
-mod model;
-mod plan;
 mod queues;
-mod receivers;
-mod sabotage;
-mod sabotage_tests;
-mod seeds;
-mod tap;
-mod violation;
-mod world;

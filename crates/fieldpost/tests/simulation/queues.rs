@@ -24,9 +24,11 @@
 
 mod checkers;
 mod counts;
+pub(crate) mod fault_injection;
+mod fault_tests;
+mod invariants;
 mod meant;
 mod model;
-mod plan;
-mod sabotage_tests;
+pub(crate) mod plan;
 mod seeds;
-mod world;
+pub(crate) mod world;

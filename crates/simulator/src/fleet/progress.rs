@@ -82,7 +82,7 @@ pub struct FleetStats {
 impl Progress {
     /// The figures now.
     #[must_use]
-    pub fn figures(&self) -> FleetStats {
+    pub fn stats(&self) -> FleetStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         FleetStats {
             sent: read(&self.sent),
@@ -168,7 +168,7 @@ mod tests {
         }
         let refusals = progress.refusals();
         assert_eq!((refusals.len(), refusals["unknown_device"]), (REASONS_MAX + 1, 1000));
-        assert_eq!((refusals.values().sum::<u64>(), progress.figures().refused), (2000, 2000));
+        assert_eq!((refusals.values().sum::<u64>(), progress.stats().refused), (2000, 2000));
         assert_eq!(progress.troubles().len(), 0);
     }
 }

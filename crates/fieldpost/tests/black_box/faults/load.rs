@@ -59,7 +59,7 @@ impl Load {
     }
 
     pub(crate) fn figures(&self) -> impl Iterator<Item = FleetStats> {
-        self.fleets.iter().map(|(_, fleet)| fleet.progress().figures())
+        self.fleets.iter().map(|(_, fleet)| fleet.progress().stats())
     }
 
     fn acknowledged(&self) -> u64 {
