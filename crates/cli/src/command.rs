@@ -10,7 +10,7 @@ use super::api::{Api, Path};
 use super::device::Label;
 use super::failure::Failure;
 use super::feed::Feed;
-use super::list::Extent;
+use super::list::ListFlags;
 use super::screen::Screen;
 use super::table::plain;
 use view::SeenCommand;
@@ -62,7 +62,7 @@ pub struct LsCommands {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    extent: ListFlags,
 }
 
 /// Where a command stands.

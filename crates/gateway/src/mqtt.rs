@@ -1,15 +1,16 @@
 //! The MQTT listener for devices: 3.1.1 and 5, QoS 0, 1 and 2 in, with or without TLS.
 //!
 //! Not a broker: a publish is a report and goes to the engine, never straight to another
-//! connection. Subscribers receive copies of accepted reports (`mirror.rs`). A PUBACK or PUBREC
-//! leaves once the report is durable, or is refused and in the quarantine, in the order of arrival.
-//! Each connection is one task; the reports of one read go to the engine as one slice, and an idle
-//! connection holds no buffer.
+//! connection. Subscribers receive copies of accepted reports (`mirror.rs`), and devices the
+//! commands of the engine (`downlink.rs`), which is told whose sessions live (`books.rs`). A PUBACK
+//! or PUBREC leaves once the report is durable, or is refused and in the quarantine, in the order
+//! of arrival. Each connection is one task; the reports of one read go to the engine as one slice,
+//! and an idle connection holds no buffer.
 //!
 //! ```text
 //! bytes -> wire (packets) -> session -> decode, rights -> ring (slices under way) -> receipts -> bytes
-//!                               |
-//!                               '-> absence (the session while its client is away)
+//!                               |                                                              ^
+//!                               '-> absence (the session while its client is away)  commands --'
 //! ```
 
 mod aliases;

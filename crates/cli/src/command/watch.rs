@@ -12,7 +12,7 @@ use super::view::SeenCommand;
 use super::{StatusFlag, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
-use crate::list::{self, Extent};
+use crate::list::{self, ListFlags};
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
 
@@ -89,7 +89,7 @@ fn open_commands(device: &str, api: &Api) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     for status in StatusFlag::OPEN {
         let path = Path::of(&["devices", device, "commands"]).with("status", status.as_str());
-        list::each_page(api, &path.with("order", "asc"), &Extent::ALL, |items| {
+        list::each_page(api, &path.with("order", "asc"), &ListFlags::ALL, |items| {
             for item in items {
                 found.push(api.read::<SeenCommand>(item)?.id);
             }

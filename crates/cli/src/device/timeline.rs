@@ -9,7 +9,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::follow::Timed;
-use crate::list::{Extent, Row};
+use crate::list::{ListFlags, Row};
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN};
 use crate::when::to_millisecond;
@@ -22,7 +22,7 @@ pub struct TimelineFlags {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
-    extent: Extent,
+    extent: ListFlags,
 }
 
 /// Something that happened to a device.

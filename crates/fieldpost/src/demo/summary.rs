@@ -93,13 +93,13 @@ pub(super) fn grouped(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use simulator::account::Shortfall;
-    use simulator::fleet::Figures;
+    use simulator::fleet::FleetStats;
     use simulator::sent::Sent;
     use simulator::traffic::DeviceIds;
 
     use super::*;
 
-    fn outcome(figures: Figures, unanswered: u64) -> Outcome {
+    fn outcome(figures: FleetStats, unanswered: u64) -> Outcome {
         Outcome {
             figures,
             unanswered,
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn nothing_missing_is_said_of_a_good_run_only() {
-        assert_eq!(missing(&Audit::default(), &outcome(Figures::default(), 0)), [""; 0]);
-        let refused = Figures { refused: 2, ..Figures::default() };
+        assert_eq!(missing(&Audit::default(), &outcome(FleetStats::default(), 0)), [""; 0]);
+        let refused = FleetStats { refused: 2, ..FleetStats::default() };
         assert_eq!(missing(&Audit::default(), &outcome(refused, 1)).len(), 2);
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn many_shortfalls_are_named_in_part() {
         let shortfall = Shortfall::DeviceWrong { device_id: "d0".into(), what: "gone".into() };
         let audit = Audit { shortfalls: vec![shortfall; 30], ..Audit::default() };
-        let missing = missing(&audit, &outcome(Figures::default(), 0));
+        let missing = missing(&audit, &outcome(FleetStats::default(), 0));
         assert_eq!((missing.len(), missing[20].as_str()), (21, "MISSING and 10 more"));
     }
 }

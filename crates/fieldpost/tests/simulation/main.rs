@@ -3,10 +3,10 @@
 //! each step among those that are possible.
 //!
 //! # What goes wrong
-//! - **The process** dies at any moment, between any two steps or before any write or sync within
-//!   one - of a commit, a checkpoint, a sweep, the opening of a data directory - and starts again;
-//!   or it is asked to stop, and does so well. A machine sleeps for minutes or hours while
-//!   everything is under way.
+//! - **The process** dies at any moment and starts again: between any two steps, or before any
+//!   write or sync of a commit, a checkpoint, a sweep, the opening of a data directory. Or it is
+//!   asked to stop, and does so well. A machine sleeps for minutes or hours while everything is
+//!   under way.
 //! - **The power** fails, at any of these moments. What was synced stays; of what was not, all,
 //!   nothing, some writes, some sectors, or the writes up to a moment are left, torn and out of
 //!   order. It fails again while the process is down, or starts.
@@ -23,9 +23,9 @@
 //!   down. The engine clock is slewed after it, and starts at the later of both. Days pass, within
 //!   one life or between two, and with them goes what is kept for a day or two only, while some of
 //!   it is still to be told.
-//! - **Intake**: slices over several partitions, batches of any size, doors that close and open,
-//!   devices that fall silent and come back, reports that are late, ahead, of another kind,
-//!   refused, or of devices that nobody knows; ids that come again at once, later, after a start,
+//! - **Intake**: slices over several partitions, batches of any size, ways in that close and open,
+//!   devices that fall silent and come back; reports that are late, ahead, of another kind, refused,
+//!   or of devices that nobody knows; ids that come again at once, later, after a start,
 //!   or when they are forgotten; slices that come again because nobody answered. What is refused
 //!   fills a quarantine that is too small for it, and is discarded, or asked for in vain.
 //! - **Receivers** answer 2xx at once or slowly, 3xx, 4xx, 5xx, 410, 429 and 503 with

@@ -1,8 +1,8 @@
 //! Listens between the engine and its store: what was handed in, what was loaded, what became of
 //! each batch.
 //!
-//! The checkers need to see a batch when it is made, because chance decides within it - which
-//! silence was noticed, what was leased, how long a retry waits - and the model must follow.
+//! The checkers need to see a batch when it is made. Chance decides within it which silence was
+//! noticed, what was leased, how long a retry waits; the model must follow.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -411,7 +411,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_decoding_panic(topic in "(dev/lock/0xA/(state|ack|confirmed)|sensors|.{0,12})", payload: Vec<u8>) {
+    fn no_bytes_make_decoding_panic(
+        topic in "(dev/lock/0xA/(state|ack|confirmed)|sensors|.{0,12})",
+        payload: Vec<u8>,
+    ) {
         let _ = object(&payload, None, RULES);
         let _ = publish(&topic, &payload, None, RULES);
     }

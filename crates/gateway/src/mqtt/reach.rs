@@ -2,6 +2,7 @@
 //! `dev/{kind}/{id}`, or where the settings of its kind say.
 
 use base::{DeviceId, Kind};
+use engine::presence::OfKind;
 
 use crate::decode::kinds::KindForms;
 
@@ -9,9 +10,10 @@ use crate::decode::kinds::KindForms;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Covered {
     Nothing,
-    /// The device with this id, if it is of the filter's kind.
+    /// The device with this id, if it is of this kind.
     Device {
         device: DeviceId,
+        kind: OfKind,
         /// The filter is the topic itself, without a wildcard.
         by_name: bool,
     },
@@ -36,7 +38,10 @@ fn of_settings(filter: &str, kinds: &KindForms) -> Covered {
     let mut wide = Vec::new();
     for (kind, id) in kinds.covered(filter) {
         match id.map(DeviceId::new) {
-            Some(Some(device)) => return Covered::Device { device, by_name: !filter.contains(['+', '#']) },
+            Some(Some(device)) => {
+                let by_name = !filter.contains(['+', '#']);
+                return Covered::Device { device, kind: OfKind::Only(kind.clone()), by_name };
+            }
             Some(None) => {}
             None => wide.push(Some(kind.clone())),
         }
@@ -68,7 +73,7 @@ fn of_contract(filter: &str, kinds: &KindForms) -> Covered {
         (Some(id), None | Some("#")) => match DeviceId::new(id) {
             Some(device) => {
                 let by_name = first == Some("dev") && named.is_some() && below.is_none();
-                Covered::Device { device, by_name }
+                Covered::Device { device, kind: named.map_or(OfKind::Any, OfKind::Only), by_name }
             }
             None => Covered::Nothing,
         },
@@ -83,15 +88,17 @@ mod tests {
 
     #[test]
     fn a_filter_covers_a_device_or_many_or_none() {
-        let device = |by_name| Covered::Device { device: DeviceId::new("0xA").expect("an id"), by_name };
+        let of_kind =
+            |kind, by_name| Covered::Device { device: DeviceId::new("0xA").expect("an id"), kind, by_name };
+        let lock = |by_name| of_kind(OfKind::Only(Kind::lock()), by_name);
         let locks = || Covered::Widely(vec![Kind::new("lock")]);
         let all = || Covered::Widely(vec![None]);
         for (filter, expect) in [
-            ("dev/lock/0xA", device(true)),
-            ("dev/+/0xA", device(false)),
-            ("+/lock/0xA", device(false)),
-            ("+/+/0xA", device(false)),
-            ("dev/lock/0xA/#", device(false)),
+            ("dev/lock/0xA", lock(true)),
+            ("dev/+/0xA", of_kind(OfKind::Any, false)),
+            ("+/lock/0xA", lock(false)),
+            ("+/+/0xA", of_kind(OfKind::Any, false)),
+            ("dev/lock/0xA/#", lock(false)),
             ("#", all()),
             ("+/#", all()),
             ("dev/#", all()),
@@ -123,19 +130,23 @@ mod tests {
         let topics = KindTopics { down: TopicTemplate::new("mqtt/face/{id}"), ..KindTopics::default() };
         let face = Kind::new("face").expect("a kind");
         let kinds = KindForms::new([(face.clone(), topics)].into()).expect("one meaning");
-        let device = |by_name| Covered::Device { device: DeviceId::new("0xA").expect("an id"), by_name };
+        let device = |kind: &Kind, by_name| Covered::Device {
+            device: DeviceId::new("0xA").expect("an id"),
+            kind: OfKind::Only(kind.clone()),
+            by_name,
+        };
         let widely =
             |kinds: &[&Kind]| Covered::Widely(kinds.iter().map(|kind| Some((*kind).clone())).collect());
         for (filter, expect) in [
-            ("mqtt/face/0xA", device(true)),
-            ("mqtt/+/0xA", device(false)),
+            ("mqtt/face/0xA", device(&face, true)),
+            ("mqtt/+/0xA", device(&face, false)),
             ("mqtt/face/+", widely(&[&face])),
             ("mqtt/#", widely(&[&face])),
             ("+/lock/+", widely(&[&Kind::lock()])),
             ("#", Covered::Widely(vec![None])),
             ("dev/face/0xA", Covered::Nothing),
             ("dev/face/+", Covered::Nothing),
-            ("dev/lock/0xA", device(true)),
+            ("dev/lock/0xA", device(&Kind::lock(), true)),
             ("mqtt/face/0xA/Ack", Covered::Nothing),
         ] {
             assert_eq!(covered(filter, &kinds), expect, "{filter}");

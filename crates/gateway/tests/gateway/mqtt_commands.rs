@@ -190,6 +190,17 @@ async fn wildcards_reach_devices_and_are_not_their_sessions() {
 }
 
 #[tokio::test]
+async fn the_topic_of_another_kind_is_not_the_devices() {
+    let rig = Rig::start().await;
+    let sent = send(&rig, "0xA", command("1")).await;
+    let mut wrong = subscriber(&rig, named(V5, "0xA"), "dev/meter/0xA").await;
+    let state = rig.engine.queries().command(sent).expect("readable").expect("a command").state;
+    assert_eq!((state.status, state.tries), (CommandStatus::Scheduled, 0));
+    subscribed(&mut wrong, "dev/lock/0xA").await;
+    wrong.expect(&published(V5, "0xA", sent, "1", 1)).await;
+}
+
+#[tokio::test]
 async fn a_session_is_a_devices_by_client_id_or_by_the_name_of_its_topic() {
     let rig = Rig::start().await;
     let mut by_id = RawClient::connect(rig.mqtt, named(V5, "0xA")).await;

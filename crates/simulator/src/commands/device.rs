@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use super::ledger::{CommandLedger, hash_of};
 use super::manners::Manners;
 use super::packet::{self, ServerPacket};
+use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::fleet::MqttVersion;
 use crate::fleet::mqtt_packet::bad_packet;
 use crate::fleet::mqtt_wire;
 use crate::traffic::DeviceIds;
-use crate::wire::{Buffered, CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Between two attempts to connect; twice as long after each that came to nothing, up to the
 /// longest.
@@ -120,7 +120,7 @@ impl DeviceConnection {
     /// Connects and subscribes for each device.
     async fn open(&self) -> io::Result<CommandedSession<'_>> {
         let permit = permit_to_connect().await;
-        let wire = Wire::open(&self.endpoint).await?;
+        let wire = ClientStream::open(&self.endpoint).await?;
         let now = Instant::now();
         let mut session = CommandedSession {
             connection: self,

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::ledger::CommandLedger;
 use crate::endpoint::Endpoint;
-use crate::lines::{Connection, refusal};
+use crate::json_lines::{Connection, refusal};
 use crate::traffic::DeviceIds;
 
 /// Between two attempts to connect.

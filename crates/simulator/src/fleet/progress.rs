@@ -56,7 +56,7 @@ pub struct Progress {
 
 /// A [`Progress`] at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct FleetStats {
     /// Reports that went out, each counted once.
     pub sent: u64,
     /// Times that a report went out again after a broken connection.
@@ -82,9 +82,9 @@ pub struct Figures {
 impl Progress {
     /// The figures now.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> FleetStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Figures {
+        FleetStats {
             sent: read(&self.sent),
             repeated: read(&self.repeated),
             acknowledged: read(&self.acknowledged),

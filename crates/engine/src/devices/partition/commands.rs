@@ -138,6 +138,9 @@ impl Partition {
         new: NewCommand,
         step: &mut DeviceStep<'_>,
     ) -> Result<TrackedCommand, Stop> {
+        if new.notify.is_some() {
+            self.check_room_for_outcome()?;
+        }
         let command = self.new_command(device, new, CommandCause::Call, step)?;
         self.give(command, step)
     }

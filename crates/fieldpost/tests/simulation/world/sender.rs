@@ -12,8 +12,8 @@ use engine::kernel::reply::Reply;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
-use notify::breaker::Tried;
-use notify::lanes::{Lease, Standing};
+use notify::breaker::AttemptReport;
+use notify::lanes::{ClientStatus, Lease};
 use records::{Client, DeliveryStatus, DeviceSlot, Reservation};
 
 use super::World;
@@ -56,9 +56,9 @@ impl Ended {
     }
 
     /// What the lanes are told of it.
-    pub(super) fn tried(&self) -> Option<Tried> {
+    pub(super) fn tried(&self) -> Option<AttemptReport> {
         let to = Arc::clone(self.to.as_ref()?);
-        Some(Tried { to, delivery: self.what.delivery, at: self.end.at, answer: self.end.answer })
+        Some(AttemptReport { to, delivery: self.what.delivery, at: self.end.at, answer: self.end.answer })
     }
 }
 
@@ -188,7 +188,7 @@ impl World {
         server.lanes.mark_due(named);
         if self.machine.random.chance(1, 20) {
             let directory = server.context.directory();
-            server.lanes.sweep(|client| standing_of(directory.get(client)));
+            server.lanes.sweep(|client| status_of(directory.get(client)));
         }
         let now = self.now();
         loop {
@@ -196,8 +196,8 @@ impl World {
             let (directory, breakers) = (server.context.directory(), &self.breakers);
             let drops = self.machine.plan.sabotage == Some(Sabotage::BreakerDrops);
             let standing = |client| match directory.get(client) {
-                Some(client) if drops && breakers.is_open(&client) => Standing::Gone,
-                present => standing_of(present),
+                Some(client) if drops && breakers.is_open(&client) => ClientStatus::Gone,
+                present => status_of(present),
             };
             let Some(lease) = server.lanes.next(now, standing) else { return Ok(()) };
             self.check_breaker(&lease)?;
@@ -418,7 +418,7 @@ impl World {
 
     /// The lanes are told that a place is free, and what was tried; so is the model of the
     /// breakers.
-    pub(super) fn finished(&mut self, client: Incarnation, tried: Option<Tried>) {
+    pub(super) fn finished(&mut self, client: Incarnation, tried: Option<AttemptReport>) {
         let now = self.now();
         let Some(server) = &mut self.server else { return };
         let present = server.context.directory().get(client);
@@ -430,8 +430,8 @@ impl World {
             self.breakers.ended(present, (tried.delivery, tried.at), tried.answer, now);
         }
         let told = tried.filter(|_| self.machine.plan.sabotage != Some(Sabotage::BreakerIgnored));
-        server.lanes.finished(client, told, |_| standing_of(present));
-        server.lanes.take_turned().for_each(drop);
+        server.lanes.finished(client, told, |_| status_of(present));
+        server.lanes.take_breaker_events().for_each(drop);
     }
 
     /// Attempts that are over by now.
@@ -449,10 +449,10 @@ impl World {
 }
 
 /// How a client stands that the directory shows so.
-fn standing_of(present: Option<Arc<Client>>) -> Standing {
+fn status_of(present: Option<Arc<Client>>) -> ClientStatus {
     match present {
-        None => Standing::Gone,
-        Some(client) if !client.enabled => Standing::Disabled,
-        Some(client) => Standing::Enabled(client),
+        None => ClientStatus::Gone,
+        Some(client) if !client.enabled => ClientStatus::Disabled,
+        Some(client) => ClientStatus::Enabled(client),
     }
 }

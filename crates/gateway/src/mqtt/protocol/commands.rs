@@ -72,6 +72,11 @@ impl Window {
 }
 
 impl Commands {
+    /// What was put into `out` since that was last empty, in bytes.
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.unwritten_bytes
+    }
+
     /// The client's PUBACK. It may belong to an earlier connection of its session.
     fn acknowledge(&mut self, packet_id: u16) {
         if self.window.close(packet_id) {
@@ -190,25 +195,27 @@ impl Protocol {
     fn write_command(&mut self, copy: &CommandCopy, allowed: bool) {
         let qos = self.subscriptions.qos_of(&copy.topic);
         let Some(commands) = &mut self.commands else { return };
-        commands.unwritten_bytes += copy.bytes();
-        let metrics = commands.routes.metrics();
+        let dropped = |reason| {
+            commands.routes.settle(copy.bytes());
+            commands.routes.metrics().dropped.count(reason);
+        };
         // Another topic with the same hash, or a subscription that is gone.
-        let Some(qos) = qos else { return metrics.dropped.count("nobody") };
+        let Some(qos) = qos else { return dropped("nobody") };
         if !allowed {
-            return metrics.dropped.count("not_allowed");
+            return dropped("not_allowed");
         }
         let packet_id = (qos != QoS::AtMostOnce).then(|| commands.window.open());
         let outgoing = Outgoing { topic: &copy.topic, payload: &copy.payload, packet_id };
         let is_written = reply::publish(self.client, outgoing, &mut self.out);
-        match (is_written, packet_id) {
-            (true, _) => {
-                metrics.sent.inc();
-                metrics.unacknowledged.inc_by(packet_id.is_some().into());
-            }
-            (false, packet_id) => {
-                metrics.dropped.count("too_large");
-                packet_id.map(|packet_id| commands.window.close(packet_id));
-            }
+        let Commands { routes, window, unwritten_bytes, .. } = &mut **commands;
+        if is_written {
+            *unwritten_bytes += copy.bytes();
+            routes.metrics().sent.inc();
+            routes.metrics().unacknowledged.inc_by(packet_id.is_some().into());
+        } else {
+            routes.settle(copy.bytes());
+            routes.metrics().dropped.count("too_large");
+            packet_id.map(|packet_id| window.close(packet_id));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A byte stream to a server, bare or under TLS.
 //!
 //! Connecting takes at most [`CONNECT_TIMEOUT`], and only so many connections are made at a time: a
-//! crowd that connects at once would otherwise fill the listener's backlog and count its own haste
+//! fleet that connects at once would otherwise fill the listener's backlog and count its own haste
 //! as broken connections.
 
 use std::io;
@@ -33,12 +33,12 @@ pub(crate) async fn permit_to_connect() -> SemaphorePermit<'static> {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum ClientStream {
     Bare(TcpStream),
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-impl Wire {
+impl ClientStream {
     /// Connects, under TLS if the endpoint's access says so.
     pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
         let stream = TcpStream::connect(endpoint.address().await).await?;
@@ -50,7 +50,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ClientStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -63,7 +63,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Bare(stream) => Pin::new(stream).poll_write(context, bytes),
@@ -90,7 +90,7 @@ impl AsyncWrite for Wire {
 /// for writing.
 #[derive(Debug)]
 pub(crate) struct Buffered {
-    wire: Wire,
+    wire: ClientStream,
     pub(crate) input: Vec<u8>,
     pub(crate) output: Vec<u8>,
     is_flushed: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Buffered {
 
 impl Buffered {
     /// Nothing is read or written yet; so much room is held ready for reading.
-    pub(crate) fn new(wire: Wire, ready: usize) -> Self {
+    pub(crate) fn new(wire: ClientStream, ready: usize) -> Self {
         Self { wire, input: Vec::with_capacity(ready), output: Vec::new(), is_flushed: true }
     }
 

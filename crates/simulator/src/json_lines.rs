@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::access::Secret;
+use crate::client_stream::{CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
-use crate::wire::{CONNECT_TIMEOUT, Wire, permit_to_connect};
 
 /// Of an answer that is not the one expected, so much is told.
 const EXCERPT_BYTES: usize = 120;
@@ -39,7 +39,8 @@ impl Connection {
     pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
         let _permit = permit_to_connect().await;
         let timeout = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time");
-        let wire = tokio::time::timeout(CONNECT_TIMEOUT, Wire::open(endpoint)).await.map_err(timeout)??;
+        let wire =
+            tokio::time::timeout(CONNECT_TIMEOUT, ClientStream::open(endpoint)).await.map_err(timeout)??;
         let (requests, connection) = handshake(TokioIo::new(wire)).await.map_err(io::Error::other)?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {

@@ -22,7 +22,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::answer_pace::{AnswerPace, Going, Refused};
+use super::answer_pace::{AnswerInFlight, AnswerPace, LastRefusal};
 use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, UntilSent};
 use crate::problem;
 use crate::shares::SenderKey;
@@ -32,7 +32,7 @@ use crate::shares::SenderKey;
 pub(super) const PIECE_BYTES: usize = 64 * 1_024;
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug)]
-pub struct Answers(Arc<Shared>);
+pub struct LargeAnswers(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -40,12 +40,12 @@ struct Shared {
     held: Gauge,
     refused: Counter,
     given_up: Counter,
-    last_refused: Refused,
+    last_refused: LastRefusal,
 }
 
-/// Whose answer it is, and to what.
+/// The request that an answer is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AnsweredRequest<'a> {
     /// What stands for the caller's address.
     pub(super) sender: IpAddr,
     /// The request changed nothing.
@@ -54,13 +54,13 @@ pub(super) struct Asked<'a> {
     pub(super) pace: &'a AnswerPace,
 }
 
-impl Default for Answers {
+impl Default for LargeAnswers {
     fn default() -> Self {
         Self::new(&MemoryBudget::default())
     }
 }
 
-impl Answers {
+impl LargeAnswers {
     /// Large answers take their memory of this budget.
     #[must_use]
     pub fn new(memory: &MemoryBudget) -> Self {
@@ -69,7 +69,7 @@ impl Answers {
             held: Gauge::default(),
             refused: Counter::default(),
             given_up: Counter::default(),
-            last_refused: Refused::default(),
+            last_refused: LastRefusal::default(),
         }))
     }
 
@@ -92,7 +92,7 @@ impl Answers {
     pub(super) fn send<T: Send + Unpin + 'static>(
         &self,
         mut response: Response,
-        asked: Asked<'_>,
+        request: AnsweredRequest<'_>,
         until_sent: T,
     ) -> Response {
         let (size, page) = (response.body().size_hint(), response.extensions_mut().remove::<UntilSent>());
@@ -100,9 +100,9 @@ impl Answers {
         if is_small && page.is_none() {
             return response;
         }
-        let may_refuse = asked.is_safe || response.extensions().get::<HandsOver>().is_some();
+        let may_refuse = request.is_safe || response.extensions().get::<HandsOver>().is_some();
         let bytes = size.exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (memory, sender) = (&self.0.memory, SenderKey::Address(asked.sender));
+        let (memory, sender) = (&self.0.memory, SenderKey::Address(request.sender));
         let whole = match (page, bytes) {
             (Some(UntilSent(page)), bytes) => Some((page, bytes.filter(|_| !is_small).unwrap_or(0))),
             (None, None) => None,
@@ -116,7 +116,7 @@ impl Answers {
         let whole = whole.map(|(reservation, bytes)| Share::new(&self.0.held, reservation, bytes));
         let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
-        let going = whole.is_some().then(|| asked.pace.begins(&self.0.last_refused, from));
+        let in_flight = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
             Body::new(Pieces {
                 body,
@@ -125,7 +125,7 @@ impl Answers {
                 share: None,
                 answers,
                 sender,
-                going,
+                in_flight,
                 _until_sent: until_sent,
             })
         })
@@ -175,10 +175,10 @@ struct Pieces<T> {
     whole: Option<Arc<Share>>,
     /// Of the frame, where the size of the whole is not known.
     share: Option<Arc<Share>>,
-    answers: Answers,
+    answers: LargeAnswers,
     sender: SenderKey,
     /// Of an answer whose size is known.
-    going: Option<Arc<Going>>,
+    in_flight: Option<Arc<AnswerInFlight>>,
     _until_sent: T,
 }
 
@@ -207,8 +207,8 @@ impl<T: Unpin> HttpBody for Pieces<T> {
             }
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
-        let (share, going) = (self.share.clone(), self.going.clone());
-        let piece = Piece { bytes: self.rest.split_to(bytes), going, _share: share };
+        let (share, in_flight) = (self.share.clone(), self.in_flight.clone());
+        let piece = Piece { bytes: self.rest.split_to(bytes), in_flight, _share: share };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -231,14 +231,14 @@ impl<T: Unpin> HttpBody for Pieces<T> {
 /// A piece that a connection has; its memory is counted until the connection has sent it.
 struct Piece {
     bytes: Bytes,
-    going: Option<Arc<Going>>,
+    in_flight: Option<Arc<AnswerInFlight>>,
     _share: Option<Arc<Share>>,
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Some(going) = &self.going {
-            going.takes(self.bytes.len());
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.takes(self.bytes.len());
         }
     }
 }
@@ -263,9 +263,9 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-    impl Answers {
+    impl LargeAnswers {
         fn sent(&self, response: Response, sender: IpAddr, is_safe: bool) -> Response {
-            self.send(response, Asked { sender, is_safe, pace: &AnswerPace::default() }, ())
+            self.send(response, AnsweredRequest { sender, is_safe, pace: &AnswerPace::default() }, ())
         }
 
         fn is_empty(&self) -> bool {
@@ -275,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_is_counted_until_its_last_piece_is_sent() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let all = 10 * PIECE_BYTES + 1;
         let mut body = answers.sent(Response::new(Body::from(vec![b'x'; all])), ONE, true).into_body();
         assert_eq!((body.size_hint().exact(), answers.0.held.get()), (Some(all as u64), all as i64));
@@ -296,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_is_counted_as_far_as_it_was_made() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let frames = [vec![b'x'; 3 * PIECE_BYTES], vec![b'y'; 7]].map(Ok::<_, Infallible>);
         let stream = Body::from_stream(stream::iter(frames));
         let mut body = answers.sent(Response::new(stream), ONE, true).into_body();
@@ -311,7 +311,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_takes_its_memory_once_and_until_it_is_sent() {
         let budget = MemoryBudget::default();
-        let (memory, answers) = (budget.part(Purpose::Pages), Answers::new(&budget));
+        let (memory, answers) = (budget.part(Purpose::Pages), LargeAnswers::new(&budget));
         let page = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
         let response = page.until_sent(Response::new(Body::from(vec![b'x'; 2 * PIECE_BYTES])));
         let mut body = answers.sent(response, ONE, true).into_body();
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_told_to_come_back() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let own: Vec<_> = (0..3).map(|_| answers.sent(large(), ONE, true)).collect();
         assert_eq!(own.iter().map(|answer| answer.status().as_u16()).collect::<Vec<_>>(), [200, 200, 503]);
         assert_eq!(own[2].headers()["retry-after"], "1");
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn what_was_carried_out_is_told_and_what_can_be_asked_for_again_is_refused() {
-        let answers = Answers::default();
+        let answers = LargeAnswers::default();
         let _held: Vec<_> = [ONE, ONE, OTHER, OTHER].map(|sender| answers.sent(large(), sender, true)).into();
         let with_hand_over = || {
             let mut response = large();

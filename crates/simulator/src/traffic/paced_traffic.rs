@@ -1,10 +1,10 @@
 //! Any number of devices that keep a timetable and repeat themselves exactly.
 //!
-//! Devices take turns, round after round. What a device does in its turn - whether its value
-//! changes, whether the report is flawed, whether it then breaks the connection or falls silent for
-//! some rounds - depends on the seed, the device and the round alone: not on the number of lanes,
-//! nor on how the server answers. So the same seed gives the same reports of each device, in the
-//! same order; only their times are those of the run. Twelve bytes a device.
+//! Devices take turns, round after round. In its turn a device may change its value or send a flawed
+//! report; after it, it may break the connection or fall silent for some rounds. What it does depends
+//! on the seed, the device and the round alone: not on the number of lanes, nor on how the server
+//! answers. So the same seed gives the same reports of each device, in the same order; only their
+//! times are those of the run. Twelve bytes a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use crate::random::{Probability, Random};
 /// Values of devices that are no locks are whole numbers below this.
 const VALUES: u64 = 100;
 
-/// How the devices of a crowd behave, per report.
+/// How devices behave, per report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Habits {
+pub struct TrafficProfile {
     /// What is random depends on this alone.
     pub seed: u64,
     /// That the value differs from the one before.
@@ -33,10 +33,10 @@ pub struct Habits {
     pub cut: Probability,
 }
 
-/// One lane's part of a crowd: every `lanes`th device.
+/// One lane's part of a fleet: every `lanes`th device.
 #[derive(Debug)]
-pub struct Crowd {
-    habits: Habits,
+pub struct PacedTraffic {
+    profile: TrafficProfile,
     timetable: Arc<Timetable>,
     devices: u32,
     are_locks: bool,
@@ -59,12 +59,12 @@ struct Member {
     silent_until: u32,
 }
 
-impl Crowd {
+impl PacedTraffic {
     /// The part of lane `lane` of `lanes`.
     #[must_use]
     pub fn new(
         devices: &DeviceIds,
-        habits: Habits,
+        profile: TrafficProfile,
         timetable: Arc<Timetable>,
         lane: u32,
         lanes: u32,
@@ -72,15 +72,15 @@ impl Crowd {
         let are_locks = devices.are_locks();
         let first_value = |device: u32| {
             let values = if are_locks { 2 } else { VALUES };
-            Random::part(habits.seed, device.into()).below(values) as u8
+            Random::part(profile.seed, device.into()).below(values) as u8
         };
         let member = |device| Member { value: first_value(device), reports: 0, silent_until: 0 };
         let round_time = timetable.round_time(devices.count()).as_secs_f64();
         Self {
             members: (lane..devices.count()).step_by(lanes.max(1) as usize).map(member).collect(),
-            silence_rounds: (habits.silence_for.as_secs_f64() / round_time).ceil() as u32,
+            silence_rounds: (profile.silence_for.as_secs_f64() / round_time).ceil() as u32,
             left: timetable.share(lane),
-            habits,
+            profile,
             timetable,
             devices: devices.count(),
             are_locks,
@@ -112,16 +112,16 @@ impl Crowd {
     /// What the device whose turn it is says; nothing while it is silent.
     fn speak(&mut self, due: Instant, ts_ms: i64) -> Option<Report> {
         let (device, round) = (self.device(), self.round);
-        let Self { habits, are_locks, silence_rounds, .. } = *self;
+        let Self { profile, are_locks, silence_rounds, .. } = *self;
         let member = &mut self.members[self.place];
         if round < member.silent_until {
             return None;
         }
-        let mut random = Random::part(Random::part(habits.seed, device.into()).next_u64(), round.into());
+        let mut random = Random::part(Random::part(profile.seed, device.into()).next_u64(), round.into());
         // Everything is drawn each time, so that one habit does not shift the dice of another.
-        let (changes, step) = (random.happens(habits.change), random.below(VALUES - 1));
-        let (is_flawed, flaw) = (random.happens(habits.flaw), random.below(3));
-        let (then_cut, falls_silent) = (random.happens(habits.cut), random.happens(habits.silence));
+        let (changes, step) = (random.happens(profile.change), random.below(VALUES - 1));
+        let (is_flawed, flaw) = (random.happens(profile.flaw), random.below(3));
+        let (then_cut, falls_silent) = (random.happens(profile.cut), random.happens(profile.silence));
         if changes && member.reports > 0 {
             member.value = changed(member.value, step, are_locks);
         }
@@ -135,7 +135,7 @@ impl Crowd {
     }
 }
 
-impl Traffic for Crowd {
+impl Traffic for PacedTraffic {
     fn next(&mut self, now: Instant) -> Next {
         if !std::mem::replace(&mut self.has_asked, true) {
             self.timetable.connected();
@@ -188,9 +188,9 @@ mod tests {
     const SECOND: End = End { reports: None, after: Some(Duration::from_secs(1)) };
     const TURNS_PER_SECOND: f64 = 1_000.0;
 
-    fn habits(seed: u64) -> Habits {
+    fn profile(seed: u64) -> TrafficProfile {
         let often = |share| Probability::new(share).expect("a share");
-        Habits {
+        TrafficProfile {
             seed,
             change: often(0.3),
             silence: often(0.05),
@@ -204,17 +204,17 @@ mod tests {
 
     /// What each device says within a second on so many lanes, each of which looks at its clock so
     /// often.
-    fn said(ids: &DeviceIds, habits: Habits, lanes: u32, look_every: Duration) -> Said {
+    fn said(ids: &DeviceIds, profile: TrafficProfile, lanes: u32, look_every: Duration) -> Said {
         let timetable = Timetable::new(TURNS_PER_SECOND, SECOND, lanes);
         timetable.start();
         let timetable = Arc::new(timetable);
         let start = timetable.started().expect("it has");
         let mut said = Said::new();
         for lane in 0..lanes {
-            let mut crowd = Crowd::new(ids, habits, Arc::clone(&timetable), lane, lanes);
+            let mut traffic = PacedTraffic::new(ids, profile, Arc::clone(&timetable), lane, lanes);
             let mut now = start;
             loop {
-                match crowd.next(now) {
+                match traffic.next(now) {
                     Next::Report(report) => {
                         let at = report.due.expect("a timetable") - start;
                         let what = (report.value, report.number, report.flaw, report.then_cut, at);
@@ -232,21 +232,24 @@ mod tests {
     fn the_same_seed_gives_the_same_reports_whatever_the_lanes_and_their_speed() {
         for kind in ["lock", "thermometer"] {
             let ids = DeviceIds::new("d", DEVICES).of_kind(kind);
-            let once = said(&ids, habits(7), 1, Duration::ZERO);
+            let once = said(&ids, profile(7), 1, Duration::ZERO);
             assert_eq!(once.len(), DEVICES as usize);
-            assert_eq!(once, said(&ids, habits(7), 4, Duration::ZERO));
-            let hurried = said(&ids, habits(7), 3, Duration::from_millis(1));
+            assert_eq!(once, said(&ids, profile(7), 4, Duration::ZERO));
+            let hurried = said(&ids, profile(7), 3, Duration::from_millis(1));
             assert_eq!(once, hurried);
-            assert_ne!(once, said(&ids, habits(8), 1, Duration::ZERO));
+            assert_ne!(once, said(&ids, profile(8), 1, Duration::ZERO));
         }
     }
 
     #[test]
     fn a_device_that_falls_silent_misses_its_rounds() {
         let ids = DeviceIds::new("d", 10);
-        let habits =
-            Habits { silence: Probability::ALWAYS, silence_for: Duration::from_millis(25), ..habits(1) };
-        let said = said(&ids, habits, 2, Duration::ZERO);
+        let profile = TrafficProfile {
+            silence: Probability::ALWAYS,
+            silence_for: Duration::from_millis(25),
+            ..profile(1)
+        };
+        let said = said(&ids, profile, 2, Duration::ZERO);
         let rounds: Vec<u128> = said[&0].iter().map(|report| report.4.as_millis() / 10).take(4).collect();
         assert_eq!(rounds, [0, 4, 8, 12], "a round is 10 ms, and three of them are 25 ms");
         assert!(said[&0].iter().map(|report| report.1).eq(0..said[&0].len() as u32));
@@ -255,8 +258,8 @@ mod tests {
     #[test]
     fn habits_come_about_as_often_as_told() {
         let ids = DeviceIds::new("d", DEVICES);
-        let habits = Habits { silence: Probability::NEVER, ..habits(3) };
-        let said = said(&ids, habits, 1, Duration::ZERO);
+        let profile = TrafficProfile { silence: Probability::NEVER, ..profile(3) };
+        let said = said(&ids, profile, 1, Duration::ZERO);
         let all: Vec<_> = said.values().flatten().collect();
         assert_eq!(all.len(), 1_000);
         let flawed = all.iter().filter(|report| report.2.is_some()).count();
@@ -268,13 +271,13 @@ mod tests {
     #[test]
     fn never_means_never_and_a_value_that_changes_is_another() {
         let ids = DeviceIds::new("d", DEVICES).of_kind("thermometer");
-        let never = Habits { seed: 2, ..Habits::default() };
+        let never = TrafficProfile { seed: 2, ..TrafficProfile::default() };
         assert!(
             said(&ids, never, 1, Duration::ZERO)
                 .values()
                 .all(|of| { of.iter().all(|report| report.0 == of[0].0 && report.2.is_none() && !report.3) })
         );
-        let always = Habits { seed: 2, change: Probability::ALWAYS, ..Habits::default() };
+        let always = TrafficProfile { seed: 2, change: Probability::ALWAYS, ..TrafficProfile::default() };
         assert!(
             said(&ids, always, 1, Duration::ZERO)
                 .values()
@@ -286,17 +289,17 @@ mod tests {
     fn a_lane_that_is_behind_says_at_once_what_is_due_and_ends_in_time() {
         let ids = DeviceIds::new("d", 1);
         let timetable = Arc::new(Timetable::new(100.0, SECOND, 1));
-        let mut crowd = Crowd::new(&ids, Habits::default(), Arc::clone(&timetable), 0, 1);
+        let mut traffic = PacedTraffic::new(&ids, TrafficProfile::default(), Arc::clone(&timetable), 0, 1);
         timetable.start();
         let start = timetable.started().expect("it has");
         let late = start + Duration::from_millis(500);
-        let at_once = std::iter::from_fn(|| match crowd.next(late) {
+        let at_once = std::iter::from_fn(|| match traffic.next(late) {
             Next::Report(report) => Some(report),
             Next::NotBefore(_) | Next::Finished => None,
         });
         assert_eq!(at_once.count(), 51, "turns 0 to 50");
         assert_eq!(timetable.take_behind(), Duration::from_millis(500));
-        assert_eq!(crowd.next(start + Duration::from_secs(2)), Next::Finished);
+        assert_eq!(traffic.next(start + Duration::from_secs(2)), Next::Finished);
     }
 
     #[test]
