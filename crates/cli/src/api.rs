@@ -155,6 +155,11 @@ impl Api {
         self.ask(&with_body(path.request(Method::PUT)?, body)).map(drop)
     }
 
+    /// A `PUT` of a document, with a document for an answer.
+    pub(super) fn replace(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+        self.document(&with_body(path.request(Method::PUT)?, body))
+    }
+
     pub(super) fn patch(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
         self.document(&with_body(path.request(Method::PATCH)?, body))
     }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use hyper::Method;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::command::{Command, DesiredEntry, NewCommand, SentCommand};
 use crate::error::Error;
 use crate::path::Path;
-use crate::queue_stats::{Cursor, Page};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
 use crate::span::Span;
@@ -59,14 +58,18 @@ impl Device {
         Ok((Request { idempotency_key, ..request }, repeat))
     }
 
-    /// What it is to have, and what it has confirmed, in order of key.
+    /// What it is to have, and what it has confirmed, in order of key: a thousand entries at most.
     ///
     /// # Errors
     /// 404 `unknown_device`; see [`Error`].
-    pub async fn desired(&self, after: Option<&Cursor>) -> Result<Page<DesiredEntry>, Error> {
-        let path = self.path(&["desired"]);
-        let path = after.map_or_else(|| path.clone(), |cursor| path.clone().with("cursor", cursor.as_str()));
-        self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
+    pub async fn desired(&self) -> Result<Vec<DesiredEntry>, Error> {
+        #[derive(Deserialize)]
+        struct Entries {
+            items: Vec<DesiredEntry>,
+        }
+        let request = Request::new(Method::GET, self.path(&["desired"]));
+        let Entries { items } = self.client.fetch(&request, Repeat::Harmless).await?;
+        Ok(items)
     }
 
     /// It is to have this value under a key. A command brings it there; a newer wish for the key

@@ -19,7 +19,7 @@ use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::metrics::ByWord;
+use net::metrics::LabelCounter;
 use net::problem;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -78,7 +78,7 @@ impl Shared {
 #[derive(Debug)]
 struct Metrics {
     reports: ReportMetrics,
-    bodies: ByWord,
+    bodies: LabelCounter,
     received_bytes: Counter,
     slices_in_flight: Gauge,
     held_bytes: Gauge,
@@ -88,7 +88,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             reports: ReportMetrics::new(WayIn::Http),
-            bodies: ByWord::new("result"),
+            bodies: LabelCounter::new("result"),
             received_bytes: Counter::default(),
             slices_in_flight: Gauge::default(),
             held_bytes: Gauge::default(),

@@ -53,9 +53,9 @@ class AsyncDevice:
         """Tells it something and waits, up to five minutes: the command once it has ended, or as it is then."""
         return await self._client._run(calls.call(self._id, payload, terms, wait, idempotency_key))
 
-    def desired(self) -> AsyncIterator[DesiredEntry]:
+    async def desired(self) -> list[DesiredEntry]:
         """What it is to have, beside what it has confirmed, in order of key."""
-        return self._client._pages(lambda cursor: calls.desired(self._id, _PAGE, cursor))
+        return await self._client._run(calls.desired(self._id))
 
     async def wish(self, key: str, value: Any) -> None:
         """It is to have this value under a key; a command brings it there."""

@@ -311,10 +311,13 @@ def retry_command(command: str) -> Call[None]:
     return Call("POST", f"{_command(command)}/retry", _nothing, repeatable=False)
 
 
-def desired(device: str, limit: int, cursor: str | None) -> Call[Page[DesiredEntry]]:
-    """A page of what a device is to have."""
-    path = _query(f"{_device(device)}/desired", limit=limit, cursor=cursor)
-    return Call("GET", path, _page(DesiredEntry.read))
+def desired(device: str) -> Call[list[DesiredEntry]]:
+    """What a device is to have."""
+
+    def read(answer: Any) -> list[DesiredEntry]:
+        return [DesiredEntry.read(item) for item in answer["items"]]
+
+    return Call("GET", f"{_device(device)}/desired", read)
 
 
 def wish(device: str, key: str, value: Any) -> Call[None]:

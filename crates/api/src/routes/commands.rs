@@ -1,5 +1,6 @@
 //! Commands to devices: sending them, looking at them, cancelling them and trying them anew.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -11,7 +12,7 @@ use engine::commands::COMMAND_ID_PREFIX;
 use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{CommandFilter, FeedKey};
 use engine::queues::IdempotencyKey;
-use engine::records::{CommandKey, CommandStatus};
+use engine::records::{CommandKey, CommandState, CommandStatus};
 use engine::{Engine, Form, TrackedCommand};
 use net::problem::Refused;
 use serde::Deserialize;
@@ -54,6 +55,7 @@ pub(super) fn routes() -> Routes {
             .gives_nothing(204, "it is cancelled")
             .refuses(&[UNKNOWN_COMMAND, (409, "finished")]);
     let retried = Call::new("Tries a failed, expired or cancelled command anew, under the same id")
+        .once()
         .gives_nothing(202, "it waits for its turn")
         .refuses(&[UNKNOWN_COMMAND, (409, "not_finished"), (409, "not_retryable")]);
     Routes::default()
@@ -85,7 +87,7 @@ async fn send(
         let command = shape::new_command(&body, &commands)?;
         drop(body);
         command.check(api.engine().clock().wall())?;
-        let write = |made: &_| Answer::of(made, created).stored();
+        let write = |made: &_| Answer::of(made, |command| created(&as_given(command))).stored();
         Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
     };
     let sent = creation.once(&api, send).await?;
@@ -96,6 +98,15 @@ async fn send(
     // Whoever waits holds no answer.
     drop(sent);
     Ok(created(&ended(&api, id, wait).await?))
+}
+
+/// The command as it was taken. A reachable device may have it already: how far it came since then
+/// is for later calls to show.
+fn as_given(command: &TrackedCommand) -> TrackedCommand {
+    let TrackedCommand { command, state } = command;
+    let CommandState { is_held, expires_at, .. } = *state;
+    let state = CommandState { is_held, expires_at, ..CommandState::WAITING };
+    TrackedCommand { command: Arc::clone(command), state }
 }
 
 fn created(command: &TrackedCommand) -> Answer {
@@ -137,9 +148,17 @@ async fn cancel(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -
     Ok(Answer::nothing())
 }
 
-async fn retry(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<Answer, Refused> {
-    api.engine().commands().retry(id).await?;
-    Ok(Answer::accepted())
+/// It makes nothing, but a repeat of it, which came too late, would be refused or send again.
+async fn retry(
+    State(api): State<ApiState>,
+    CommandInPath(id): CommandInPath,
+    creation: Creation,
+) -> Result<Answer, Refused> {
+    let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+        let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
+        Answer::kept(&api.engine().commands().retry_as(id, form).await?)
+    };
+    creation.once(&api, retry).await
 }
 
 struct Commands {

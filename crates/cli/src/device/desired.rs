@@ -1,17 +1,16 @@
 //! `fieldpost device desired`: what a device is to have, beside what it has confirmed.
 
 use clap::{Args, Subcommand};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::below;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::input;
-use crate::list::{self, Extent, Row};
+use crate::list::{self, Row};
 use crate::screen::Screen;
-use crate::table::{Cell, FAINT, GOOD, OPEN, plain};
+use crate::table::{Cell, FAINT, GOOD, OPEN, Table, plain};
 
 #[derive(Args, Debug)]
 pub struct Desired {
@@ -19,12 +18,12 @@ pub struct Desired {
     #[arg(value_name = "DEVICE")]
     id: String,
     #[command(subcommand)]
-    change: Option<Change>,
+    change: Option<DesiredChange>,
 }
 
 /// How to change what a device is to have.
 #[derive(Debug, Subcommand)]
-enum Change {
+enum DesiredChange {
     /// It is to have this value under this key. A command brings it there.
     Set {
         /// The entry's key.
@@ -42,9 +41,20 @@ enum Change {
     },
 }
 
+/// A wish on its way out.
+#[derive(Serialize)]
+struct DesiredValue<'a> {
+    value: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct DesiredRows {
+    items: Vec<Box<RawValue>>,
+}
+
 /// An entry: what is wished, and what the device has.
 #[derive(Deserialize)]
-struct Entry {
+struct DesiredRow {
     key: String,
     desired: Option<Box<RawValue>>,
     confirmed: Option<Box<RawValue>>,
@@ -55,12 +65,12 @@ impl Desired {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let entries = below(&self.id, "desired");
         match &self.change {
-            None => list::show::<Entry>(api, screen, &entries, &Extent::ALL, "no entries"),
-            Some(Change::Set { key, value }) => {
-                api.set(&entries.and(&[key]), &json!({ "value": value }))?;
-                screen.tell(&format!("{} is to be {}\n", plain(key), plain(value.get())))
+            None => show(api, screen, &api.get(&entries)?),
+            Some(DesiredChange::Set { key, value }) => {
+                let entry = api.replace(&entries.and(&[key]), &DesiredValue { value })?;
+                screen.show(&entry, || Ok(format!("{} is to be {}\n", plain(key), plain(value.get()))))
             }
-            Some(Change::Delete { key }) => {
+            Some(DesiredChange::Delete { key }) => {
                 api.delete(&entries.and(&[key]))?;
                 screen.tell(&format!("{} is to be deleted\n", plain(key)))
             }
@@ -68,7 +78,17 @@ impl Desired {
     }
 }
 
-impl Row for Entry {
+/// Shows all entries, of which a device has a thousand at most.
+fn show(api: &Api, screen: &mut Screen, entries: &RawValue) -> Result<(), Failure> {
+    let DesiredRows { items } = api.read(entries)?;
+    if items.is_empty() && !screen.is_for_programs() {
+        screen.note("no entries");
+    }
+    let mut table = Table::new(DesiredRow::HEADINGS).within(screen.width());
+    list::show_items::<DesiredRow>(api, screen, &mut table, &items)
+}
+
+impl Row for DesiredRow {
     const HEADINGS: &'static [&'static str] = &["KEY", "DESIRED", "CONFIRMED", ""];
 
     fn cells(&self) -> Vec<Cell> {
@@ -87,7 +107,6 @@ impl Row for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
 
     #[test]
     fn an_entry_shows_whether_the_device_has_it() {
@@ -96,9 +115,11 @@ mod tests {
             r#"{"key":"lamp","desired":"on","confirmed":"on","pending":false}"#,
             r#"{"key":"name","desired":null,"confirmed":"gate","pending":false}"#,
         ];
-        let rows: Vec<_> =
-            items.iter().map(|item| serde_json::from_str::<Entry>(item).expect("an entry").cells()).collect();
-        let shown = Table::new(Entry::HEADINGS).lines(&rows);
+        let rows: Vec<_> = items
+            .iter()
+            .map(|item| serde_json::from_str::<DesiredRow>(item).expect("an entry").cells())
+            .collect();
+        let shown = Table::new(DesiredRow::HEADINGS).lines(&rows);
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "KEY     DESIRED  CONFIRMED\n\

@@ -83,7 +83,7 @@ async fn lists_wishes_and_retries_ask_what_the_api_reads() {
     commands.retry(&CommandId::new("cmd_1")).await.expect("tried anew");
     device.wish("lamp", "off").await.expect("wished");
     device.wish_deleted("lamp").await.expect("wished");
-    let entry = device.desired(None).await.expect("a page").items.remove(0);
+    let entry = device.desired().await.expect("entries").remove(0);
     assert!(entry.pending && entry.desired.is_none() && entry.confirmed.is_some(), "{entry:?}");
     let asked: Vec<_> =
         stage.asked().iter().map(|asked| format!("{} {}", asked.method, asked.path)).collect();

@@ -1,6 +1,8 @@
 //! The settings from outside: which texts are accepted and what they come to, which are refused and
 //! what is then said.
 
+mod commands;
+
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStringExt;
 
@@ -77,6 +79,7 @@ fn the_defaults_are_those_of_the_contract() {
             allow_private: false,
         },
         commands: CommandSettings::default(),
+        kinds: KindForms::default(),
         history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
         quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
         jobs: Jobs { resident_max: 65_536 },
@@ -358,29 +361,6 @@ fn a_file_that_cannot_be_read_is_told_by_name() {
 }
 
 #[test]
-fn commands_are_paced_as_a_whole_and_by_kind() {
-    let file = "[commands]\nmax_attempts = 3\ngap = \"1s\"\n[kinds.face]\nin_flight = 4\n[kinds.gate-2]\n";
-    check(file, &[("FIELDPOST_COMMANDS__ACK_TIMEOUT", "250ms")], |settings| {
-        let pace = engine::settings::CommandPace { in_flight: 1, gap: SECOND };
-        let kind = |name| base::Kind::new(name).expect("a kind");
-        settings.commands.ack_timeout = 250 * MS;
-        settings.commands.attempts_max = 3;
-        settings.commands.pace = pace;
-        settings
-            .commands
-            .by_kind
-            .insert(kind("face"), engine::settings::CommandPace { in_flight: 4, ..pace });
-        settings.commands.by_kind.insert(kind("gate-2"), pace);
-    });
-    check_refused(
-        "[commands]\nin_flight = 0\nkeep = \"1s\"\n",
-        &[],
-        "f.toml:2:1: commands.in_flight: 0 is out of range; write a whole number from 1 to 1000\n\
-         f.toml:3:1: commands.keep: \"1s\" is out of range; write a duration from \"1m\" to \"3650d\"",
-    );
-}
-
-#[test]
 fn the_interval_of_syncs_is_free_while_they_are_not_at_intervals() {
     check("durability.sync_interval = \"5s\"", &[], |_| {});
 }
@@ -440,21 +420,6 @@ fn a_queue_has_a_name_and_a_prefetch_that_bounds() {
         let told = load(&file, &[]).expect_err(&file).to_string();
         assert!(told.ends_with(wrong), "{told}");
     }
-}
-
-#[test]
-fn what_is_wrong_with_a_kind_is_told_at_its_place() {
-    check_refused(
-        "[kinds.face]\nin_flight = 2\ngap = \"2h\"\nin_flihgt = 3\n[kinds.Gate]\n[kinds]\nlock = 1\n",
-        &[("FIELDPOST_KINDS__FACE", "x")],
-        "f.toml:3:1: kinds.face.gap: \"2h\" is out of range; write a duration from \"0s\" to \"1h\"\n\
-         f.toml:4:1: kinds.face.in_flihgt: unknown key; did you mean in_flight?\n\
-         f.toml:5:8: kinds.Gate: is not a kind; write a name such as [kinds.face]: a letter, then up to 31 of \
-         a-z, 0-9, _ and -\n\
-         f.toml:7:1: kinds.lock: is a number, not a section; write [kinds.lock] in a file\n\
-         environment variable FIELDPOST_KINDS__FACE: kinds.face: is a section, which no variable can hold; write \
-         [kinds.face] in a file",
-    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use simulator::account::{Audit, Expected, close};
 use simulator::fleet::{Fleet, Outcome};
+use simulator::grouped::grouped;
 use simulator::receiver::{Behaviour, Connection, Ledger};
 use simulator::server::Server;
 use simulator::traffic::DeviceIds;
@@ -17,7 +18,8 @@ use super::screen::Screen;
 use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
-use super::summary::{self, grouped};
+use super::summary;
+use super::terminal::{self, TerminalAccount};
 
 /// How long anything that is awaited may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,7 +93,7 @@ impl Story<'_> {
 
     async fn server_is_killed(&mut self, server: Server) -> Result<Server, Failure> {
         let killed = Instant::now();
-        let answered = self.fleet.progress().figures().acknowledged;
+        let answered = self.fleet.progress().stats().acknowledged;
         server.kill().await?;
         self.screen.event("server", &format!("SIGKILL, with {} reports acknowledged", grouped(answered)))?;
         let server = self.stage.site.start(START_PATIENCE).await?;
@@ -151,6 +153,8 @@ impl Story<'_> {
             Expected { losses: HURRIED.map(|lock| (lock, 1)).collect(), disturbed, ..Expected::default() };
         let clients = [(ACME, &stage.acme), (ZENITH, &stage.zenith)];
         let audit = close(&stage.api, &outcome.sent, &clients, &expected, PATIENCE).await?;
+        screen.line("\nAnd commands, which wait for their device and are sent until it answers.\n")?;
+        let told = terminal::play(screen, &stage).await?;
         let stopped = server.stop(PATIENCE).await?;
         if !stopped.success() {
             return Err(format!(
@@ -159,8 +163,8 @@ impl Story<'_> {
             )
             .into());
         }
-        screen.event("account", "what locks and receivers remember is held against the public API\n")?;
-        conclude(screen, &mut stage, &audit, &outcome)
+        screen.event("account", "what devices and receivers remember is held against the public API\n")?;
+        conclude(screen, &mut stage, &audit, &outcome, &told)
     }
 
     /// Shows the figures for so long.
@@ -176,13 +180,17 @@ fn conclude(
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
+    told: &TerminalAccount,
 ) -> Result<bool, Failure> {
-    for line in summary::table(audit, ACME) {
+    for line in summary::table(audit, ACME, told) {
         screen.line(&line)?;
     }
-    let missing = summary::missing(audit, outcome);
+    let mut missing = summary::missing(audit, outcome);
+    missing.extend(told.missing.iter().cloned());
     if missing.is_empty() {
-        screen.line("\nEvery acknowledged report and every due notification is accounted for.")?;
+        screen.line(
+            "\nEvery acknowledged report, every due notification and every command is accounted for.",
+        )?;
         return Ok(true);
     }
     for line in &missing {
@@ -224,7 +232,7 @@ async fn showing<T>(
 }
 
 fn live(stage: &Stage, fleet: &Fleet) -> String {
-    let figures = fleet.progress().figures();
+    let figures = fleet.progress().stats();
     let (acme, zenith) = (stage.acme.counts().taken, stage.zenith.counts().taken);
     format!(
         "sent {}  acknowledged {}  told: {ACME} {}, {ZENITH} {}",

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::fleet::{Figures, Latencies, Reasons, Way};
+use simulator::fleet::{FleetStats, Latencies, Reasons, Way};
 use simulator::grouped::grouped;
 use simulator::latency::Latency;
 use simulator::registration::Imported;
+
+use super::commands::CommandAccount;
 
 /// So many reasons are told to people; a script gets all of them.
 const REASONS_TOLD: usize = 10;
@@ -21,7 +23,7 @@ pub(super) struct Account {
     pub(super) connections: u32,
     /// From the start of the timetable to the last answer.
     pub(super) elapsed: Duration,
-    pub(super) figures: Figures,
+    pub(super) figures: FleetStats,
     pub(super) unanswered: u64,
     pub(super) latencies: Latencies,
     /// How far a report went out behind its time, at most.
@@ -30,13 +32,15 @@ pub(super) struct Account {
     pub(super) troubles: Reasons,
     pub(super) imported: Option<Imported>,
     pub(super) was_interrupted: bool,
+    pub(super) commands: Option<CommandAccount>,
 }
 
 impl Account {
     /// Everything that should not be so; empty when all was answered as it should be.
     pub(super) fn faults(&self) -> Vec<String> {
-        let Figures { sent, acknowledged, refused, disordered, flawed_acknowledged, flawed_refused, .. } =
-            self.figures;
+        let FleetStats {
+            sent, acknowledged, refused, disordered, flawed_acknowledged, flawed_refused, ..
+        } = self.figures;
         let mut faults = Vec::new();
         let mut fault = |count: u64, what: &str| {
             if count > 0 {
@@ -58,6 +62,7 @@ impl Account {
             let what = if sent == 0 { "nothing was sent" } else { "nothing worked" };
             faults.push(what.to_owned());
         }
+        faults.extend(self.commands.iter().flat_map(CommandAccount::faults));
         faults
     }
 
@@ -95,6 +100,7 @@ impl Account {
             lines.push(format!("  {:<16}{} on purpose", "bad reports", grouped(figures.flawed)));
         }
         lines.extend(reasons("trouble", &self.troubles));
+        lines.extend(self.commands.iter().flat_map(CommandAccount::lines));
         lines.push(format!("  {:<16}{}", "seed", self.seed));
         lines
     }
@@ -133,6 +139,7 @@ impl Account {
                 "updated": imported.updated,
                 "rejected": imported.rejected,
             })),
+            "commands": self.commands.as_ref().map(CommandAccount::json),
             "interrupted": self.was_interrupted,
             "faults": self.faults(),
         })
@@ -144,14 +151,14 @@ impl Account {
     }
 }
 
-fn row(what: &str, cells: &[(&str, u64)]) -> String {
+pub(super) fn row(what: &str, cells: &[(&str, u64)]) -> String {
     let cells: Vec<String> =
         cells.iter().map(|(name, count)| format!("{name} {:<14}", grouped(*count))).collect();
     format!("  {what:<16}{}", cells.concat()).trim_end().to_owned()
 }
 
 /// The commonest reasons, commonest first.
-fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
+pub(super) fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
     let mut sorted: Vec<(&String, &u64)> = reasons.iter().collect();
     sorted.sort_by_key(|(_, times)| std::cmp::Reverse(**times));
     let heads = std::iter::once(what).chain(std::iter::repeat(""));
@@ -169,7 +176,7 @@ fn reasons(what: &str, reasons: &Reasons) -> Vec<String> {
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
-fn percentiles(latency: &Latency) -> String {
+pub(super) fn percentiles(latency: &Latency) -> String {
     if latency.count() == 0 {
         return "-".to_owned();
     }
@@ -177,7 +184,7 @@ fn percentiles(latency: &Latency) -> String {
     PERCENTILES.map(cell).join("  ")
 }
 
-fn percentiles_json(latency: &Latency) -> Value {
+pub(super) fn percentiles_json(latency: &Latency) -> Value {
     if latency.count() == 0 {
         return Value::Null;
     }
@@ -198,7 +205,7 @@ mod tests {
 
     const HTTP: Way = Way::Http { lines: 1 };
 
-    fn account(way: Way, figures: Figures) -> Account {
+    fn account(way: Way, figures: FleetStats) -> Account {
         let mut latencies = Latencies::default();
         latencies.since_due.record(Duration::from_millis(5));
         Account {
@@ -215,17 +222,18 @@ mod tests {
             troubles: Reasons::new(),
             imported: None,
             was_interrupted: false,
+            commands: None,
         }
     }
 
-    fn good() -> Figures {
-        Figures {
+    fn good() -> FleetStats {
+        FleetStats {
             sent: 1_010,
             acknowledged: 1_000,
             refused: 7,
             flawed: 7,
             flawed_refused: 7,
-            ..Figures::default()
+            ..FleetStats::default()
         }
     }
 
@@ -237,11 +245,11 @@ mod tests {
     #[test]
     fn every_wrong_answer_is_a_fault() {
         for (figures, fault) in [
-            (Figures { refused: 9, ..good() }, "2 right reports were refused"),
-            (Figures { flawed_acknowledged: 1, ..good() }, "1 bad reports were accepted"),
-            (Figures { disordered: 1, ..good() }, "1 acknowledgements came out of order"),
-            (Figures { sent: 5, ..Figures::default() }, "nothing worked"),
-            (Figures::default(), "nothing was sent"),
+            (FleetStats { refused: 9, ..good() }, "2 right reports were refused"),
+            (FleetStats { flawed_acknowledged: 1, ..good() }, "1 bad reports were accepted"),
+            (FleetStats { disordered: 1, ..good() }, "1 acknowledgements came out of order"),
+            (FleetStats { sent: 5, ..FleetStats::default() }, "nothing worked"),
+            (FleetStats::default(), "nothing was sent"),
         ] {
             assert_eq!(account(HTTP, figures).faults(), [fault]);
         }
@@ -255,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_way_that_cannot_tell_is_not_blamed() {
-        let figures = Figures { flawed_acknowledged: 4, ..good() };
+        let figures = FleetStats { flawed_acknowledged: 4, ..good() };
         assert_eq!(account(Way::Amqp { in_flight: 1 }, figures).faults(), [""; 0]);
     }
 

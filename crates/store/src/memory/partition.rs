@@ -125,7 +125,10 @@ impl MemoryPartition {
         match change {
             Change::Put { table, key, value } => self.assert_may_put(*table, key, value),
             Change::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
-            Change::Delete { table: Table::ParkedJobs, key } => self.assert_as_put::<ParkedJob>(key, rest),
+            Change::Delete { table: Table::ParkedJobs, key } => {
+                assert!(self.get(Table::ParkedJobs, key).is_some(), "{key:?} is parked");
+                self.assert_as_put::<ParkedJob>(key, rest);
+            }
             Change::Delete { table: Table::OpenCommands, key } => {
                 self.assert_as_put::<OpenCommand>(key, rest);
             }
@@ -155,9 +158,9 @@ impl MemoryPartition {
         }
     }
 
-    /// A deletion names every row by which the record is found.
+    /// The deletion of a record that is there names every row by which it is found.
     fn assert_as_put<R: Placed>(&self, key: &[u8], rest: &VecDeque<Change>) {
-        let row = self.get(R::TABLE, key).unwrap_or_else(|| panic!("{:?} has {key:?}", R::TABLE));
+        let Some(row) = self.get(R::TABLE, key) else { return };
         let record = R::from_row(row).expect("it was encoded here");
         let mut named = rest.iter();
         index_rows::<R>(&record.place(), |place, key, _| {

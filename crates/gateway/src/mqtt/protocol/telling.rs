@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 
 use base::DeviceId;
 use bytes::BytesMut;
-use engine::Presence;
 use engine::intake::NotAccepting;
 use engine::presence::Session;
 use engine::records::DisconnectReason;
@@ -19,7 +18,7 @@ use super::Protocol;
 use crate::mqtt::books::{self, Call};
 use crate::mqtt::ending::Ending;
 use crate::mqtt::labels::Answer;
-use crate::mqtt::rights::Known;
+use crate::mqtt::reach::covered;
 
 /// What is being told, and the answer to the client that waits for it.
 pub(super) struct Telling {
@@ -46,13 +45,11 @@ impl Protocol {
 
     /// Answers the client once these calls are made.
     pub(super) fn answer_when_told(&mut self, calls: Vec<Call>, answer: BytesMut) {
-        match self.presence().filter(|_| !calls.is_empty()) {
-            None => self.out.extend_from_slice(&answer),
-            Some((presence, session)) => {
-                let told = Box::pin(books::tell(presence, session, calls));
-                self.telling = Some(Box::new(Telling { told, answer }));
-            }
+        if calls.is_empty() {
+            return self.out.extend_from_slice(&answer);
         }
+        let told = Box::pin(books::tell(self.shared.presence.clone(), self.session(), calls));
+        self.telling = Some(Box::new(Telling { told, answer }));
     }
 
     /// Tells whose session this is, and what the subscriptions reach that it goes on with. Before
@@ -62,24 +59,30 @@ impl Protocol {
     /// # Errors
     /// When the server is not accepting.
     pub(in crate::mqtt) async fn tell_begin(&mut self, client_id: &str) -> Result<(), NotAccepting> {
-        let Some((presence, session)) = self.presence() else { return Ok(()) };
         let own = self.access.own_device(client_id);
         let answers = match self.labels_to_begin(own.as_ref()) {
             Some(asked) => asked.await?,
             None => Vec::new(),
         };
-        let known = Known { labels: &self.shared.labels, answers: &answers };
+        let shared = Arc::clone(&self.shared);
+        let known = shared.known(&answers);
         let mut calls = Vec::new();
         if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
             self.books.connect(own, &mut calls);
         }
         let who = self.access.who();
-        for filter in self.subscriptions.filters() {
-            if self.books.has_room() && self.access.subscribe(filter, known) == Ok(true) {
-                self.books.subscribe(filter, &who, &mut calls);
+        let subscriptions = std::mem::take(&mut self.subscriptions);
+        for filter in subscriptions.filters() {
+            let is_served = self.books.has_room() && self.route(filter);
+            if is_served && self.access.subscribe(filter, known) == Ok(true) {
+                self.books.subscribe(covered(filter, &shared.kinds), &who, &mut calls);
             }
         }
-        if calls.is_empty() { Ok(()) } else { books::tell(presence, session, calls).await }
+        self.subscriptions = subscriptions;
+        if calls.is_empty() {
+            return Ok(());
+        }
+        books::tell(self.shared.presence.clone(), self.session(), calls).await
     }
 
     /// The labels that say for which devices the login still speaks.
@@ -100,8 +103,9 @@ impl Protocol {
         // What is still being told is overtaken by its end.
         self.telling = None;
         let calls = self.books.close();
-        let (presence, session) = self.presence().filter(|_| !calls.is_empty())?;
-        Some(Box::pin(books::tell_end(presence, session, calls, reason)))
+        let (presence, session) = (self.shared.presence.clone(), self.session());
+        (!calls.is_empty())
+            .then(|| Box::pin(books::tell_end(presence, session, calls, reason)) as BoxFuture<'static, ()>)
     }
 
     /// A connection that is dropped without an end: its greeting took too long, or the process
@@ -114,9 +118,8 @@ impl Protocol {
         }
     }
 
-    fn presence(&self) -> Option<(Presence, Session)> {
-        let presence = self.shared.presence.clone()?;
+    fn session(&self) -> Session {
         let address = self.who.peer.map(|peer| peer.ip().to_canonical().to_string().into());
-        Some((presence, Session { number: self.who.number, address }))
+        Session { number: self.who.number, address }
     }
 }
