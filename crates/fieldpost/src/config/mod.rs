@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -79,7 +80,7 @@ pub(crate) struct Settings {
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
     pub commands: CommandSettings,
     /// The topics and messages that kinds have of their own.
-    pub kinds: KindForms,
+    pub kinds: Arc<KindForms>,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -311,7 +312,7 @@ impl Settings {
             devices: devices(&mut from),
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
-            kinds: kinds.forms,
+            kinds: Arc::new(kinds.forms),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),

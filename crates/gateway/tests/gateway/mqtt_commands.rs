@@ -438,8 +438,9 @@ async fn devices_with_a_form_of_their_own_are_spoken_to_in_it() {
     for (username, login) in [("m1", Login::Device(id(METER))), ("0xA", Login::Device(id("0xA")))] {
         logins.add(username, Sha256::digest("secret").into(), login).expect("a new name");
     }
-    let rig =
-        Rig::listening(Limits::default(), |listener| listener.with_logins(logins).with_kinds(terminals().into()));
+    let rig = Rig::listening(Limits::default(), |listener| {
+        listener.with_logins(logins).with_kinds(terminals().into())
+    });
     let rig = rig.await;
     let login = |username| Connect { credentials: Some((username, "secret")), ..named(V311, username) };
     let mut other = RawClient::connect(rig.mqtt, login("0xA")).await;
