@@ -12,6 +12,7 @@
 mod auth;
 mod commands;
 mod entry;
+mod kinds;
 mod layers;
 mod mistake;
 mod names;
@@ -25,12 +26,14 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
 use engine::CommandSettings;
 use gateway::amqp::{AmqpUrl, QueueName};
+use gateway::decode::kinds::KindForms;
 
 pub(crate) use auth::Auth;
 pub(crate) use mistake::ConfigErrors;
@@ -52,7 +55,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
 
 /// Everything a server is told about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     /// Where everything is kept.
     pub data_dir: PathBuf,
@@ -76,6 +79,8 @@ pub(crate) struct Settings {
     pub notify: Notify,
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
     pub commands: CommandSettings,
+    /// The topics and messages that kinds have of their own.
+    pub kinds: Arc<KindForms>,
     /// For how long things are kept.
     pub history: History,
     /// What is kept of refused reports.
@@ -277,6 +282,8 @@ impl Settings {
     /// What the layers say, and their mistakes so far. Files that they name are not looked at.
     fn read(layers: Layers) -> (Self, Reader) {
         let mut from = Reader::new(layers);
+        let commands = commands::read(&mut from);
+        let kinds = kinds::read(&mut from, commands.pace);
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
             auth: auth::read(&mut from),
@@ -304,7 +311,8 @@ impl Settings {
             amqp: amqp(&mut from),
             devices: devices(&mut from),
             notify: notify(&mut from),
-            commands: commands::read(&mut from),
+            commands: CommandSettings { by_kind: kinds.paces, ..commands },
+            kinds: Arc::new(kinds.forms),
             history: history(&mut from),
             quarantine: quarantine(&mut from),
             jobs: jobs(&mut from),
