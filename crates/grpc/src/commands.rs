@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Admitted, Asked};
+use access::{Admitted, RequestedAction};
 use base::limits::COMMAND_WAIT_MAX;
 use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
@@ -146,7 +146,7 @@ impl commands_server::Commands for Commands {
         request: Request<proto::SendCommandRequest>,
     ) -> Result<Response<proto::SendCommandResponse>, Status> {
         let (caller, request) = heard(request)?;
-        caller.may(Asked::Command).map_err(|problem| status(&problem))?;
+        caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
         Commands::send(self, &caller, request).await.map(Response::new)
     }
 
@@ -156,7 +156,7 @@ impl commands_server::Commands for Commands {
     ) -> Result<Response<proto::GetCommandResponse>, Status> {
         let (caller, request) = heard(request)?;
         let shown = async {
-            caller.may(Asked::LookAtCommands)?;
+            caller.may(RequestedAction::LookAtCommands)?;
             let command = self.present(id_of(&request.id)?).await?;
             Ok(proto::GetCommandResponse { command: Some(shape::command(&command)) })
         };
@@ -169,7 +169,7 @@ impl commands_server::Commands for Commands {
     ) -> Result<Response<proto::ListCommandsResponse>, Status> {
         let (caller, request) = heard(request)?;
         let listed = async {
-            caller.may(Asked::LookAtCommands)?;
+            caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::List::read(request)?, self.engine.queries());
             self.read(move || list.page(&queries)).await
         };
@@ -182,7 +182,7 @@ impl commands_server::Commands for Commands {
     ) -> Result<Response<proto::CancelCommandResponse>, Status> {
         let (caller, request) = heard(request)?;
         let cancelled = async {
-            caller.may(Asked::Command)?;
+            caller.may(RequestedAction::Command)?;
             self.engine.commands().cancel(id_of(&request.id)?).await?;
             Ok(proto::CancelCommandResponse {})
         };
@@ -195,7 +195,7 @@ impl commands_server::Commands for Commands {
     ) -> Result<Response<proto::RetryCommandResponse>, Status> {
         let (caller, request) = heard(request)?;
         let retried = async {
-            caller.may(Asked::Command)?;
+            caller.may(RequestedAction::Command)?;
             self.engine.commands().retry(id_of(&request.id)?).await?;
             Ok(proto::RetryCommandResponse {})
         };
@@ -207,7 +207,7 @@ impl commands_server::Commands for Commands {
         request: Request<proto::CallRequest>,
     ) -> Result<Response<proto::CallResponse>, Status> {
         let (caller, request) = heard(request)?;
-        caller.may(Asked::Command).map_err(|problem| status(&problem))?;
+        caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
         Commands::call(self, &caller, request).await.map(Response::new)
     }
 }
