@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp, Value};
 use records::{Batch, Holder, JobHead, JobState, Op, PartitionHead, Rule};
-use store::{CommitDone, CommitOutcome, Figure, Resident, Store, StoreError, View};
+use store::{CommitDone, CommitOutcome, Resident, Store, StoreError, StoreMetric, View};
 
 use crate::sabotage::Sabotage;
 
@@ -208,7 +208,7 @@ impl Store for Tap {
         self.store.failure()
     }
 
-    fn figures(&self) -> Vec<Figure> {
-        self.store.figures()
+    fn metrics(&self) -> Vec<StoreMetric> {
+        self.store.metrics()
     }
 }
