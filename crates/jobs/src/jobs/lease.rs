@@ -7,7 +7,7 @@ use records::{Holder, JobHead, JobId, JobState, QueueKey, Reservation};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
-use crate::jobs::ending::Body;
+use crate::jobs::ending::BodyDisposal;
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::step::JobsStep;
@@ -234,7 +234,7 @@ impl Jobs {
         let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, step) };
         let successor = match next_run {
             Some(_) => None,
-            None => self.retire(job, Body::Deleted, step),
+            None => self.retire(job, BodyDisposal::Deleted, step),
         };
         Ok(Acked { successor, next_run })
     }
