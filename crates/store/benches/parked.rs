@@ -3,8 +3,8 @@
 //!
 //! They are due at random within a day, in batches of 1,000 over all partitions of queues. They go
 //! through the threads of the embedded store on a real disk below `target/`, every commit synced.
-//! What is read in is read after a restart. `PARKED_JOBS` says how many; one million if it does not. Nothing is
-//! compared with another program here.
+//! What is read in is read after a restart. `PARKED_JOBS` says how many; one million if it does
+//! not. Nothing is compared with another program here.
 
 use std::error::Error;
 use std::io::{self, Write};
