@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::context::EngineContext;
 use crate::devices::connected::Connected;
-use crate::devices::input::{Addressed, Input, LinkedClient, RefusedMessage};
+use crate::devices::input::{Addressed, CommandInput, Input, LinkedClient, RefusedMessage};
 use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
 use crate::devices::lanes::Due;
 use crate::devices::sessions::PresenceChange;
@@ -477,7 +477,7 @@ impl Engine {
     ) -> Result<(), NotAccepting> {
         self.shared.context.devices.sessions.note(partition, &change);
         let handle = &self.shared.partitions[usize::from(partition.0)];
-        handle.ask(|reply| Input::Presence { change, reply }).await
+        handle.ask(|reply| CommandInput::Presence { change, reply }.into()).await
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

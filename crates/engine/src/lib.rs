@@ -42,5 +42,5 @@ pub use queries::Queries;
 pub use queues::Queues;
 pub use records;
 pub use settings::{CommandSettings, Settings};
-pub use store::{Figure, Page, ReadingKey, Store, StoreError};
+pub use store::{Page, ReadingKey, Store, StoreError, StoreMetric};
 pub use version::{OnlyIf, Version};

@@ -11,7 +11,7 @@ use base::{PartitionId, hash};
 use records::{AnswerKey, Command, CommandState, OutcomeReceiver, Reservation};
 
 use crate::Engine;
-use crate::devices::input::Input;
+use crate::devices::input::CommandInput;
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::partition_handle::NotAccepting;
 
@@ -85,7 +85,7 @@ impl Engine {
         max: usize,
     ) -> Result<Vec<OutcomeDue>, NotAccepting> {
         let handle = self.device_partition(partition)?;
-        handle.ask(|reply| Input::LeaseOutcomes { lane, max, reply }).await
+        handle.ask(|reply| CommandInput::LeaseOutcomes { lane, max, reply }.into()).await
     }
 
     /// Records what came of telling an outcome; a stale reservation changes nothing.
@@ -99,6 +99,6 @@ impl Engine {
         told: Told,
     ) -> Result<(), NotAccepting> {
         let handle = self.device_partition(partition)?;
-        handle.ask(|reply| Input::OutcomeTold { reservation, told, reply }).await
+        handle.ask(|reply| CommandInput::OutcomeTold { reservation, told, reply }.into()).await
     }
 }

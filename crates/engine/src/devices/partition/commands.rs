@@ -16,10 +16,11 @@ use store::StoreError;
 use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
+use crate::devices::input::CommandInput;
 use crate::devices::sessions::Sessions;
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::{Answered, Reply, Stop};
+use crate::kernel::reply::{Answered, Reply, Stop, answered};
 use crate::refusals::unknown_device;
 
 mod polling;
@@ -72,9 +73,8 @@ impl DeviceCommands {
         for open in view.unanswered_commands()? {
             let (command, state) = (view.command(open.key)?, view.command_state(open.key)?);
             // Others go on when their device is back, and take no memory until then.
-            let is_last_try = |(command, state): &(Arc<Command>, CommandState)| {
-                state.tries >= command.terms.attempts_max
-            };
+            let is_last_try =
+                |(command, state): &(Arc<Command>, CommandState)| state.tries >= command.terms.attempts_max;
             unanswered.extend(command.map(Arc::new).zip(state).filter(is_last_try));
         }
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
@@ -125,6 +125,42 @@ impl Partition {
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)
+    }
+
+    /// Applies an input about commands.
+    pub(super) fn apply_to_commands(
+        &mut self,
+        input: CommandInput,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), StoreError> {
+        let effect = match input {
+            CommandInput::Presence { change, reply } => return self.presence_changed(&change, reply, step),
+            CommandInput::Send { device, command, reply } => {
+                let sent = self.send_command(&device, *command, step);
+                DeviceEffect::Command(reply, answered(sent.map(Box::new))?)
+            }
+            CommandInput::Cancel { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.cancel_command(id, step))?)
+            }
+            CommandInput::Retry { id, reply } => {
+                DeviceEffect::Done(reply, answered(self.retry_command(id, step))?)
+            }
+            CommandInput::Await { id, reply } => return self.await_command(id, reply, step),
+            CommandInput::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
+            CommandInput::StopPolling { device, number } => return self.stop_polling(&device, number, step),
+            CommandInput::Wish { device, key, value, reply } => {
+                DeviceEffect::Wished(reply, answered(self.wish(&device, &key, value, step).map(Box::new))?)
+            }
+            CommandInput::LeaseOutcomes { lane, max, reply } => {
+                DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
+            }
+            CommandInput::OutcomeTold { reservation, told, reply } => {
+                self.outcome_told(reservation, told, step);
+                DeviceEffect::Kept(reply)
+            }
+        };
+        step.emit(effect);
+        Ok(())
     }
 
     /// What the passing of time brings to commands. Whether there is more of it now.

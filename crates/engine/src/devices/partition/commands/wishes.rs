@@ -93,8 +93,8 @@ impl Partition {
         let changed = wish.confirmed != value;
         wish.confirmed_at = Some(step.now);
         if changed {
-            wish.confirmed.clone_from(&value);
             let fulfilled = wish.desired == value;
+            wish.confirmed = value;
             if !fulfilled {
                 wish.desired = None;
             }
