@@ -193,6 +193,7 @@ impl Commands {
         key: String,
         value: Option<Box<str>>,
     ) -> Result<Wish, Problem> {
+        check::check_entry_key(&key)?;
         let (partition, key) = (self.engine.partition_of_device(&device), key.into_boxed_str());
         let wished =
             partition.ask(|reply| CommandInput::Wish { device: device.clone(), key, value, reply }.into());

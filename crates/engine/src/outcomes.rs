@@ -26,6 +26,12 @@ pub struct OutcomeLane(pub(crate) u64);
 impl OutcomeLane {
     const QUEUES: Self = Self(0);
 
+    /// Whether its outcomes go to queues.
+    #[must_use]
+    pub fn is_of_queues(self) -> bool {
+        self == Self::QUEUES
+    }
+
     /// Every lane.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..=URL_LANES).map(Self)
@@ -35,7 +41,10 @@ impl OutcomeLane {
     pub(crate) fn of(receiver: &OutcomeReceiver) -> Self {
         match receiver {
             OutcomeReceiver::Queue { .. } => Self::QUEUES,
-            OutcomeReceiver::Url { url, .. } => Self(1 + hash::derived(0, url.as_bytes()) % URL_LANES),
+            OutcomeReceiver::Url { url, .. } => {
+                let origin = url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
+                Self(1 + origin % URL_LANES)
+            }
         }
     }
 }
@@ -56,11 +65,20 @@ pub struct OutcomeDue {
 }
 
 impl OutcomeDue {
+    /// What no other outcome of the command has, however often that is tried anew.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let late = self.state.late.as_ref().filter(|_| self.is_late);
+        let at = late.map_or(self.state.finished_at, |late| Some(late.at)).unwrap_or_default();
+        let of_command = hash::derived(u64::from(self.is_late), &self.command.id.to_bytes());
+        hash::derived(of_command, &at.0.to_le_bytes())
+    }
+
     /// The mark under which its job is published, so that telling it again publishes none.
     #[must_use]
     pub fn idempotency_key(&self) -> IdempotencyKey {
-        let id = self.command.id.to_bytes();
-        let half = |seed: u64| u128::from(hash::derived(seed | u64::from(self.is_late), &id));
+        let number = self.number();
+        let half = |seed: u64| u128::from(hash::derived(seed, &number.to_le_bytes()));
         IdempotencyKey { key: AnswerKey(half(2) << 64 | half(4)), body: half(6) }
     }
 }

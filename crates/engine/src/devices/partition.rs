@@ -194,6 +194,7 @@ impl Partition {
     /// more of it now.
     fn advance(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
         let mut passed = Vec::new();
+        let searches = self.sweep_reach(step)?;
         // Once also where inputs have filled the batch: time passes however many come, and who is
         // due must not wait for their end.
         let more_is_due = loop {
@@ -209,7 +210,7 @@ impl Partition {
             }
         };
         let too_old = self.shrink_quarantine(step);
-        Ok(too_old || more_is_due || self.backlog.is_some())
+        Ok(searches || too_old || more_is_due || self.backlog.is_some())
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.

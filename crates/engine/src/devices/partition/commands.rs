@@ -103,7 +103,9 @@ impl DeviceCommands {
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        self.lanes.next_wakeup()
+        // A search that is under way goes on at once.
+        let search = self.sweep.as_ref().map(|_| Timestamp(0));
+        search.or_else(|| self.lanes.next_wakeup())
     }
 }
 
@@ -165,11 +167,14 @@ impl Partition {
 
     /// What the passing of time brings to commands. Whether there is more of it now.
     pub(super) fn advance_commands(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
-        let swept = self.sweep_reach(step)?;
         let progress = self.with_lanes(step, |lanes, now, store, moved| {
             lanes.advance(now, COMMANDS_AT_A_TIME, store, moved)
         })?;
-        Ok(swept || progress == commands::Progress::More)
+        for slot in self.commands.lanes.take_released() {
+            self.open_if_reachable(slot, step)?;
+            self.close_if_wide(slot);
+        }
+        Ok(progress == commands::Progress::More)
     }
 
     pub(super) fn send_command(
@@ -365,7 +370,10 @@ impl Partition {
         let mut moved = std::mem::take(&mut self.commands.moved);
         for one in moved.drain(..) {
             match one.how {
-                How::Scheduled => self.note_command(&one, CommandStatus::Scheduled, step),
+                How::Scheduled => {
+                    self.note_command(&one, CommandStatus::Scheduled, step);
+                    self.wish_scheduled(&one, step)?;
+                }
                 How::Published => {
                     self.note_command(&one, CommandStatus::Published, step);
                     self.publish_command(&one.command, step)?;
@@ -428,9 +436,13 @@ impl Partition {
     }
 
     /// A device is gone, and its commands with it.
-    pub(super) fn forget_commands(&mut self, slot: DeviceSlot) {
+    pub(super) fn forget_commands(&mut self, slot: DeviceSlot, id: &DeviceId, step: &mut DeviceStep<'_>) {
         self.commands.lanes.forget(slot);
-        self.commands.pollers.forget(slot);
+        self.commands.wide_open.remove(&slot);
+        for reply in self.commands.pollers.forget(slot) {
+            step.emit(DeviceEffect::Polled(reply, Err(unknown_device(id))));
+        }
+        step.emit(DeviceEffect::Connected(self.id, slot, false));
     }
 }
 

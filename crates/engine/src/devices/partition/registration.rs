@@ -66,7 +66,7 @@ impl Partition {
             self.cancel_pair(slot, client, step);
         }
         self.watch.forget(slot);
-        self.forget_commands(slot);
+        self.forget_commands(slot, id, step);
         self.addresses.remove(&slot);
         step.push(Op::DeleteDevice(id.clone(), slot));
         self.pending.profiles.put(step.seq, id.clone(), None);
