@@ -13,6 +13,7 @@ use records::{
 use smallvec::SmallVec;
 use store::StoreError;
 
+use super::devices::Devices;
 use super::{DeviceStep, Partition};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
 use crate::devices::effect::DeviceEffect;
@@ -78,7 +79,9 @@ impl DeviceCommands {
             unanswered.extend(command.map(Arc::new).zip(state).filter(is_last_try));
         }
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
-        let store = StoredCommands { pending: &mut pending, fetch, batch: &mut batch, seq: 0 };
+        // only times are asked for
+        let devices = &Devices::default();
+        let store = StoredCommands { pending: &mut pending, devices, fetch, batch: &mut batch, seq: 0 };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
         Ok(Self {
             lanes,
@@ -123,7 +126,8 @@ impl Partition {
     ) -> Result<T, StoreError> {
         let DeviceCommands { lanes, pending, moved, .. } = &mut self.commands;
         let (fetch, seq) = (step.fetch, step.seq);
-        let mut store = StoredCommands { pending, fetch, batch: &mut step.batch, seq };
+        let devices = &self.devices;
+        let mut store = StoredCommands { pending, devices, fetch, batch: &mut step.batch, seq };
         let done = act(lanes, step.now, &mut store, moved)?;
         self.tell_moved(step)?;
         Ok(done)

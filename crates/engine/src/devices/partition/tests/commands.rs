@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp};
-use records::{CommandStatus, DisconnectReason, Happening, OutcomeReceiver, Wish};
+use records::{CommandStatus, DisconnectReason, Happening, Op, OutcomeReceiver, Wish};
 use store::Page;
 
 use super::rig::Rig;
@@ -12,8 +12,10 @@ use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
 use crate::devices::input::CommandInput;
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
+use crate::kernel::reply::Reply;
 use crate::outcomes::{OutcomeDue, Told};
 use crate::presence::{OfKind, Reach, Session, Who};
+use crate::version::OnlyIf;
 
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const DEVICE: &str = "0xA";
@@ -391,4 +393,19 @@ fn the_commands_of_a_deleted_device_go_with_it() {
     bench.carried();
     let next = bench.send(plain());
     assert_eq!(bench.carried(), [next], "its session lives on");
+}
+
+/// Its deletion is in the same batch, so the store does not hide its commands yet.
+#[test]
+fn nothing_more_is_written_of_the_commands_of_a_device_that_is_gone() {
+    let mut bench = Bench::new();
+    let id = bench.send(plain());
+    let ((deleted, _), (cancelled, mut refused)) = (Reply::new(), Reply::new());
+    let ops = bench.rig.step(vec![
+        Input::DeleteDevice { id: device(), only_if: OnlyIf::default(), reply: deleted },
+        Input::CancelCommand { id, reply: cancelled },
+    ]);
+    assert!(matches!(ops.last(), Some(Op::DeleteDevice(..))), "{ops:?}");
+    let refused = refused.try_recv().expect("answered").expect_err("it went with its device");
+    assert_eq!(refused.status, 404);
 }
