@@ -16,7 +16,7 @@ use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::{Engine, Form};
 
-mod check;
+pub(crate) mod check;
 
 pub use check::{check_name, receiver_queue};
 

@@ -42,7 +42,8 @@ impl OutcomeLane {
         match receiver {
             OutcomeReceiver::Queue { .. } => Self::QUEUES,
             OutcomeReceiver::Url { url, .. } => {
-                let origin = url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
+                let origin =
+                    url.splitn(4, '/').take(3).fold(0, |seed, part| hash::derived(seed, part.as_bytes()));
                 Self(1 + origin % URL_LANES)
             }
         }

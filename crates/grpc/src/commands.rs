@@ -85,7 +85,11 @@ impl Commands {
         // The command was given, whatever becomes of the wait.
         let known = match ended.await {
             Ok(ended) => Some(shape::command(&ended)),
-            Err(_) => self.present(id_of(&id).map_err(|problem| status(&problem))?).await.ok().map(|now| shape::command(&now)),
+            Err(_) => self
+                .present(id_of(&id).map_err(|problem| status(&problem))?)
+                .await
+                .ok()
+                .map(|now| shape::command(&now)),
         };
         Ok(proto::CallResponse { command: known.or(sent), notify_secret })
     }

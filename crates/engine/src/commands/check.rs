@@ -64,7 +64,9 @@ impl NewCommand {
             text.as_deref().map_or(Ok(()), |text| check_name(name, text))?;
         }
         if self.key.as_deref().is_some_and(|key| key.starts_with(WISH_KEY_PREFIX)) {
-            let detail = format!("key must not begin with {WISH_KEY_PREFIX:?}: such keys are those of desired entries");
+            let detail = format!(
+                "key must not begin with {WISH_KEY_PREFIX:?}: such keys are those of desired entries"
+            );
             return Err(Problem::not_allowed("reserved_name", detail));
         }
         Ok(())

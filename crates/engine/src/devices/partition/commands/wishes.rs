@@ -5,14 +5,12 @@ use std::sync::Arc;
 use base::limits::WISHES_PER_DEVICE_MAX;
 use base::{DeviceId, Problem, Timestamp};
 use commands::{CommandStore, How, Moved};
-use records::{
-    CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, Wish,
-};
+use records::{CommandCause, CommandKey, CommandPhase, CommandStatus, DeviceSlot, Op, OpenCommand, Wish};
 use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
-use crate::commands::check::WISH_KEY_PREFIX;
 use crate::commands::NewCommand;
+use crate::commands::check::WISH_KEY_PREFIX;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::Stop;
 use crate::refusals::unknown_device;
@@ -148,7 +146,8 @@ impl Partition {
         let CommandCause::Wish { key, value } = &moved.command.cause else { return Ok(()) };
         let key_of_command = CommandKey::from(moved.command.id);
         let wish = self.stored_wish(moved.command.slot, key, step)?;
-        if let Some(wish) = wish.filter(|wish| wish.desired == *value && wish.command != Some(key_of_command)) {
+        if let Some(wish) = wish.filter(|wish| wish.desired == *value && wish.command != Some(key_of_command))
+        {
             self.put_wish(Wish { command: Some(key_of_command), ..wish }, step);
         }
         Ok(())
