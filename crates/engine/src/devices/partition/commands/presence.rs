@@ -242,7 +242,10 @@ impl Partition {
 
     /// Goes on with the search for devices whose reach by wildcards has changed. Whether there are
     /// more.
-    pub(in crate::devices::partition) fn sweep_reach(&mut self, step: &mut DeviceStep<'_>) -> Result<bool, StoreError> {
+    pub(in crate::devices::partition) fn sweep_reach(
+        &mut self,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<bool, StoreError> {
         let Some(mut sweep) = self.commands.sweep.take() else { return Ok(false) };
         let found = if sweep.pending.is_empty() {
             let found = step.fetch.view()?.slots_with_commands(sweep.phase, sweep.after, SWEPT_PER_STEP)?;

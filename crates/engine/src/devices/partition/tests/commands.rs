@@ -9,7 +9,7 @@ use store::Page;
 
 use super::rig::Rig;
 use crate::commands::{Downlink, NewCommand, PublishedCommand, TrackedCommand};
-use crate::devices::input::CommandInput;
+use crate::devices::input::{CommandInput, Input};
 use crate::devices::intake::Said;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::reply::Reply;
@@ -320,6 +320,79 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
 }
 
 #[test]
+fn a_command_whose_time_comes_goes_out_though_only_a_wildcard_reaches_its_device() {
+    let mut bench = Bench::new();
+    let everybody = Reach { kind: None, who: Who::Everybody };
+    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
+    let not_before = Some(bench.rig.now().after(Duration::from_secs(60)));
+    let id = bench.send(NewCommand { not_before, ..plain() });
+    bench.rig.pass(Duration::from_secs(59));
+    assert!(bench.carried().is_empty());
+    bench.rig.pass(Duration::from_secs(1));
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
+fn a_device_that_comes_gets_what_went_to_another_session_before() {
+    let mut bench = Bench::new();
+    let everybody = Reach { kind: None, who: Who::Everybody };
+    bench.presence(PresenceChange::ReachesWidely(1, Arc::from([everybody])));
+    let id = bench.send(NewCommand { ack_timeout: Some(Duration::from_secs(3_600)), ..plain() });
+    assert_eq!(bench.carried(), [id]);
+    bench.connect(2);
+    assert_eq!(bench.carried(), [id]);
+}
+
+#[test]
+fn wildcards_that_end_together_leave_no_lane_open() {
+    let mut bench = Bench::new();
+    let everybody = || Arc::from([Reach { kind: None, who: Who::Everybody }]);
+    bench.presence(PresenceChange::ReachesWidely(1, everybody()));
+    bench.presence(PresenceChange::ReachesWidely(2, everybody()));
+    let id = bench.send(plain());
+    let (mut ends, mut told) = (Vec::new(), Vec::new());
+    for session in [1, 2] {
+        let (reply, answer) = crate::kernel::reply::Reply::new();
+        let change = PresenceChange::ReachesWidely(session, Arc::from([]));
+        ends.push(CommandInput::Presence { change, reply }.into());
+        told.push(answer);
+    }
+    bench.rig.step(ends);
+    bench.carried();
+    bench.rig.pass(10 * ACK_TIMEOUT);
+    assert!(bench.carried().is_empty());
+    assert_eq!(bench.status(id), (CommandStatus::Published, 1));
+}
+
+#[test]
+fn a_device_may_confirm_before_it_answers() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.wish(Some("7"));
+    let id = bench.carried()[0];
+    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("7".into()) });
+    assert_eq!(bench.status(id), (CommandStatus::Published, 1));
+    bench.rig.say(DEVICE, answer(id, true));
+    assert_eq!(bench.status(id), (CommandStatus::Acknowledged, 1));
+    assert_eq!(bench.wishes(), [(Some("7".to_owned()), Some("7".to_owned()), false)]);
+}
+
+#[test]
+fn a_change_at_the_device_calls_off_all_commands_of_its_entry() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    bench.wish(Some("3"));
+    let third = bench.carried()[0];
+    bench.wish(Some("4"));
+    bench.rig.say(DEVICE, Said::Confirmed { key: "card-1".into(), value: Some("5".into()) });
+    assert_eq!(bench.status(third).0, CommandStatus::Cancelled);
+    bench.rig.pass(ACK_TIMEOUT);
+    assert!(bench.carried().is_empty());
+    bench.rig.say(DEVICE, answer(third, true));
+    assert_eq!(bench.wishes(), [(None, Some("5".to_owned()), false)]);
+}
+
+#[test]
 fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
     let mut bench = Bench::new();
     let most = base::limits::WISHES_PER_DEVICE_MAX;
@@ -403,7 +476,7 @@ fn nothing_more_is_written_of_the_commands_of_a_device_that_is_gone() {
     let ((deleted, _), (cancelled, mut refused)) = (Reply::new(), Reply::new());
     let ops = bench.rig.step(vec![
         Input::DeleteDevice { id: device(), only_if: OnlyIf::default(), reply: deleted },
-        Input::CancelCommand { id, reply: cancelled },
+        CommandInput::Cancel { id, reply: cancelled }.into(),
     ]);
     assert!(matches!(ops.last(), Some(Op::DeleteDevice(..))), "{ops:?}");
     let refused = refused.try_recv().expect("answered").expect_err("it went with its device");
