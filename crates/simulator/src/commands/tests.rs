@@ -26,7 +26,7 @@ const IDS: [&str; 4] = ["cmd_a", "cmd_b", "cmd_c", "cmd_d"];
 /// the answers.
 async fn mqtt_connection(mut stream: TcpStream, ids: &[&str]) -> Vec<String> {
     let mut input = vec![0; 4_096];
-    stream.read(&mut input).await.unwrap();
+    assert!(stream.read(&mut input).await.unwrap() > 0, "a CONNECT");
     stream.write_all(&[0x20, 2, 0, 0]).await.unwrap();
     let read = stream.read(&mut input).await.unwrap();
     let topics = (read - 4) / (3 + "dev/face/d0".len());

@@ -29,7 +29,7 @@ pub(crate) const BREAKER_DROPS: InjectedFault =
 
 pub(crate) const EVENT_TWICE: InjectedFault = InjectedFault::Stored(StoredFault {
     name: "every third event is recorded twice",
-    shows: Shows::InBatch,
+    shows: Shows::Batch,
     change: |batch, events| {
         let put: Vec<Op> = batch.ops.iter().filter(|op| matches!(op, Op::PutEvent(_))).cloned().collect();
         *events += put.len() as u64;
@@ -47,7 +47,7 @@ pub(crate) const EVENT_TWICE: InjectedFault = InjectedFault::Stored(StoredFault 
 
 pub(crate) const STATE_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFault {
     name: "one state of a device is stored with another value",
-    shows: Shows::InStore,
+    shows: Shows::Store,
     change: |batch, seen| {
         for op in &mut batch.ops {
             if let Op::PutState(_, state) = op
@@ -61,7 +61,7 @@ pub(crate) const STATE_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFa
 
 pub(crate) const READING_CORRUPTED: InjectedFault = InjectedFault::Stored(StoredFault {
     name: "one reading is stored with another value",
-    shows: Shows::InStore,
+    shows: Shows::Store,
     change: |batch, seen| {
         let signs =
             batch.ops.iter_mut().filter_map(|op| if let Op::Sign(sign) = op { Some(sign) } else { None });

@@ -30,7 +30,7 @@ impl InjectedFault {
     /// Whether it may show first in rows that do not agree. Of the others each has a checker of its
     /// own to find it.
     pub(super) fn is_left_in_rows(self) -> bool {
-        matches!(self, Self::Stored(StoredFault { shows: Shows::InRows, .. }))
+        matches!(self, Self::Stored(StoredFault { shows: Shows::Rows, .. }))
     }
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct StoredFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
     /// The model, which is handed the changed batch.
-    InBatch,
+    Batch,
     /// Whoever reads what is stored.
-    InStore,
+    Store,
     /// Whoever reads what is stored, or the check of all rows.
-    InRows,
+    Rows,
 }
 
 impl PartialEq for StoredFault {

@@ -141,6 +141,7 @@ impl Seeds {
 impl<W: Workload> Runs<W> {
     /// Runs what the environment asks for, or the seeds of CI. These must see enough, or they prove
     /// less than they seem to.
+    #[expect(clippy::print_stdout, reason = "for whoever asked for many runs")]
     pub(crate) fn check(&self, is_enough: impl Fn(&Seen<W>, u64) -> bool) {
         let asked = asked_for();
         let is_ci = asked.is_none() && variable(WITH).is_none();
@@ -174,7 +175,6 @@ impl<W: Workload> Runs<W> {
     pub(crate) fn check_shrinks(&self, seed: u64) {
         let report = self.run_one(seed, "").expect_err("the fault is found");
         let command = report.rsplit(WITH).next().unwrap_or_default();
-        println!("{seed}: {}", command.trim_start_matches('='));
         let small = self.plan_with(seed, command.split('"').nth(1).unwrap_or_default());
         let (steps, whole) = (small.machine.steps, (self.plan)(seed));
         assert!(steps * 4 <= whole.machine.steps, "{steps} steps are left: {report}");

@@ -78,7 +78,7 @@ impl StoreSpy {
     /// A fault of what is stored changes the batch, before or after it was heard.
     fn change(&self, batch: &mut Batch, is_heard: bool) {
         if let Some(InjectedFault::Stored(StoredFault { shows, change, .. })) = self.injected
-            && is_heard == (shows != Shows::InBatch)
+            && is_heard == (shows != Shows::Batch)
         {
             change(batch, &mut self.heard().counted);
         }

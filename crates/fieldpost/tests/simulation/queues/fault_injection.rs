@@ -20,7 +20,7 @@ pub(crate) const ALIAS_NOT_FREED: InjectedFault =
 
 pub(crate) const BODY_STAYS: InjectedFault = InjectedFault::Stored(StoredFault {
     name: "every third job that ends leaves what it carried in the store",
-    shows: Shows::InRows,
+    shows: Shows::Rows,
     change: |batch, seen| {
         for op in &mut batch.ops {
             if let Op::DeleteJob(id) = *op
@@ -94,7 +94,7 @@ pub(crate) const PAUSE_FORGOTTEN: InjectedFault = stored("a pause is not stored"
 });
 
 const fn stored(name: &'static str, change: fn(&mut Batch, &mut u64)) -> InjectedFault {
-    InjectedFault::Stored(StoredFault { name, shows: Shows::InStore, change })
+    InjectedFault::Stored(StoredFault { name, shows: Shows::Store, change })
 }
 
 fn is_third(seen: &mut u64) -> bool {

@@ -56,7 +56,7 @@ impl World {
         for number in &numbers {
             let (id, kind) = device(*number);
             self.create(&id, kind);
-            self.link_to(id, client.clone(), true);
+            self.link_to(&id, client.clone(), true);
         }
         if numbers.is_empty() && self.machine.random.chance(3, 4) {
             // The sweep goes on while other things happen.
@@ -179,15 +179,15 @@ impl World {
     fn link(&mut self, linked: bool) {
         let (id, _) = self.any_device();
         let client = ClientId::new(&self.any_client_id()).expect("letters and digits");
-        self.link_to(id, client, linked);
+        self.link_to(&id, client, linked);
     }
 
-    fn link_to(&mut self, id: DeviceId, client: ClientId, linked: bool) {
+    fn link_to(&mut self, id: &DeviceId, client: ClientId, linked: bool) {
         let Some(server) = &self.server else { return };
         let Some(known) = server.context.directory().by_id(&client) else { return };
         let incarnation = known.incarnation;
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        let partition = self.partition_of(&id);
+        let partition = self.partition_of(id);
         let input = Input::Link {
             id: id.clone(),
             client: LinkedClient { incarnation, id: client.clone() },
@@ -198,7 +198,7 @@ impl World {
         let then = if linked { Then::Nothing } else { Then::Cut(id.clone(), Some(incarnation)) };
         let takes = self.ask(partition, input, meant, (Waiting::on(receiver, Answer::Done), then));
         if takes && linked {
-            self.sending.ask_link(&id, incarnation, call);
+            self.sending.ask_link(id, incarnation, call);
         }
     }
 
