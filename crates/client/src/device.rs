@@ -25,8 +25,8 @@ impl Device {
         Self { client, id }
     }
 
-    /// Tells it something. When this returns, the command is durable; it goes out once the device is
-    /// reachable.
+    /// Tells it something. When this returns, the command is durable; it goes out once the device
+    /// is reachable.
     ///
     /// Where an answer is lost it is asked again under the same idempotency key, and there is still
     /// one command.

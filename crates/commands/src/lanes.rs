@@ -73,8 +73,8 @@ impl CommandLanes {
         self.step(now, store, moved).open(slot, pace)
     }
 
-    /// A device is reachable in another way, or again: as [`CommandLanes::open`], also where its lane
-    /// is open. What it owes an answer to may have gone elsewhere.
+    /// A device is reachable in another way, or again: as [`CommandLanes::open`], also where its
+    /// lane is open. What it owes an answer to may have gone elsewhere.
     pub fn reopen<S: CommandStore>(
         &mut self,
         now: Timestamp,

@@ -83,8 +83,8 @@ impl Presence {
         self.tell(PresenceChange::Disconnected(device.clone(), session, reason), &device).await
     }
 
-    /// A session has, or no longer has, a subscription that names the topic of this device's commands,
-    /// in place of what it said before.
+    /// A session has, or no longer has, a subscription that names the topic of this device's
+    /// commands, in place of what it said before.
     pub async fn reaches(
         &self,
         device: DeviceId,

@@ -247,7 +247,8 @@ mod tests {
             for line in calls.lines().filter_map(|line| line.strip_prefix("  rpc ")) {
                 let (name, _) = line.split_once('(').expect("its message");
                 let method = Method::at(&format!("/fieldpost.v1.{service}/{name}"));
-                // Where two services have a call of one name, the later one's has the service's too.
+                // Where two services have a call of one name, the later one's has the service's
+                // too.
                 let short = |method: Method| method.name.rsplit('.').next().unwrap_or_default();
                 assert_eq!(
                     method.map(|method| (short(method), method.streams)),

@@ -86,8 +86,8 @@ impl AsyncWrite for ClientStream {
     }
 }
 
-/// A wire with what was read and not taken yet, and what is still to be written. Reading never waits
-/// for writing.
+/// A wire with what was read and not taken yet, and what is still to be written. Reading never
+/// waits for writing.
 #[derive(Debug)]
 pub(crate) struct Buffered {
     wire: ClientStream,

@@ -1,9 +1,10 @@
-//! Commands: devices that are told to do something over MQTT, and somebody who tells them over REST.
+//! Commands: devices that are told to do something over MQTT, and somebody who tells them over
+//! REST.
 //!
 //! [`CommandedDevices`] subscribe to their topics and answer by their [`Manners`]: at once, late,
-//! with a refusal, twice, or not at all. [`CommandLoad`] sends commands at a rate that does not wait
-//! for anything. Both write into one [`CommandLedger`], by which each command is found again: what
-//! is counted here is counted at the senders' and the devices' own ends.
+//! with a refusal, twice, or not at all. [`CommandLoad`] sends commands at a rate that does not
+//! wait for anything. Both write into one [`CommandLedger`], by which each command is found again:
+//! what is counted here is counted at the senders' and the devices' own ends.
 
 mod device;
 mod ledger;

@@ -133,8 +133,8 @@ impl Commands {
     /// A URL that is told how a command ended. Without a secret to sign with, one is made.
     ///
     /// # Errors
-    /// `too_long`, `invalid_url`, `private_address` or `invalid_secret`; 503 where the system has no
-    /// randomness.
+    /// `too_long`, `invalid_url`, `private_address` or `invalid_secret`; 503 where the system has
+    /// no randomness.
     pub fn receiver_at(&self, url: String, secret: Option<Vec<u8>>) -> Result<OutcomeReceiver, Problem> {
         fleet::check_url(&url, self.engine.settings().allow_private)?;
         let secret = match secret {

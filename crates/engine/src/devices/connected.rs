@@ -1,4 +1,5 @@
-//! Which devices have live sessions of their own, as far as that is durable: what readers are shown.
+//! Which devices have live sessions of their own, as far as that is durable: what readers are
+//! shown.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -26,8 +26,8 @@ pub enum PresenceChange {
 #[derive(Clone, Debug)]
 pub(super) struct Present {
     pub(super) session: u64,
-    /// Where it is and since when, if the session is the device's own; what only reaches the device may
-    /// be another's.
+    /// Where it is and since when, if the session is the device's own; what only reaches the device
+    /// may be another's.
     pub(super) own: Option<(Session, Timestamp)>,
     pub(super) reach: Option<OfKind>,
 }

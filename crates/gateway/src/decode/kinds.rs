@@ -1,5 +1,5 @@
-//! Kinds whose devices have topics or messages of a fixed form of their own: which topic means what,
-//! what a command looks like, and what an answer says.
+//! Kinds whose devices have topics or messages of a fixed form of their own: which topic means
+//! what, what a command looks like, and what an answer says.
 //!
 //! A topic that a kind has in place of one of the contract's is beside it, but for commands: these
 //! go to one topic only.
@@ -174,8 +174,8 @@ impl KindForms {
         self.0.get(kind).is_some_and(|topics| topics.down.is_some())
     }
 
-    /// The kinds whose topics of commands, as the settings have them, a filter covers: each with the
-    /// id that the filter names.
+    /// The kinds whose topics of commands, as the settings have them, a filter covers: each with
+    /// the id that the filter names.
     pub(crate) fn covered<'a>(
         &'a self,
         filter: &'a str,

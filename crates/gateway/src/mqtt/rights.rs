@@ -71,8 +71,8 @@ impl Rights {
         }
     }
 
-    /// The device whose session this is before it says anything: that of its login, or the one whose
-    /// id its client id is. The login of a label may speak for it or not.
+    /// The device whose session this is before it says anything: that of its login, or the one
+    /// whose id its client id is. The login of a label may speak for it or not.
     pub(super) fn own_device(&self, client_id: &str) -> Option<DeviceId> {
         match &self.0.login {
             Login::Device(device) => Some(device.clone()),

@@ -184,8 +184,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Poll::Ready(received.unwrap_or_else(|error| Err(gone(&error))))
     }
 
-    /// Writes what waits to be said, commands and copies of reports, until the client takes no more or
-    /// nothing is left.
+    /// Writes what waits to be said, commands and copies of reports, until the client takes no more
+    /// or nothing is left.
     fn say(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while let Poll::Ready(written) = self.poll_write(cx) {
             written?;

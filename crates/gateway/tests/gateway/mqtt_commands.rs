@@ -111,7 +111,7 @@ fn sessions(rig: &Rig, device: &str) -> Vec<Option<DisconnectReason>> {
 async fn sessions_become(rig: &Rig, device: &str, expect: &[Option<DisconnectReason>]) {
     let become_so = async {
         while sessions(rig, device) != expect {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::task::yield_now().await;
         }
     };
     let so = tokio::time::timeout(PATIENCE, become_so).await;
@@ -396,7 +396,7 @@ async fn what_a_slow_client_does_not_take_is_dropped_and_comes_again() {
         if rig.figure("fieldpost_mqtt_commands_dropped_total{reason=\"slow\"}") > 0 {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::task::yield_now().await;
     }
     assert!(rig.figure("fieldpost_mqtt_commands_dropped_total{reason=\"slow\"}") > 0);
     assert!(rig.figure("fieldpost_mqtt_commands_waiting_bytes") <= 2 * 1_024 * 1_024);

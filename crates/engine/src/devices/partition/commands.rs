@@ -292,12 +292,15 @@ impl Partition {
         outcome.map_err(|refused| match refused {
             Refused::Unknown => unknown_command(id).into(),
             Refused::Stands(status) => {
-                let code = if status.has_ended() { "not_retryable" } else { "not_finished" };
                 let detail = format!(
                     "only a failed, expired or cancelled command is tried anew; this one is {}",
                     status.as_str()
                 );
-                Problem::conflict(code, detail).into()
+                if status.has_ended() {
+                    Problem::conflict("not_retryable", detail).into()
+                } else {
+                    Problem::conflict("not_finished", detail).into()
+                }
             }
         })
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::super::layers::Layers;
+use super::super::{ConfigErrors, Settings, Tls};
 use super::*;
-use crate::config::layers::Layers;
-use crate::config::{ConfigErrors, Settings, Tls};
 
 /// Of the token "secret".
 const SHA256: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";

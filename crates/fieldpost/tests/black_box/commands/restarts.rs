@@ -1,5 +1,5 @@
-//! Commands and a server that is killed: none is lost, none is answered for its device, and the order
-//! stays.
+//! Commands and a server that is killed: none is lost, none is answered for its device, and the
+//! order stays.
 
 use serde_json::{Value, json};
 

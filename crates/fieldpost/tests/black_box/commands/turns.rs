@@ -1,5 +1,5 @@
-//! Which command goes out, and when: one at a time, in order, by priority, in place of an older one,
-//! not before its time, and not after it.
+//! Which command goes out, and when: one at a time, in order, by priority, in place of an older
+//! one, not before its time, and not after it.
 
 use serde_json::{Value, json};
 

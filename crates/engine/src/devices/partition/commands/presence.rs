@@ -1,5 +1,5 @@
-//! Sessions of devices come and go: the books of them, and the lanes of commands that open and close
-//! with them.
+//! Sessions of devices come and go: the books of them, and the lanes of commands that open and
+//! close with them.
 
 use base::DeviceId;
 use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
@@ -14,11 +14,12 @@ use crate::kernel::reply::Reply;
 /// Devices that a search looks at in a step.
 const SWEPT_PER_STEP: usize = 256;
 
-/// The search for devices with commands, after sessions reach other devices by wildcards than before.
+/// The search for devices with commands, after sessions reach other devices by wildcards than
+/// before.
 #[derive(Debug)]
 pub(in crate::devices::partition) struct Sweep {
-    /// Devices whose lanes were open because of wildcards when it began, and those with commands that
-    /// were not durable then.
+    /// Devices whose lanes were open because of wildcards when it began, and those with commands
+    /// that were not durable then.
     pending: Vec<DeviceSlot>,
     /// Whether all devices with commands are looked at, also where no wildcard reaches any.
     everywhere: bool,

@@ -62,8 +62,9 @@ pub(super) struct StoredCommands<'a> {
 }
 
 impl StoredCommands<'_> {
-    /// The first `limit` records in the order of `place`: what `read` finds in the store, brought to
-    /// what it is now. `read` is asked for more as long as pending writes leave too little of it.
+    /// The first `limit` records in the order of `place`: what `read` finds in the store, brought
+    /// to what it is now. `read` is asked for more as long as pending writes leave too little of
+    /// it.
     fn merged<V: Clone, P: Ord>(
         pending: &PendingWrites<CommandKey, V>,
         limit: usize,

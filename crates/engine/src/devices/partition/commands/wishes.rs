@@ -137,7 +137,8 @@ impl Partition {
         })
     }
 
-    /// The command of a wish is given, or tried anew by hand: it is the wish's if that still says so.
+    /// The command of a wish is given, or tried anew by hand: it is the wish's if that still says
+    /// so.
     pub(super) fn wish_scheduled(
         &mut self,
         moved: &Moved,

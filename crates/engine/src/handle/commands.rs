@@ -1,0 +1,65 @@
+//! What the engine has for commands: who carries them, who is there to take them, and the
+//! partitions that they concern.
+
+use std::sync::Arc;
+
+use base::{DeviceId, EntityId, PartitionId};
+
+use super::Engine;
+use crate::devices::connected::Connected;
+use crate::devices::input::{CommandInput, Input};
+use crate::devices::lanes::Due;
+use crate::devices::sessions::PresenceChange;
+use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
+use crate::outcomes::OutcomeLane;
+use crate::{Commands, Downlink, Presence};
+
+impl Engine {
+    /// The calls about commands.
+    #[must_use]
+    pub fn commands(&self) -> Commands {
+        Commands::new(self.clone())
+    }
+
+    /// Has commands carried to devices by this one. There is one: a second is not taken.
+    pub fn carry_commands_by(&self, downlink: Arc<dyn Downlink>) {
+        let _there_is_one = self.shared.context.devices.downlink.set(downlink);
+    }
+
+    /// Where the listener tells who is there.
+    #[must_use]
+    pub fn presence(&self) -> Presence {
+        Presence::new(self.clone())
+    }
+
+    /// The handle of a device's partition.
+    pub(crate) fn partition_of_device(&self, id: &DeviceId) -> &PartitionHandle<Input> {
+        self.partition_with(id)
+    }
+
+    /// The partition of what belongs to a device.
+    pub(crate) fn partition_of_entity(&self, id: EntityId) -> &PartitionHandle<Input> {
+        &self.shared.partitions[usize::from(self.partition_of(id.routing).0)]
+    }
+
+    /// Lanes with outcomes of commands that are due.
+    #[must_use]
+    pub fn due_outcomes(&self) -> &Due<(PartitionId, OutcomeLane)> {
+        &self.shared.context.devices.outcomes
+    }
+
+    pub(crate) fn connected(&self) -> &Connected {
+        &self.shared.context.devices.connected
+    }
+
+    /// An edge tells of its sessions: it is noted at once, and durable on return.
+    pub(crate) async fn tell_presence(
+        &self,
+        partition: PartitionId,
+        change: PresenceChange,
+    ) -> Result<(), NotAccepting> {
+        self.shared.context.devices.sessions.note(partition, &change);
+        let handle = &self.shared.partitions[usize::from(partition.0)];
+        handle.ask(|reply| CommandInput::Presence { change, reply }.into()).await
+    }
+}
