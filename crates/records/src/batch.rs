@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use base::limits::DEVICE_ID_CHARS_MAX;
 use base::{ClientId, DeviceId, Incarnation, PartitionId, Timestamp, Value, WayIn};
 
 use crate::{
     AnswerKey, Attempt, Client, Command, CommandKey, CommandState, Counts, CountsKey, DeadJob, Delivery,
     DeliveryKey, DeliveryProgress, DeviceProfile, DeviceSession, DeviceSlot, DeviceState, Event,
-    FinishedCommand, JobHead, JobId, KeptAnswer, OpenCommand, Pair, ParkedJob, ParkedKey, PartitionHead,
-    QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, TimelineEntry, Wish,
+    FinishedCommand, JobHead, JobId, KeptAnswer, MemberPlace, MemberStatus, OpenCommand, Pair, ParkedJob,
+    ParkedKey, PartitionHead, QuarantineKey, Quarantined, Queue, QueueCounts, QueueKey, ReportIds, Rollout,
+    RolloutDevices, RolloutMember, RolloutState, RolloutWork, TimelineEntry, Wish,
 };
 
 /// The changes of one step. Applied in order, atomically, once.
@@ -124,6 +126,20 @@ pub enum Op {
     PutClient(Box<Client>),
     /// A client is gone. Registry partition only.
     DeleteClient(ClientId),
+    /// A rollout was asked for. Registry partition only, like all that follows.
+    PutRollout(Box<Rollout>),
+    /// A rollout is kept no longer. Its devices are deleted one by one.
+    DeleteRollout(Box<str>),
+    /// A rollout has come this far.
+    PutRolloutState(Box<RolloutState>),
+    /// A rollout names these devices.
+    PutRolloutDevices(Box<RolloutDevices>),
+    /// It has looked for those of this number.
+    DeleteRolloutDevices(Incarnation, u32),
+    /// A device belongs to a rollout, and stands here.
+    PutRolloutMember(Box<RolloutMember>),
+    /// A device of a rollout stands here no longer.
+    DeleteRolloutMember(Box<MemberPlace>, MemberStatus),
 }
 
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
@@ -188,6 +204,17 @@ impl Op {
                 let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
                 2 * PLAIN + text(&wish.desired) + text(&wish.confirmed)
             }
+            Self::PutRollout(rollout) => {
+                8 * PLAIN
+                    + match &rollout.work {
+                        RolloutWork::Command(command) => command.payload.len(),
+                        RolloutWork::Wishes(wishes) => {
+                            let bytes = |value: &Option<Box<str>>| value.as_ref().map_or(0, |text| text.len());
+                            wishes.iter().map(|wish| PLAIN + wish.key.len() + bytes(&wish.value)).sum()
+                        }
+                    }
+            }
+            Self::PutRolloutDevices(named) => PLAIN + named.devices.len() * DEVICE_ID_CHARS_MAX,
             Self::PutQuarantined(report) => report.cost() as usize,
             Self::PutCounts(..) | Self::PutReportIds(..) => PLAIN,
             Self::DeleteQuarantined(_)
@@ -207,10 +234,15 @@ impl Op {
             | Self::DeleteFinishedCommand(_)
             | Self::DeleteWish(..)
             | Self::DeleteDeviceSession(_)
+            | Self::DeleteRollout(_)
+            | Self::DeleteRolloutDevices(..)
             | Self::DeleteClient(_) => PLAIN,
             Self::PutOpenCommand(_)
             | Self::DeleteOpenCommand(_)
             | Self::PutDeviceSession(_)
+            | Self::PutRolloutState(_)
+            | Self::PutRolloutMember(_)
+            | Self::DeleteRolloutMember(..)
             | Self::PutTimelineEntry(_) => 2 * PLAIN,
         }
     }

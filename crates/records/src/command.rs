@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{DeviceId, EntityId, Timestamp, hash};
+use base::{DeviceId, EntityId, Incarnation, Timestamp, hash};
 
 use crate::DeviceSlot;
 
@@ -74,7 +74,47 @@ pub enum CommandCause {
         value: Option<Box<str>>,
     },
     /// A rollout.
-    Rollout(EntityId),
+    Rollout(RolloutTurn),
+    /// A bulk assignment wishes a desired entry.
+    RolloutWish {
+        /// The entry's key.
+        key: Box<str>,
+        /// What is wished: JSON text; `None` if the entry is to be deleted.
+        value: Option<Box<str>>,
+        /// The device's turn.
+        turn: RolloutTurn,
+    },
+}
+
+impl CommandCause {
+    /// The entry that is wished, and what it is to be.
+    #[must_use]
+    pub fn wish(&self) -> Option<(&str, Option<&str>)> {
+        match self {
+            Self::Wish { key, value } | Self::RolloutWish { key, value, .. } => Some((key, value.as_deref())),
+            Self::Call | Self::Rollout(_) => None,
+        }
+    }
+
+    /// The turn in a rollout.
+    #[must_use]
+    pub fn turn(&self) -> Option<RolloutTurn> {
+        match self {
+            Self::Rollout(turn) | Self::RolloutWish { turn, .. } => Some(*turn),
+            Self::Call | Self::Wish { .. } => None,
+        }
+    }
+}
+
+/// A device's turn in a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutTurn {
+    /// The rollout.
+    pub rollout: Incarnation,
+    /// Which of the entries that are wished; 0 for a command.
+    pub entry: u32,
+    /// Counts the device's turns from 1.
+    pub turn: u32,
 }
 
 /// Who is told how a command ended.

@@ -10,7 +10,8 @@ use base::DeviceId;
 use records::{
     Batch, Command, CommandState, Counts, DeadJob, Delivery, DeliveryProgress, DeviceSession, DeviceSlot,
     DeviceState, FinishedCommand, JobHead, JobId, KeptAnswer, Op, OpenCommand, Pair, ParkedJob,
-    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Seen, Sign, Wish,
+    PartitionHead, Quarantined, Queue, QueueCounts, Reading, ReportIds, Rollout, RolloutDevices,
+    RolloutMember, RolloutState, Seen, Sign, Wish,
 };
 
 use crate::codec::encode_batch;
@@ -140,6 +141,16 @@ fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
         Op::PutDeviceSession(session) => put(&*session, out),
         Op::DeleteDeviceSession(slot) => delete::<DeviceSession>(&slot, out),
         Op::PutTimelineEntry(entry) => put(&*entry, out),
+        Op::PutRollout(rollout) => put(&*rollout, out),
+        Op::DeleteRollout(id) => {
+            delete::<Rollout>(&id, out);
+            delete::<RolloutState>(&id, out);
+        }
+        Op::PutRolloutState(state) => put(&*state, out),
+        Op::PutRolloutDevices(devices) => put(&*devices, out),
+        Op::DeleteRolloutDevices(rollout, number) => delete::<RolloutDevices>(&(rollout, number), out),
+        Op::PutRolloutMember(member) => put(&*member, out),
+        Op::DeleteRolloutMember(place, status) => delete::<RolloutMember>(&(*place, status), out),
     }
 }
 

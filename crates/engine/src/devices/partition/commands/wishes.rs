@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::limits::WISHES_PER_DEVICE_MAX;
 use base::{DeviceId, Problem, Timestamp};
 use commands::{How, Moved};
-use records::{CommandCause, CommandKey, CommandStatus, DeviceSlot, Op, Wish};
+use records::{CommandCause, CommandKey, CommandStatus, DeviceSlot, Op, RolloutTurn, Wish};
 use store::StoreError;
 
 use super::super::{DeviceStep, Partition};
@@ -24,6 +24,7 @@ impl Partition {
         id: &DeviceId,
         key: &str,
         value: Option<Box<str>>,
+        turn: Option<RolloutTurn>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Wish, Stop> {
         let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
@@ -35,7 +36,10 @@ impl Partition {
             Some(wish) => (wish.confirmed, wish.confirmed_at),
             None => (None, None),
         };
-        let cause = CommandCause::Wish { key: key.into(), value: value.clone() };
+        let cause = match turn {
+            None => CommandCause::Wish { key: key.into(), value: value.clone() },
+            Some(turn) => CommandCause::RolloutWish { key: key.into(), value: value.clone(), turn },
+        };
         let command = self.new_command(id, wish_command(key, value.as_deref()), cause, step)?;
         let wish = Wish {
             slot,
@@ -108,7 +112,7 @@ impl Partition {
 
     /// The command of a wish has ended.
     pub(super) fn wish_ended(&mut self, moved: &Moved, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let CommandCause::Wish { key, value } = &moved.command.cause else { return Ok(()) };
+        let Some((key, value)) = moved.command.cause.wish() else { return Ok(()) };
         debug_assert_eq!(moved.how, How::Ended);
         let Some(mut wish) = self.stored_wish(moved.command.slot, key, step)? else { return Ok(()) };
         let is_latest = wish.command == Some(CommandKey::from(moved.command.id));
@@ -116,7 +120,7 @@ impl Partition {
             wish.command = None;
         }
         if moved.state.status == CommandStatus::Acknowledged {
-            wish.confirmed.clone_from(value);
+            wish.confirmed = value.map(Box::from);
             wish.confirmed_at = Some(step.now);
         } else if !is_latest {
             return Ok(());
