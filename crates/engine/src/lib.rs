@@ -21,6 +21,7 @@ pub mod settings;
 
 pub mod context;
 
+mod calendar;
 mod directory;
 mod handle;
 mod metrics;
